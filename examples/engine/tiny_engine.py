@@ -770,9 +770,11 @@ class Documents(Role):
         with self.store() as store:
             return list(islice(store.audit, limit))
 
-    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+    async def lease(
+        self, name: str, holder: UUID, seconds: float, now: datetime, longest: float | None = None
+    ) -> int | None:
         with self.store() as store:
-            lease = taken(store.leases.get(name, FREE), holder, seconds, now)
+            lease = taken(store.leases.get(name, FREE), holder, seconds, now, longest)
             if lease is None:
                 return None
             store.leases[name] = lease

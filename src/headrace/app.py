@@ -25,18 +25,22 @@ from headrace.client.keys import Keyed
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
+from headrace.client.maintaining import Maintenance, ping
+from headrace.client.positions import QueuePosition, position
 from headrace.client.reading import item_page, log_page
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.submitting import submit_here_through, submit_through, through
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
+from headrace.client.webhooks import Webhooked
 from headrace.core.books import Book, Verification
 from headrace.core.bounds import checked_key
 from headrace.core.charts import Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
+from headrace.core.news import Mark
 from headrace.core.query import Page
 from headrace.core.retention import may_be_pruned
 from headrace.core.retry import Seconds
@@ -48,6 +52,7 @@ from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.options import JobOptions, TaskOptions
+from headrace.runtime.audience import Reader
 from headrace.runtime.clock import Clock
 from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
@@ -58,7 +63,7 @@ from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
 from headrace.worker.worker import Worker
 
-__all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
+__all__ = ["App", "Check", "LimitInfo", "QueueInfo", "QueuePosition", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
 
@@ -67,7 +72,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
+class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -227,6 +232,22 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
         )
         return self.local_workers.add(worker)
 
+    def own_worker(self, handlers: Sequence[Handler], *, queue: str, concurrency: int = 10) -> Worker:
+        """A worker for tasks that are headrace's own and not of this App, such as the delivery of webhooks.
+
+        It serves one queue, sees to nothing else in the store, and does not know the tasks of this App.
+        """
+        session, options = self.session, check_worker_options({"concurrency": concurrency, "queues": [queue]})
+        del options["tasks"]
+        return Worker(
+            session.engine,
+            {handler.name: handler for handler in handlers},
+            host=session.host,
+            lanes=session.lanes,
+            version=_version("headrace"),
+            **options,
+        )
+
     async def _announce_at_start(self) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.
         pause = 0.5
@@ -260,6 +281,20 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
     async def draft(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> Draft[Any]:
         """A draft of a task by name."""
         return await jobs.draft_by_name(self, name, payload, options)
+
+    async def draft_with_warnings(
+        self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]
+    ) -> tuple[Draft[Any], tuple[str, ...]]:
+        """A draft of a task by name, and as text what ``draft`` would warn of: for programs that pass it on."""
+        draft, warning = await jobs.draft_and_warning(self, name, payload, options)
+        return draft, () if warning is None else (warning,)
+
+    async def submit_each(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
+        """Store drafts, of any tasks, each for itself: a handle, or why it was not stored, in the order of the drafts.
+
+        Many are in one write all the same. ``submit_many`` is for those that belong together.
+        """
+        return await jobs.submit_each(self, list(drafts))
 
     async def submit_many(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any]]:
         """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id.
@@ -321,9 +356,33 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
         await self.get(id)
         return (await self.engine.records.history(as_id(id))).timed()
 
-    def watch(self, id: UUID | str) -> AsyncIterator[Job]:
+    def watch(self, id: UUID | str) -> AsyncGenerator[Job, None]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
+
+    async def position(self, job: Job | UUID | str) -> QueuePosition | None:
+        """Where a job stands in its queue, and when it may start; None: it is not in line. :raises JobNotFound:"""
+        return await position(self.session, job if isinstance(job, Job) else await self.get(job))
+
+    async def follow(
+        self,
+        job: Job | UUID | str,
+        since: Mark | None = None,
+        *,
+        entries: bool = True,
+        wake: Callable[[], None] | None = None,
+    ) -> Reader:
+        """Follow a job with all that is told of it: its changes, log lines, stream items and place in its queue.
+
+        ``async with await app.follow(id) as reader: async for news in reader``. ``since``: the mark of the last news
+        that were read, also by another process: these go on behind it. However many follow a job here, the store is
+        asked once. A reader that is slow misses what the job was in between, but no entry, and not the end. ``wake``:
+        called whenever there may be news, for ``reader.take``. ``job``: its id, or the job as it was just read.
+
+        :raises JobNotFound:
+        """
+        seen = job if isinstance(job, Job) else await self.get(job)
+        return self.session.audience.follow(seen, since, entries=entries, wake=wake)
 
     def feed(self, **filters: Unpack[Filters]) -> Feed:
         """The changes of the jobs that match, as they happen: ``async for changed in app.feed(task="resize")``.
@@ -428,6 +487,17 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
     async def knows_task(self, name: str) -> bool:
         """Whether this App or a worker of its store has a task of this name."""
         return name in self.by_name or await self.session.find_task(name) is not None
+
+    def maintenance(self) -> Maintenance:
+        """Sweeping, pruning and planning for a program that is not a worker: ``async with app.maintenance():``.
+
+        Workers do it anyway. Of all who would, one does each of them at a time.
+        """
+        return Maintenance(self.session)
+
+    async def ping(self) -> None:
+        """Return if the store answers; :raises Unavailable:"""
+        await ping(self.session)
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""

@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.client.children import arranged
-from headrace.client.jobs import child_of_handler, jobs_of
+from headrace.client.jobs import child_of_handler, jobs_of, wished
 from headrace.client.submitting import check_drafts, through
 from headrace.client.transactional import handle_of
 from headrace.core import acts
@@ -74,7 +74,7 @@ class BatchHandle:
         given = [draft for draft in self._calls.values() if draft is not None]
         check_drafts(app, given, "batch")
         for draft in given:
-            _refuse(draft, "after", "connection", "not_before", "not_after", "dedup")
+            _refuse(draft, "after", "connection", "not_before", "not_after", "dedup", "webhook")
 
     def __repr__(self) -> str:
         return f"<BatchHandle {self._id or f'of {len(self._drafts)} drafts'}>"
@@ -134,7 +134,7 @@ class BatchHandle:
         trace = _trace_of(drafts) or (None if parentage is None else parentage.trace)
         calls = {name: None if draft is None else _call(draft, id, name, trace) for name, draft in self._calls.items()}
         complete, failure = calls["on_complete"], calls["on_failure"]
-        jobs = jobs_of(drafts, now, parentage, id)
+        jobs = await wished(session, drafts, jobs_of(drafts, now, parentage, id))
         record = Batch(
             id=id,
             created_at=now,

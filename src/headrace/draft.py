@@ -120,6 +120,6 @@ class Draft(Generic[R_co]):
 
     def refuse_times(self, why: str) -> None:
         """Refuse options that speak of one moment or one transaction, for a draft that is used at other moments."""
-        for name in (*_TIMES, "after", "connection", "request_key"):
+        for name in (*_TIMES, "after", "connection", "request_key", "webhook"):
             if self.options.get(name):
                 raise ConfigError(f"{name} has no place here: {why}")

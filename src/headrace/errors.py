@@ -145,6 +145,14 @@ class UnknownSetting(HeadraceError, LookupError):
         self.of, self.name = of, name
 
 
+class UnknownWebhook(HeadraceError, LookupError):
+    """There is no webhook of this id."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"no webhook {shown(id)}: headrace webhooks lists the subscriptions")
+        self.id = id
+
+
 class UnknownWorker(HeadraceError, LookupError):
     """The store knows no worker of this id."""
 

@@ -18,6 +18,7 @@ from headrace.core.moments import moment as told
 from headrace.core.retention import Kept
 from headrace.core.retry import Backoff, Retry, Seconds, seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
+from headrace.core.subscription import checked_wish
 from headrace.core.suspects import REQUIREMENT
 from headrace.errors import ConfigError
 from headrace.worker.callbacks import Callback
@@ -96,6 +97,9 @@ class JobOptions(TypedDict, total=False):
     derived_id: bool
     """For jobs that a handler submits. True (default): the id is computed from the handler's job and the call (task,
     arguments, number among equal calls), so that a later attempt finds the job and does not submit it again."""
+    webhook: str | Mapping[str, Any]
+    """Where the job is to be told of: a URL, or a mapping with ``url`` and, if wanted, ``events``, ``secret`` and
+    ``bearer``. For one submit, not for a task; ``app.add_webhook`` subscribes to many jobs."""
     trace: Mapping[str, str]
     """The trace of the job, as W3C headers such as ``traceparent``; if left out, that of the job that submits it."""
     connection: Any
@@ -261,6 +265,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "after_when": _one_of(*get_args(AfterWhen)),
     "on_parent_failure": _one_of(*get_args(OnParentFailure)),
     "derived_id": _flag,
+    "webhook": checked_wish,
     "trace": _headers,
     "connection": lambda value, name: value,
 }

@@ -187,9 +187,10 @@ class Tasks:
         hooks = own_hooks(options)
         job = {name: value for name, value in options.items() if name not in _OWN}
         checked = merged(self._defaults, check_options(job, template=True))
-        for one in ("connection", "request_key"):
+        for one in ("connection", "request_key", "webhook"):
             if checked.get(one) is not None:
-                raise ConfigError(f"{one} belongs to one submit: task.options({one}=...)")
+                more = "; app.add_webhook subscribes to all jobs of a task" if one == "webhook" else ""
+                raise ConfigError(f"{one} belongs to one submit: task.options({one}=...){more}")
         name = options.get("name", getattr(fn, "__name__", ""))
         handler = make_handler(
             fn,
@@ -217,7 +218,7 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
     :raises ConfigError: naming the option
     """
     checked = check_options(defaults or {})
-    for name in (*TEMPLATES, "connection", "request_key"):
+    for name in (*TEMPLATES, "connection", "request_key", "webhook"):
         if name in checked:
             raise ConfigError(f"{name} cannot be a default of many tasks: say it at the task or at the submit")
     return checked

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
+
 from headrace.core.keys import digest_of
 from tests.cli.conftest import Shell
+from tests.cli.patience import until_sync
+from tests.cli.test_hub import running
 
 
 def test_a_key_is_made_listed_and_revoked(shell: Shell) -> None:
@@ -53,3 +58,32 @@ def test_the_audit_says_who_made_it_and_keeps_no_secret(shell: Shell) -> None:
     assert "key:shop" in audit
     for secret in (text, digest_of(text)):
         assert secret not in audit
+
+
+def test_a_running_hub_refuses_a_key_that_is_revoked_here(shell: Shell) -> None:
+    text = shell.json("keys", "create", "shop", "--scope", "read", "--url", shell.url)["text"]
+    hub = running(shell, "hub", "quick:app", "--host", "0.0.0.0")
+    address = hub.address.replace("0.0.0.0", "127.0.0.1")
+
+    def status(**headers: str) -> int:
+        request = urllib.request.Request(f"{address}/api/version", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    bearer = {"Authorization": f"Bearer {text}"}
+    assert status() == 401
+    assert status(**bearer) == 200
+    until_sync(lambda: shell.json("keys", "--url", shell.url)[0]["used_at"] is not None)
+    shell("keys", "revoke", "shop", "--url", shell.url)
+    until_sync(lambda: status(**bearer) == 401)
+    assert hub.end() == 0
+    assert not [event for event in hub.events if text in str(event)]
+
+
+def test_a_hub_that_others_can_reach_needs_keys(shell: Shell) -> None:
+    for flags in (("--host", "0.0.0.0"), ("--proxy-headers",)):
+        ended = shell("hub", "quick:app", "--port", "0", *flags, code=2)
+        assert "headrace keys create NAME --scope admin" in ended.stderr

@@ -123,11 +123,13 @@ async def test_a_key_expires_and_what_it_has_open_ends() -> None:
         hub.door.on_revoked(closed.append)
         async with hub.door.open():
             clock.advance(days=90, seconds=-1)
-            assert hub.door.authenticate(made.text).name == "shop"
+            caller = hub.door.authenticate(made.text)
+            assert hub.door.knows(caller)
             clock.advance(1)
             problem = refused(hub, f"Bearer {made.text}", operation("read"))
             assert (problem.status, problem.details.detail) == (401, "the key 'shop' has expired")
             await until(lambda: closed == [made.key.prefix])
+            assert not hub.door.knows(caller)
         hub = Hub(app)
         async with hub.door.open():  # keys that have expired are keys: they do not open the door to everybody
             assert refused(hub, None, operation("read")).status == 401

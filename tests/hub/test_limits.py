@@ -11,7 +11,7 @@ import pytest
 from headrace import App
 from headrace.client.registry import UnregisteredTask
 from headrace.hub.caller import LOCAL, SCOPES, Caller
-from headrace.hub.limits import Caps, SubmitRate, Wanted
+from headrace.hub.limits import Caps, SubmitRate
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
 from headrace.testing import FakeClock
@@ -53,35 +53,21 @@ def key(**bounds: Any) -> Caller:
     return Caller(name="shop", key="hr_1", scopes=frozenset(SCOPES), **bounds)
 
 
-def wanted(task: str = "add", queue: str = "default", priority: int = 50, **requires: Any) -> Wanted:
-    return Wanted(task, queue, priority, requires)
-
-
-async def refusal(caps: Caps, caller: Caller, *jobs: Wanted) -> Problem:
+async def refusal(caps: Caps, caller: Caller, priority: int = 50, **requires: Any) -> Problem:
     with pytest.raises(Problem) as raised:
-        await caps.admit(caller, jobs)
+        await caps.admit(caller, "add", priority, requires)
     return raised.value
-
-
-async def test_a_key_submits_only_what_it_is_bound_to() -> None:
-    async with App("memory://") as app:
-        caps, bound = Caps(app, HubOptions()), key(tasks=frozenset({"add"}), queues=frozenset({"default"}))
-        await caps.admit(bound, [wanted()])
-        problem = await refusal(caps, bound, wanted(), wanted("drop"))
-        assert (problem.status, problem.details.detail) == (403, "the key 'shop' may not submit the task 'drop': add")
-        problem = await refusal(caps, bound, wanted(queue="mail"))
-        assert problem.status == 403
-        assert problem.details.detail == "the key 'shop' may not submit to the queue 'mail': default"
-        await caps.admit(LOCAL, [wanted("drop", "mail", 100)])
 
 
 async def test_a_customer_is_not_as_urgent_as_the_operator() -> None:
     async with App("memory://") as app:
         caps = Caps(app, HubOptions())
-        await caps.admit(key(customer="acme"), [wanted(priority=89)])
-        problem = await refusal(caps, key(customer="acme"), wanted(priority=90))
+        await caps.admit(key(customer="acme"), "add", 89, {})
+        problem = await refusal(caps, key(customer="acme"), 90)
         assert (problem.status, "at most 89, not 90" in problem.details.detail) == (403, True)
-        await caps.admit(key(), [wanted(priority=100)])
+        assert problem.details.errors[0].field == "priority"
+        for caller in (key(), LOCAL):
+            await caps.admit(caller, "add", 100, {})
 
 
 async def test_a_customer_has_so_many_profiles_and_no_more() -> None:
@@ -90,14 +76,17 @@ async def test_a_customer_has_so_many_profiles_and_no_more() -> None:
         caps = Caps(app, HubOptions(customer_profiles=3))
         acme, other = key(customer="acme"), key(customer="other")
         for number in range(3):
-            await caps.admit(acme, [wanted(gpu=number), wanted()])
-        problem = await refusal(caps, acme, wanted(gpu=3))
+            await caps.admit(acme, "add", 50, {"gpu": number})
+            await caps.admit(acme, "add", 50, {})
+        problem = await refusal(caps, acme, gpu=3)
         assert (problem.status, problem.headers["Retry-After"]) == (429, "60")
-        await caps.admit(acme, [wanted(gpu=1)])  # what it has already
-        await caps.admit(other, [wanted(gpu=3)])
-        await caps.admit(key(), [wanted(gpu=4)])
+        await caps.admit(acme, "add", 50, {"gpu": 1})  # what it has already
+        with pytest.raises(Problem):
+            await caps.admit(acme, "drop", 50, {"gpu": 1})
+        for caller in (other, key()):
+            await caps.admit(caller, "add", 50, {"gpu": 3})
         clock.advance(hours=1)
-        await caps.admit(acme, [wanted(gpu=3)])
+        await caps.admit(acme, "add", 50, {"gpu": 3})
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -115,14 +104,15 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
         jobs = [await submit("acme") for _ in range(2)]
         await submit("other")
         await jobs[0].cancel()
-        await caps.admit(acme, [wanted()])  # one is live, and this one
-        assert (await refusal(caps, acme, wanted(), wanted())).status == 429
-        await caps.admit(acme, [wanted()])
-        problem = await refusal(caps, acme, wanted())
+        for _ in range(2):  # one is live, and these
+            await caps.admit(acme, "add", 50, {})
+        problem = await refusal(caps, acme)
+        assert problem.status == 429
         assert "may have 3 jobs that have not ended" in problem.details.detail
         assert int(problem.headers["Retry-After"]) >= 1
         clock.advance(2)  # those that were let in were not stored, as is seen when they are counted again
-        await caps.admit(acme, [wanted(), wanted()])
-        await caps.admit(key(), [wanted()] * 10)
-        unlimited = Caps(app, HubOptions(customer_jobs=None))
-        await unlimited.admit(acme, [wanted()] * 10)
+        with pytest.raises(Problem):
+            await caps.live(acme, 3)
+        await caps.live(acme, 2)
+        await caps.live(key(), 10)
+        await Caps(app, HubOptions(customer_jobs=None)).live(acme, 10)

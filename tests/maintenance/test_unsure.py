@@ -44,9 +44,11 @@ async def test_whoever_wants_a_duty() -> None:
         asked = list[datetime]()
         lease = w.engine.documents.lease
 
-        async def recording(name: str, holder: Any, seconds: float, now: datetime) -> int | None:
+        async def recording(
+            name: str, holder: Any, seconds: float, now: datetime, longest: float | None = None
+        ) -> int | None:
             asked.append(now)
-            return await lease(name, holder, seconds, now)
+            return await lease(name, holder, seconds, now, longest)
 
         w.engine.documents.lease = recording  # type: ignore[method-assign]
         sleep(w)

@@ -57,7 +57,7 @@ def _table(found: Sequence[Key], now: datetime) -> Fitted:
     from headrace.cli.times import ago
     from headrace.client.keys import USE_NOTED
 
-    made = table("key", "prefix", "customer", "bound to", "created", "by", "used", "expires", "scopes")
+    made = table("key", "prefix", "created", "by", "used", "expires", "may")
     for key in found:
         expires = Text("never", "dim")
         if key.expires_at is not None:
@@ -69,15 +69,20 @@ def _table(found: Sequence[Key], now: datetime) -> Fitted:
         made.add_row(
             Text(key.name),
             Text(key.prefix, "cyan"),
-            Text(key.customer or ""),
-            Text(", ".join((*(key.tasks or ()), *(f"queue {one}" for one in key.queues or ())))),
             ago(key.created_at, now),
             Text(key.created_by or ""),
             used,
             expires,
-            Text(", ".join(key.scopes)),
+            Text(_told(key)),
         )
-    return Fitted(made, ("by", "created", "bound to", "customer"), wrap=True)
+    return Fitted(made, ("by", "created"), wrap=True)
+
+
+def _told(key: Key) -> str:
+    """What it may do, and where it is bound."""
+    bounds = {"customer": (key.customer,) if key.customer else (), "tasks": key.tasks, "queues": key.queues}
+    told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
+    return " · ".join((", ".join(key.scopes), *told))
 
 
 @keys.command("create")

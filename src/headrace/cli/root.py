@@ -22,6 +22,8 @@ __all__ = ["cli", "main"]
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Run sample tasks and watch them."),
     "worker": ("worker", "Run the tasks of an App."),
+    "hub": ("hub", "Serve an App over HTTP and WebSocket."),
+    "up": ("up", "Run a hub and a worker in one process."),
     "submit": ("submit", "Submit a job and print its id."),
     "run": ("submit", "Submit a job, wait for it, print its result."),
     "jobs": ("jobs", "List jobs."),

@@ -23,7 +23,7 @@ from headrace.cli.state import State
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["worker"]
+__all__ = ["check_tasks", "worker"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,11 +238,12 @@ def _serve(state: State, options: Options, place: Place) -> int:
             stack.enter_context(found.override(url=url))
         for module in (*found.settings.imports, *options.imports):
             import_module(module)
-        _check_tasks(found)
+        check_tasks(found)
         return run_owned(serve(found, options, state, place), loop_factory=fast_loop(), goes_on=are_ours)
 
 
-def _check_tasks(app: App) -> None:
+def check_tasks(app: App) -> None:
+    """:raises UsageError: the App has no tasks"""
     if not app.handlers:
         raise click.UsageError("no tasks to run: name an App that has some, as in headrace worker quick:app")
 

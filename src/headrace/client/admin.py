@@ -28,6 +28,7 @@ from headrace.core.suspects import REQUIREMENT
 from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
 from headrace.errors import UnknownWorker
 from headrace.handler import Handler
+from headrace.runtime.webhooks import SUBSCRIPTIONS, read_webhooks
 
 __all__ = [
     "QueueInfo",
@@ -270,6 +271,11 @@ async def _settings(engine: Engine, limits: Limits) -> list[Check]:
     for rate, message in (await undefined_rates(engine)).items():
         remedy = f"headrace rates set {rate} LIMIT --per DURATION, or app.rate in code"
         found.append(Check("rates", "warn", message, remedy))
+    for webhook in read_webhooks(await engine.documents.settings(SUBSCRIPTIONS)):
+        if not webhook.on:
+            message = f"webhook {webhook.id} is switched off: {webhook.off_because}"
+            remedy = f"mend it, then: headrace webhooks on {webhook.id}; or headrace webhooks delete {webhook.id}"
+            found.append(Check("webhooks", "warn", message, remedy))
     for key, why in limits.unreadable.items():
         found.append(Check("settings", "warn", *told_unreadable(key, why)))
     for name, rule in limits.queues.items():

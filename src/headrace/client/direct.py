@@ -51,6 +51,8 @@ def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     clock = session.host.store_clock
     if clock is not None and clock.is_old:
         return None
+    if "webhook" in draft.options or not session.lanes.submits.webhooks.silent:
+        return None
     now = session.host.clock.now()
     job, thread = draft.job(now), get_ident()
     if thread in sync.writing:

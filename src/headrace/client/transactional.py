@@ -12,12 +12,23 @@ from headrace.client.children import parentage_here
 from headrace.client.session import Session
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
-from headrace.engine import Duplicated, Engine, Enlisted, InsertAnswer, Inserted, Refused, Statements, Transactions
+from headrace.engine import (
+    Companions,
+    Duplicated,
+    Engine,
+    Enlisted,
+    InsertAnswer,
+    Inserted,
+    Refused,
+    Statements,
+    Transactions,
+)
 from headrace.engine.statements import walk, walk_async
-from headrace.errors import ConfigError, Duplicate, NotSupported
+from headrace.errors import ConfigError, Duplicate, NotSupported, Unavailable
 from headrace.handle import JobHandle
 from headrace.runtime.batcher import MAX_ROWS
 from headrace.runtime.meeting import meeting
+from headrace.runtime.submits import chunks
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -44,19 +55,20 @@ async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any
     async def run(steps: Statements[T]) -> T:
         return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
-    async def met(job: Job, answer: InsertAnswer) -> InsertAnswer:
+    async def met(job: Job, answer: InsertAnswer, others: Companions) -> InsertAnswer:
         async def execute(change: Change | None) -> Any:
             if change is None:
-                return (await run(await _inserting(session, [job])))[0]
-            return await run(await _applying(session, change))
+                return (await run(await _inserting(session, [job], others)))[0]
+            return await run(await _applying(session, change, others))
 
         return await walk_async(meeting(job, answer, session.host.clock.now), execute)
 
     answers: list[InsertAnswer] = []
     for part in _parts(drafts):
-        jobs = await _jobs(session, part)
-        found = await run(await _inserting(session, jobs))
-        answers += [await met(job, answer) for job, answer in zip(jobs, found, strict=True)]
+        jobs, others = await _jobs(session, part)
+        for chunk in chunks(jobs, others):
+            found = await run(await _inserting(session, chunk, others))
+            answers += [await met(job, answer, others) for job, answer in zip(chunk, found, strict=True)]
     return _handles(drafts, answers)
 
 
@@ -67,30 +79,32 @@ def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list
     :raises ConfigError: the connection is one that must be awaited
     """
 
-    async def prepare(part: Sequence[Draft[Any]]) -> tuple[Session, list[Job], Statements[list[InsertAnswer]]]:
-        session = app.session
-        jobs = await _jobs(session, part)
-        return session, jobs, await _inserting(session, jobs)
+    async def prepare(part: Sequence[Draft[Any]]) -> tuple[Session, Sequence[Job], Companions]:
+        return app.session, *await _jobs(app.session, part)
 
     answers: list[InsertAnswer] = []
     for part in _parts(drafts):
-        session, jobs, steps = app.wait(prepare(part))
+        session, jobs, others = app.wait(prepare(part))
         enlisted = _transactions(session.engine).enlist(connection)
         if not enlisted.blocking:
             kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
             raise ConfigError(f"connection: a {kind} must be awaited: use `await task.submit(...)` on its event loop")
-        found = enlisted.run_blocking(steps)
-        answers += [_met(app, session, enlisted, job, answer) for job, answer in zip(jobs, found, strict=True)]
+        for chunk in chunks(jobs, others):
+            found = enlisted.run_blocking(app.wait(_inserting(session, chunk, others)))
+            pairs = zip(chunk, found, strict=True)
+            answers += [_met(app, session, enlisted, job, answer, others) for job, answer in pairs]
     return _handles(drafts, answers)
 
 
-def _met(app: App, session: Session, enlisted: Enlisted, job: Job, answer: InsertAnswer) -> InsertAnswer:
+def _met(
+    app: App, session: Session, enlisted: Enlisted, job: Job, answer: InsertAnswer, others: Companions
+) -> InsertAnswer:
     """What becomes of a submit that met another job with its key, on this thread."""
 
     def execute(change: Change | None) -> Any:
         if change is None:
-            return enlisted.run_blocking(app.wait(_inserting(session, [job])))[0]
-        return enlisted.run_blocking(app.wait(_applying(session, change)))
+            return enlisted.run_blocking(app.wait(_inserting(session, [job], others)))[0]
+        return enlisted.run_blocking(app.wait(_applying(session, change, others)))
 
     return walk(meeting(job, answer, session.host.clock.now), execute)
 
@@ -132,20 +146,31 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
     return [drafts[start : start + MAX_ROWS] for start in range(0, len(drafts), MAX_ROWS)]
 
 
-async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> list[Job]:
-    now, parentage = await session.lanes.now(), parentage_here(drafts[0].app)
-    jobs = [draft.job(now, parentage) for draft in drafts]
-    await session.lanes.submits.requirements.look(jobs)
-    return jobs
+async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequence[Job], Companions]:
+    """The jobs, and the deliveries that tell of them."""
+    now, parentage, submits = await session.lanes.now(), parentage_here(drafts[0].app), session.lanes.submits
+    try:
+        wishes = [(draft.job(now, parentage), draft.options.get("webhook")) for draft in drafts]
+        jobs = [await submits.webhooks.wished(job, wish) for job, wish in wishes]
+    except Unavailable as error:
+        error.add_note(
+            "the address of a webhook is stored apart, and your transaction may hold the store: let a submit outside of"
+            " it name the address first, or subscribe with app.add_webhook"
+        )
+        raise
+    await submits.requirements.look(jobs)
+    return await submits.all_told(jobs)
 
 
-async def _inserting(session: Session, jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
-    return await _transactions(session.engine).inserting(jobs, session.host.clock.now())
+async def _inserting(session: Session, jobs: Sequence[Job], others: Companions) -> Statements[list[InsertAnswer]]:
+    companions = {job.id: told for job in jobs if (told := others.get(job.id))}
+    return await _transactions(session.engine).inserting(jobs, session.host.clock.now(), companions=companions or None)
 
 
-async def _applying(session: Session, change: Change) -> Statements[Verdict]:
+async def _applying(session: Session, change: Change, others: Companions) -> Statements[Verdict]:
     """A change of the job that holds the dedup key of a submit, as part of the same transaction."""
-    stamped = replace(change, id=session.host.dice.token())
+    told = tuple(one for job in change.inserts for one in others.get(job.id, ()))
+    stamped = replace(change, id=session.host.dice.token(), inserts=(*change.inserts, *told))
     return await _transactions(session.engine).applying(stamped, session.host.clock.now())
 
 

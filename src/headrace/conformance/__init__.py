@@ -64,6 +64,7 @@ from headrace.conformance.jobs.requests import Requests  # noqa: E402
 from headrace.conformance.jobs.retaining import Retaining  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
+from headrace.conformance.jobs.telling import Telling  # noqa: E402
 from headrace.conformance.jobs.uniqueness import Uniqueness  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
@@ -97,6 +98,7 @@ class Suite(
     Applying,
     Acting,
     Effects,
+    Telling,
     Fencing,
     Sweeping,
     Suspects,

@@ -235,6 +235,17 @@ class Documents(Part):
             expected = taken(lease, three, 10, now)
             assert await lab.engine.documents.lease("sweep", three, 10, now) == (expected and expected.token)
 
+    async def test_a_lease_of_those_who_take_it_for_longer_is_not_void(self, lab: Lab) -> None:
+        one, two = lab.new_id(), lab.new_id()
+        assert await lab.engine.documents.lease("sweep", one, 30, lab.now) is not None
+        assert await lab.engine.documents.lease("sweep", two, 5, lab.now, 30) is None
+        lab.later(29.9)
+        assert await lab.engine.documents.lease("sweep", two, 5, lab.now, 30) is None
+        lab.later(0.1)
+        assert await lab.engine.documents.lease("sweep", two, 5, lab.now, 30) is not None
+        assert await lab.engine.documents.holder("sweep", lab.at(4.9)) == two
+        assert await lab.engine.documents.holder("sweep", lab.at(5)) is None
+
     async def test_a_duty_given_back_is_free(self, lab: Lab) -> None:
         one, two = lab.new_id(), lab.new_id()
         first = await lab.engine.documents.lease("sweep", one, 10, lab.now)

@@ -14,6 +14,7 @@ from headrace.core.job import Attempt, ErrorInfo, Event, Job, Streak
 from headrace.core.status import ENDED, HELD, Outcome, Reason, Status, Verb
 from headrace.core.suspects import level_of
 from headrace.core.table import check
+from headrace.core.webhooks import telling
 
 __all__ = [
     "COMPLETES",
@@ -82,7 +83,7 @@ def change(
         failed_at = None if error is None else dated(job, now)
         fields = fields | {"fingerprint": fingerprint(job.task, error), "failed_at": failed_at}
     made = replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields)
-    return Change(
+    decided = Change(
         verb=verb,
         rev=job.rev,
         job=made,
@@ -95,6 +96,7 @@ def change(
         notes=_notes(job, verb, made),
         tally=None if job.spec.batch is None else _tally(job.status, made.status),
     )
+    return decided if job.spec.webhook is None else telling(job, decided)
 
 
 def _moves(job: Job, made: Job) -> bool:

@@ -7,7 +7,6 @@ they say: at once and, should nobody be left to do so, by the sweeper. To proces
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from uuid import UUID
@@ -17,6 +16,7 @@ from headrace.core.batch import Batch, stop
 from headrace.core.change import Change, Note
 from headrace.core.decide import may_have_children
 from headrace.core.defaults import Rules
+from headrace.core.derived import derived_id
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import unblock
 from headrace.core.status import ENDED, Reason, Status, Verb
@@ -137,18 +137,9 @@ def follow(
     return release(job, parents, now) if change is None else change
 
 
-_STAMP = (1 << 128) - (1 << 80)
-
-
 def child_id(parent: UUID, call: str, place: int) -> UUID:
-    """The id of what a handler submits by the ``place``-th of equal calls: the same in every attempt.
-
-    It has the time of its parent in front, as a UUIDv7 has its own: what is made together lies together.
-    """
-    digest = hashlib.blake2b(f"{parent}/{place}/{call}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    number = (parent.int & _STAMP) | (int.from_bytes(digest) & ~_STAMP)
-    number = number & ~(0xF << 76) | 7 << 76
-    return UUID(int=number & ~(0b11 << 62) | 0b10 << 62)
+    """The id of what a handler submits by the ``place``-th of equal calls: the same in every attempt."""
+    return derived_id(parent, f"{parent}/{place}/{call}")
 
 
 def in_order(after: Mapping[UUID, tuple[UUID, ...]]) -> list[UUID]:

@@ -13,6 +13,7 @@ from headrace.core.record import Record, schema_of
 from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, HELD, Reason, Status
+from headrace.core.target import Target, Told
 
 __all__ = [
     "AfterWhen",
@@ -70,7 +71,7 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     rerun_of: UUID | None = None
     schedule: str | None = None
     fire_at: datetime | None = None
-    webhook: dict[str, Any] | None = None
+    webhook: tuple[Target, ...] | None = None
     trace: dict[str, str] | None = None
 
 
@@ -88,6 +89,8 @@ def spec_of(text: str) -> Spec:
         for name in ("headers", "query"):
             if isinstance(values := document.get(name), dict):
                 document[name] = {key: _listed(value) for key, value in values.items()}
+        if not isinstance(document.get("webhook"), list):
+            document.pop("webhook", None)  # it was reserved, and meant nothing
         return msgspec.convert(document, Spec)
 
 
@@ -139,6 +142,8 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     """Its queue, if somebody moved it; None: as asked for."""
     reprioritised_to: int | None = None
     """Its priority, if somebody changed it; None: as asked for."""
+    told: tuple[Told, ...] | None = None
+    """What its webhooks were told so far; None: nothing."""
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -276,8 +281,8 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.spec.fire_at
 
     @property
-    def webhook(self) -> dict[str, Any] | None:
-        """Reserved."""
+    def webhook(self) -> tuple[Target, ...] | None:
+        """Who is told of it, by reference; None: nobody."""
         return self.spec.webhook
 
     @property
@@ -357,6 +362,7 @@ _INNER = frozenset(
         "blameless_losses",
         "moved_to",
         "reprioritised_to",
+        "told",
     }
 )
 _NOW = ("queue", "priority", "asked_queue", "asked_priority")

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["FREE", "SLACK", "Lease", "given_back", "holder_of", "taken"]
+__all__ = ["FREE", "SLACK", "Lease", "given_back", "holder_of", "taken", "void_after"]
 
 SLACK = timedelta(seconds=2)
 """How far the clocks of two who want a duty may be apart."""
@@ -26,18 +26,23 @@ FREE = Lease()
 """A duty that nobody ever had."""
 
 
-def taken(lease: Lease, holder: UUID, seconds: float, now: datetime) -> Lease | None:
+def taken(lease: Lease, holder: UUID, seconds: float, now: datetime, longest: float | None = None) -> Lease | None:
     """The lease once ``holder`` has taken or renewed it for so long; None: another holds it.
 
     A lease that ends later than it can have been taken for is void: whoever wrote it had a wrong clock, or the clock
-    was set back since.
+    was set back since. ``longest`` is what others take it for, if that is longer.
     """
     until = now + timedelta(seconds=seconds)
     if lease.holder == holder:
         return Lease(lease.token, holder, until)
-    if lease.until is not None and now < lease.until <= until + SLACK:
+    if lease.until is not None and now < lease.until <= void_after(seconds, now, longest):
         return None
     return Lease(lease.token + 1, holder, until)
+
+
+def void_after(seconds: float, now: datetime, longest: float | None = None) -> datetime:
+    """The latest end that a lease can have now."""
+    return now + timedelta(seconds=max(seconds, longest or 0.0)) + SLACK
 
 
 def given_back(lease: Lease, holder: UUID) -> Lease:

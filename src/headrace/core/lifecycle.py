@@ -35,6 +35,7 @@ from headrace.core.losing import lose
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
 from headrace.core.table import check
+from headrace.core.webhooks import tell
 from headrace.errors import TransitionRefused
 
 __all__ = [
@@ -186,9 +187,9 @@ def start_may_wait(job: Job) -> bool:
 
 
 def progress(job: Job, now: datetime, report: Progress) -> Change:
-    """How far the handler says it is; the only change that leaves the rev alone."""
+    """How far the handler says it is; the only change that leaves the rev alone, unless webhooks are told of it."""
     decided = change(job, Verb.PROGRESS, now, {"progress": report}, owner=True)
-    return replace(decided, job=replace(decided.job, rev=job.rev))
+    return decided if decided.inserts else replace(decided, job=replace(decided.job, rev=job.rev))
 
 
 def finish(
@@ -208,10 +209,12 @@ def finish(
         started_at = None
     if type(ending) is Completed:
         return _complete(job, ending.result_text, now, started_at, processing_time)
-    seen = job
+    seen, told = job, tuple[Job, ...]()
     if started_at is not None:
         check(job, Verb.START, Status.RUNNING)
         seen = replace(job, rev=job.rev + 1, **_started(job, started_at))
+        if job.spec.webhook is not None:
+            seen, told = tell(seen, "started", replace(seen, updated_at=seen.started_at or seen.updated_at))
     match ending:
         case Failed():
             decided = _fail(seen, ending, now, chance)
@@ -223,7 +226,7 @@ def finish(
             decided = release(seen, now)
     if processing_time is not None and decided.attempt is not None:
         decided = replace(decided, attempt=replace(decided.attempt, processing_time=processing_time))
-    return decided if seen is job else replace(decided, rev=job.rev)
+    return decided if seen is job else replace(decided, rev=job.rev, inserts=(*told, *decided.inserts))
 
 
 KEPT_BY_COMPLETE = frozenset(
@@ -279,6 +282,9 @@ def _complete(
         progress=DONE if job.progress is None else replace(job.progress, percent=100.0),
         result_text=result_text,
     )
+    told: tuple[Job, ...] = ()
+    if job.spec.webhook is not None:
+        done, told = _told_of(job, done, started=started_at is not None)
     return Change(
         verb=_COMPLETE,
         rev=job.rev,
@@ -298,7 +304,19 @@ def _complete(
         key=key_kept(job, at),
         notes=ENDS,
         tally=None if job.spec.batch is None else COMPLETES,
+        inserts=told,
     )
+
+
+def _told_of(job: Job, done: Job, *, started: bool) -> tuple[Job, tuple[Job, ...]]:
+    """The completed job as its webhooks are told of it, of its start too if that is written along."""
+    before: tuple[Job, ...] = ()
+    if started:
+        began = {name: getattr(done, name) for name in ("attempt", "started_at", "first_started_at")}
+        running = replace(job, status=_RUNNING, updated_at=done.started_at or done.updated_at, **began)
+        done, before = tell(done, "started", running)
+    done, end = tell(done, "completed")
+    return done, (*before, *end)
 
 
 def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:

@@ -45,7 +45,9 @@ class Documents(Protocol):
         """The newest acts on settings, the newest first."""
         ...
 
-    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+    async def lease(
+        self, name: str, holder: UUID, seconds: float, now: datetime, longest: float | None = None
+    ) -> int | None:
         """Take or renew a duty, as ``core.lease.taken`` says; its token, or None while another holds it."""
         ...
 

@@ -146,7 +146,8 @@ class Jobs(Protocol):
 
         *Progress leaves the rev alone.* The change of ``Verb.PROGRESS`` has the same rev before and after. It writes
         the progress and the moment; the rest of the job stays as it is stored, and so does the id of the change that it
-        saw last: a finish that is repeated after a lost reply is still recognised.
+        saw last: a finish that is repeated after a lost reply is still recognised. Only one that inserts jobs, because
+        webhooks are told of it, raises the rev, and is written whole as any other change.
 
         *A retry needs its profile again.* With ``Verb.RETRY`` an ended job comes back to life. Its profile may have
         been forgotten since; it must be there again, under whatever number, or no worker could claim the job. The limit

@@ -89,6 +89,11 @@ class Door:
                 await asyncio.gather(*loops, return_exceptions=True)
                 self._keyed, self._holders = True, {}
 
+    @property
+    def keyed(self) -> bool:
+        """Whether a key is needed."""
+        return self._keyed
+
     # -- who it is
 
     def caller(self, connection: HTTPConnection, operation: Operation) -> Caller:
@@ -159,6 +164,12 @@ class Door:
         return holder
 
     # -- who is no longer let in
+
+    def knows(self, caller: Caller) -> bool:
+        """Whether who was let in before would be let in now: to be asked once ``on_revoked`` would tell of it."""
+        if caller.key is None:
+            return not self._keyed
+        return caller.key in self._holders and not caller.has_expired(self._app.host.clock.now())
 
     def on_revoked(self, callback: Revoked) -> Callable[[], None]:
         """Call this, on the loop, when a key is revoked or has expired; what the answer calls ends that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,12 +13,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.hub.access import Access
 from headrace.hub.door import Door
+from headrace.hub.drafts import Drafts
+from headrace.hub.health import Vitals
 from headrace.hub.limits import Caps
+from headrace.hub.live.live import Live
+from headrace.hub.live.socket import socket_route
+from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
+from headrace.hub.positions import Positions
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response, routes
 from headrace.hub.table import OPERATIONS
+from headrace.hub.webhooks import webhook_worker
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -33,32 +41,45 @@ class Hub:
         self.app, self.options = app, options or HubOptions()
         self.door, self.caps = Door(app, self.options), Caps(app, self.options)
         self.draining = asyncio.Event()
-        """Set when the hub begins to stop: whoever waits within a request is answered at once."""
+        """Set when the hub begins to stop: streams and sockets end, whoever waits in a request is answered at once."""
+        self.vitals, self.access, self.metrics = Vitals(self), Access(self), Metrics(self)
+        self.drafts, self.positions = Drafts(app), Positions(app)
+        self.live = Live(self)
+        """Streams and sockets."""
         self._asgi = Starlette(
-            routes=routes(self, OPERATIONS),
-            lifespan=self._lifespan,
+            routes=[*routes(self, OPERATIONS), socket_route(self)],
+            lifespan=lambda _: self.open(),
             exception_handlers={HTTPException: _unknown},
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        await self._asgi(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self._asgi(scope, receive, send)
+        else:
+            await self.access.serve(self._asgi, scope, receive, send)
 
     @asynccontextmanager
-    async def _lifespan(self, asgi: Any) -> AsyncIterator[None]:
+    async def open(self) -> AsyncIterator[None]:
+        """What runs beside the requests; as an ASGI application the hub opens itself, by its lifespan.
+
+        :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
+        """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
+            await stack.enter_async_context(self.live.running())
             await stack.enter_async_context(self.door.open())
+            stack.enter_context(self.metrics)
+            if self.options.maintenance:
+                maintenance = await stack.enter_async_context(self.app.maintenance())
+                self.vitals.loops["maintenance"] = lambda: maintenance.alive
+            if self.options.webhooks:
+                deliveries = await stack.enter_async_context(webhook_worker(self.app, self.options))
+                self.vitals.loops["webhooks"] = lambda: deliveries.alive
             yield
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
-    """A path or a method that is none of the table's."""
-    assert isinstance(error, HTTPException)
-    path = request.url.path
-    if error.status_code == 405:
-        headers = dict(error.headers or {})
-        return problem_response(
-            Problem(405, "method", "This method is not for this path", f"{request.method} {path}", headers=headers)
-        )
-    return problem_response(Problem(404, "no-such-path", "There is no such path", f"{path}: /docs lists all"))
+    """A path that is none of the table's."""
+    detail = f"{request.url.path}: /docs lists all"
+    return problem_response(Problem(404, "no-such-path", "There is no such path", detail))

@@ -107,7 +107,7 @@ OPERATIONS = (
     Operation(
         name="revoke_key",
         method="DELETE",
-        path="/api/keys/{name}",
+        path="/api/keys/{name:path}",
         summary="Revoke a key by its name or prefix: it is refused, and what it has open is closed, on every hub",
         scope="admin",
         bounded="operator",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from hashlib import sha256
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,13 @@ import msgspec
 
 from headrace.core.status import LIVE
 from headrace.hub.caller import Caller
-from headrace.hub.problems import Problem
+from headrace.hub.problems import Fault, Problem
 
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.hub.options import HubOptions
 
-__all__ = ["Caps", "SubmitRate", "Wanted"]
+__all__ = ["Caps", "SubmitRate"]
 
 _COUNTED = 1.0
 """Seconds between two counts of a customer's jobs, at least."""
@@ -49,15 +50,6 @@ class SubmitRate:
         self._left = left - 1
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What a submit would add."""
-
-    task: str
-    queue: str
-    priority: int
-    requires: Mapping[str, Any] = {}
-
-
 class _Customer:
     """What a customer has, as far as this hub knows."""
 
@@ -66,12 +58,12 @@ class _Customer:
         self.counting = asyncio.Lock()
         self.count_at = float("-inf")
         """When its live jobs are to be counted again."""
-        self.profiles: dict[str, float] = {}
+        self.profiles: dict[bytes, float] = {}
         """Those that it asked for, and when it last did."""
 
 
 class Caps:
-    """What keys may submit, and what customers may have.
+    """What customers may have.
 
     Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
     may let a customer have a second's submits more.
@@ -81,38 +73,43 @@ class Caps:
         self._app, self._options = app, options
         self._customers: dict[str, _Customer] = {}
 
-    async def admit(self, caller: Caller, wanted: Sequence[Wanted]) -> None:
-        """Whether the caller may submit these.
+    async def admit(self, caller: Caller, task: str, priority: int, requires: Mapping[str, Any]) -> None:
+        """Whether the customer of the caller may have this job as well; a caller without a customer may.
 
-        :raises Problem: 403 for a task, a queue or a priority that is not for this key; 429 for too much
+        :raises Problem: 403, it may not be as urgent as that; 429, there are too many
         """
-        for one in wanted:
-            _bound(caller, one)
-        if caller.customer is None:
-            return
-        for one in wanted:
-            if one.priority > self._options.customer_priority:
-                most = f"jobs of a customer have a priority of at most {self._options.customer_priority}"
-                raise Problem(403, "priority", "The priority is too high", f"{most}, not {one.priority}")
-        has = self._customers.setdefault(caller.customer, _Customer())
-        self._profiles(has, wanted)
-        await self.live(caller, len(wanted))
+        if caller.customer is not None:
+            self.urgent(caller, priority)
+            self._profile(caller.customer, task, requires)
+            await self.live(caller)
 
-    def _profiles(self, has: _Customer, wanted: Sequence[Wanted]) -> None:
+    def urgent(self, caller: Caller, priority: int) -> None:
+        """Whether a job of the caller's customer may have this priority.
+
+        :raises Problem: 403
+        """
+        most = self._options.customer_priority
+        if caller.customer is not None and priority > most:
+            detail = f"jobs of a customer have a priority of at most {most}, not {priority}"
+            faults = [Fault("priority", detail)]
+            raise Problem(403, "forbidden", "This is not for this key", detail, faults=faults)
+
+    def _profile(self, customer: str, task: str, requires: Mapping[str, Any]) -> None:
         """Every combination of requirements is a line that each claim looks at: a customer may not make too many."""
-        now, most = self._app.host.clock.monotonic(), self._options.customer_profiles
-        for one in wanted:
-            if not one.requires:
-                continue
-            profile = msgspec.json.encode((one.task, one.requires), order="sorted").decode()
-            if profile not in has.profiles and len(has.profiles) >= most:
-                has.profiles = {each: at for each, at in has.profiles.items() if now - at < _FORGOTTEN}
-                if len(has.profiles) >= most:
-                    detail = f"a customer may have {most} different requirements of tasks within an hour"
-                    raise _too_many(detail, 60)
-            has.profiles[profile] = now
+        if not requires:
+            return
+        has, now, most = self._of(customer), self._app.host.clock.monotonic(), self._options.customer_profiles
+        profile = sha256(msgspec.json.encode((task, requires), order="sorted")).digest()
+        if profile not in has.profiles and len(has.profiles) >= most:
+            has.profiles = {each: at for each, at in has.profiles.items() if now - at < _FORGOTTEN}
+            if len(has.profiles) >= most:
+                raise _too_many(f"a customer may have {most} different requirements of tasks within an hour", 60)
+        has.profiles[profile] = now
 
-    async def live(self, caller: Caller, more: int) -> None:
+    def _of(self, customer: str) -> _Customer:
+        return self._customers.setdefault(customer, _Customer())
+
+    async def live(self, caller: Caller, more: int = 1) -> None:
         """Whether the customer of the caller may have so many live jobs more.
 
         :raises Problem: 429
@@ -120,8 +117,7 @@ class Caps:
         most = self._options.customer_jobs
         if caller.customer is None or most is None:
             return
-        has = self._customers.setdefault(caller.customer, _Customer())
-        clock = self._app.host.clock
+        has, clock = self._of(caller.customer), self._app.host.clock
         if clock.monotonic() >= has.count_at:
             async with has.counting:
                 if (begun := clock.monotonic()) >= has.count_at:  # nobody has, while this one waited
@@ -131,13 +127,6 @@ class Caps:
         if has.live + more > most:
             raise _too_many(f"a customer may have {most} jobs that have not ended; there are {has.live}", 5)
         has.live += more
-
-
-def _bound(caller: Caller, one: Wanted) -> None:
-    for what, name, bound in (("the task", one.task, caller.tasks), ("to the queue", one.queue, caller.queues)):
-        if bound is not None and name not in bound:
-            detail = f"the key {caller.name!r} may not submit {what} {name!r}: {', '.join(sorted(bound))}"
-            raise Problem(403, "bound", "The key is bound to others", detail)
 
 
 def _too_many(detail: str, wait: int) -> Problem:

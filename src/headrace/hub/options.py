@@ -23,10 +23,13 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     keyfile: str | None = None
     grace: float = 15.0
     """Seconds for requests to finish after SIGTERM."""
+    linger: float = 0.0
+    """Seconds after SIGTERM during which new requests are still answered, so that a balancer can turn away first."""
     body_most: int = 2 * MIB
     bulk_most: int = 16 * MIB
     frame_most: int = 2 * MIB
     sockets: int = 10_000
+    """Connections at once, of all kinds."""
     subscriptions: int = 1_000
     """Of one socket."""
     submits_per_second: float | None = 100.0
@@ -39,7 +42,10 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     customer_priority: int = 89
     """How urgent the jobs of a customer may be; what is above is for the operator's own."""
     read_timeout: float = 30.0
-    """Seconds for a request's head and for its body."""
+    """Seconds for a request's head, for its body, and for a reader that reads nothing."""
+    keep_alive: float = 65.0
+    """Seconds for which a connection without a request is kept; longer than balancers keep theirs."""
+    access_log: bool = True
     maintenance: bool = True
     """Sweep, prune and plan, if nobody else does."""
     webhooks: bool = True

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, keys, rooms
+from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms, submits
+from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
-    *rooms.OPERATIONS,
-    *keys.OPERATIONS,
+    *submits.OPERATIONS,
+    *looking.OPERATIONS,
+    *acting.OPERATIONS,
     *about.OPERATIONS,
+    *keys.OPERATIONS,
+    *events.OPERATIONS,
+    *rooms.OPERATIONS,
+    *health.OPERATIONS,
+    *openapi.OPERATIONS,
+    *docs.OPERATIONS,
 )
 """Every operation over HTTP; the ones that are asked for most are first."""

@@ -28,13 +28,18 @@ def services(
     follow: bool = True,
     ended: UUID | None = None,
     sums: Sums | None = None,
+    worker: bool = True,
 ) -> list[Service]:
     """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules.
 
     Without ``follow`` a continuous task is left to the planner between two runs, as a worker needs that wants to end.
-    ``ended``: a worker whose process is known to have ended. ``sums``: where lost attempts are added up.
+    ``ended``: a worker whose process is known to have ended. ``sums``: where lost attempts are added up. ``worker``:
+    whether the holder is one, so that others can see when it has died.
     """
     sweeper = Sweeper(engine, lanes, host, holder, ended=ended, sums=sums)
     others = [Pruner(engine, lanes, host, holder, retention), Planner(engine, lanes, host, holder, retention)]
     sweeper.siblings = others
+    if not worker:
+        for duty in (sweeper, *others):
+            duty.briefly()
     return [sweeper, *others, *([Follower(engine, lanes, host)] if follow else [])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
+from datetime import timedelta
 from typing import ClassVar
 from uuid import UUID
 
@@ -15,11 +16,13 @@ from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 
-__all__ = ["Duty", "Elector"]
+__all__ = ["BRIEF", "Duty", "Elector"]
 
 _log = logging.getLogger("headrace.maintenance")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+BRIEF = 5.0
+"""Seconds for which a holder that is no worker takes a duty: nobody can prove that it died, its lease has to end."""
 _RENEW = 0.6
 """Of a lease, after which it is renewed; one that lapses for want of time is taken over, and that does no harm."""
 
@@ -28,7 +31,9 @@ class Elector:
     """Holds a duty for one holder: taken when free, renewed well before its lease ends, given back on stop."""
 
     def __init__(self, engine: Engine, host: Host, holder: UUID, duty: str, seconds: float) -> None:
-        self.engine, self.host, self.holder, self.duty, self.seconds = engine, host, holder, duty, seconds
+        self.engine, self.host, self.holder, self.duty = engine, host, holder, duty
+        self.seconds = self.longest = seconds
+        """For how long it is taken; and the longest that others take it for."""
         self.token: int | None = None
         self.asked_at = float("-inf")
         """When the store was last asked (monotonic)."""
@@ -44,7 +49,8 @@ class Elector:
         if asked < self._ask_at:
             return self.token is not None
         await self.host.make_sure(self.engine)
-        token = await self.engine.documents.lease(self.duty, self.holder, self.seconds, self.host.clock.now())
+        means = self.holder, self.seconds, self.host.clock.now(), self.longest
+        token = await self.engine.documents.lease(self.duty, *means)
         if token != self.token:
             _log.debug("%s: %s", self.duty, "taken over" if token is not None else "left to another")
             if token is not None:
@@ -53,8 +59,20 @@ class Elector:
         self.asked_at = asked
         # Those who stand by ask out of step with one another.
         spread = 1.0 if token is not None else 0.75 + self.host.dice.chance() / 4
-        self._ask_at = asked + self.seconds * _RENEW * spread
+        pause = self.seconds * _RENEW
+        if token is None and pause > BRIEF and await self._ends_soon():
+            pause = BRIEF
+        self._ask_at = asked + pause * spread
         return token is not None
+
+    async def _ends_soon(self) -> bool:
+        """Whether whoever has the duty took it briefly: if it dies, nobody else notices."""
+        soon = self.host.clock.now() + timedelta(seconds=BRIEF)
+        return await self.engine.documents.holder(self.duty, soon) is None
+
+    def briefly(self) -> None:
+        """From now on take the duty for a short time only: the holder is not a worker."""
+        self.seconds = min(self.seconds, BRIEF)
 
     def hurry(self) -> None:
         """Ask the store at the next occasion: the duty may be free."""
@@ -125,6 +143,10 @@ class Duty(Service):
         """The duty may be free: ask for it at once."""
         self.elector.hurry()
         self.wake.set()
+
+    def briefly(self) -> None:
+        """Take the duty for a holder that is not a worker."""
+        self.elector.briefly()
 
     def renamed(self, worker: UUID) -> None:
         """Go on for the worker's new id."""

@@ -85,7 +85,7 @@ class Lanes:
         """Tells of the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
-        self.notes = NoteProcessor(engine, host, changed=self._tell_of)
+        self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
         """Does what follows from changes for other jobs."""
         self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask, apply=self.apply)
         """Stores new jobs."""
@@ -204,6 +204,9 @@ class Lanes:
         await self.notes.close()
         self.changes.close()
 
+    async def _told(self, job: Job) -> tuple[Job, Sequence[Job]]:
+        return await self.submits.told(job)
+
     def _stamped(self, change: Change) -> Change:
         return change if change.id else replace(change, id=self.host.dice.token())
 
@@ -215,7 +218,7 @@ class Lanes:
                 applied.append(change)
                 job = change.job
                 follows = follows or verdict.noted or job.spec.batch is not None or job.waits > 0
-                follows = follows or _CANCELLED in change.notes
+                follows = follows or _CANCELLED in change.notes or any(one.waits for one in change.inserts)
         self._tell_of(applied)
         if follows:
             self.notes.ask()

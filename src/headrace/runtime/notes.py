@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.batch import Batch, follow_ups
 from headrace.core.change import Change
+from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
@@ -31,9 +32,11 @@ class NoteProcessor:
         host: Host,
         *,
         changed: Callable[[Sequence[Change]], None],
+        told: Callable[[Job], Awaitable[tuple[Job, Sequence[Job]]]],
     ) -> None:
-        """``changed`` is called with the changes that were made to other jobs."""
-        self._engine, self._host, self._changed = engine, host, changed
+        """``changed`` is called with the changes that were made to other jobs; ``told`` says of a new job who is told
+        of it, and by which deliveries."""
+        self._engine, self._host, self._changed, self._told = engine, host, changed, told
         self._task: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[int]] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -102,13 +105,14 @@ class NoteProcessor:
                 except HeadraceError:
                     # It stays as it is, and is tried again; nothing else waits for it.
                     _log.exception("what follows the end of batch %s could not be submitted", batch.id)
-            if not processed.more:
+            # What was inserted with a change may wait for others, too, and left a note that says so.
+            if not processed.more and not any(one.waits for change in processed.changes for one in change.inserts):
                 return total
 
     async def _settle(self, batch: Batch) -> None:
         """Store what follows the end of a batch."""
         now = self._host.clock.now()
-        jobs = follow_ups(batch, now)
+        jobs = [one for job in follow_ups(batch, now) for new, told in [await self._told(job)] for one in (new, *told)]
         if (refused := await self._engine.families.settle(batch.id, now, jobs)) is not None:
             raise refused.error
         if jobs:

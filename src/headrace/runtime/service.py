@@ -52,6 +52,11 @@ class Service(ABC):
             if self._task is task:
                 self._task = None
 
+    @property
+    def alive(self) -> bool:
+        """Whether ``main`` runs."""
+        return self._task is not None and not self._task.done()
+
     async def unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
         """Do this, unless asked to stop before it is done; whether it was done."""
         asked, doing = asyncio.create_task(self.stopping.wait()), asyncio.create_task(work)

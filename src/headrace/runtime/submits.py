@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -13,15 +13,16 @@ from msgspec.structs import replace
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job, Spec
-from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
+from headrace.engine import Companions, Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import ConfigError, StoreLost, Unavailable
+from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 from headrace.runtime.batcher import MAX_ROWS, Batcher
 from headrace.runtime.host import Host
 from headrace.runtime.meeting import FIRST_PAUSE, LONGEST_PAUSE, Meetings
 from headrace.runtime.requirements import Requirements
+from headrace.runtime.webhooks import Webhooks
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits"]
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits", "chunks"]
 
 T = TypeVar("T")
 
@@ -56,17 +57,45 @@ def _group_id(group: _Group) -> UUID:
     return group[0].id
 
 
-_Lot = tuple[Batch | None, Sequence[Job]]
-"""Jobs that are written all or none, and the batch that is made with them."""
+_Lot = tuple[Batch | None, Sequence[Job], Companions]
+"""Jobs that are written all or none, the batch that is made with them, and their companions."""
+
+_NONE: Companions = {}
 
 
 def _lot_weight(lot: _Lot) -> int:
-    return sum(_weight(job) for job in lot[1])
+    _, jobs, companions = lot
+    return sum(_weight(job) for job in jobs) + sum(_weight(one) for others in companions.values() for one in others)
 
 
 def _lot_id(lot: _Lot) -> UUID:
-    batch, jobs = lot
+    batch, jobs, _ = lot
     return jobs[0].id if batch is None else batch.id
+
+
+def chunks(jobs: Sequence[Job], companions: Companions) -> list[Sequence[Job]]:
+    """The jobs in order, as many together as one write may have, their companions included."""
+    if not companions:
+        return [jobs[start : start + MAX_ROWS] for start in range(0, len(jobs), MAX_ROWS)]
+    chunks, rows = list[list[Job]](), MAX_ROWS
+    for job in jobs:
+        more = 1 + len(companions.get(job.id, ()))
+        if rows + more > MAX_ROWS:
+            chunks.append([])
+            rows = 0
+        chunks[-1].append(job)
+        rows += more
+    return list(chunks)
+
+
+async def _each(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T | Exception]:
+    """What all of these come to, each for itself."""
+    found: list[T | Exception] = []
+    for one in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(one, BaseException) and not isinstance(one, Exception):
+            raise one
+        found.append(one)
+    return found
 
 
 class Submits:
@@ -87,6 +116,8 @@ class Submits:
         self._patience, self._follow = patience, follow
         self.requirements = Requirements(engine, host)
         """Says of new jobs that nobody meets their requirements."""
+        self.webhooks = Webhooks(engine, host)
+        """Says of new jobs who is told of them."""
 
         short = engine.jobs if isinstance(engine.jobs, InsertsOne) else None
 
@@ -136,6 +167,9 @@ class Submits:
 
     async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
         """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
+        if job.spec.webhook is not None or not self.webhooks.silent:
+            job, told = await self.told(job)
+            companions = (*companions, *told)
         if companions:
             answer = await self._insert_together(job, companions)
         else:
@@ -149,6 +183,28 @@ class Submits:
             await self.requirements.look((job,))
         return answer
 
+    async def told(self, job: Job) -> tuple[Job, Sequence[Job]]:
+        """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""
+        await self._look([job])
+        return self.webhooks.told(job)
+
+    async def all_told(self, jobs: Sequence[Job]) -> tuple[Sequence[Job], Companions]:
+        """The same of many: the jobs, and by the id of each what is to be stored with it."""
+        if self.webhooks.silent and all(job.spec.webhook is None for job in jobs):
+            return jobs, _NONE
+        await self._look(jobs)
+        found = [self.webhooks.told(job) for job in jobs]
+        return [job for job, _ in found], {job.id: told for job, told in found if told}
+
+    async def _look(self, jobs: Sequence[Job]) -> None:
+        """Know who subscribed; :raises Unavailable: the store is away, and these jobs are not stored"""
+        if self.webhooks.fresh:
+            return
+        try:
+            await self.surely(self.webhooks.look)
+        except Unavailable as error:
+            raise type(error)(str(error), outcome="refused", ids=[job.id for job in jobs]) from error
+
     async def _insert_together(self, job: Job, companions: Sequence[Job]) -> Inserted | Duplicated:
         if len(companions) >= MAX_ROWS:
             raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
@@ -161,12 +217,15 @@ class Submits:
             return await self._insert_together(job, companions)
         return await self._accepted(job, await self._keyed.put(job))
 
-    async def _met(self, jobs: Sequence[Job], answers: Sequence[Inserted | Duplicated]) -> list[Inserted | Duplicated]:
+    async def _met(
+        self, jobs: Sequence[Job], answers: Sequence[Inserted | Duplicated], companions: Companions
+    ) -> list[Inserted | Duplicated]:
         """The answers, after what jobs do that met others with their keys: of one key, in the order of these jobs."""
         met = [place for place, answer in enumerate(answers) if isinstance(answer, Duplicated)]
         if not met:
             return list(answers)
-        found = await asyncio.gather(*(self._meet(jobs[at], answers[at]) for at in met), return_exceptions=True)
+        meetings = (self._meet(jobs[at], answers[at], companions.get(jobs[at].id, ())) for at in met)
+        found = await asyncio.gather(*meetings, return_exceptions=True)
         whole = list(answers)
         for at, one in zip(met, found, strict=True):
             if isinstance(one, BaseException):
@@ -174,8 +233,8 @@ class Submits:
             whole[at] = one
         return whole
 
-    async def _meet(self, job: Job, answer: Inserted | Duplicated) -> Inserted | Duplicated:
-        return await self._meetings.meet(job, answer, lambda: self._again(job))
+    async def _meet(self, job: Job, answer: Inserted | Duplicated, companions: Sequence[Job]) -> Inserted | Duplicated:
+        return await self._meetings.meet(job, answer, lambda: self._again(job, companions), apart=bool(companions))
 
     def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
         """The lane for jobs that are written together."""
@@ -194,20 +253,70 @@ class Submits:
         Where some of a chunk wait for others, it is stored whole or not at all: nobody wants a part of a graph to run.
         """
         answers: list[Inserted | Duplicated] = []
-        for start in range(0, len(jobs), MAX_ROWS):
-            chunk = jobs[start : start + MAX_ROWS]
+        jobs, companions = await self.all_told(jobs)
+        for chunk in chunks(jobs, companions):
             if any(job.spec.after for job in chunk):
-                stored = await self._whole(None, chunk)
+                stored = await self._whole(None, chunk, companions)
+            elif companions:
+                stored = await self._in_groups(chunk, companions)
             else:
                 stored = await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
-            answers += await self._met(chunk, stored)
+            answers += await self._met(chunk, stored, companions)
         await self.requirements.look(jobs)
         return answers
 
+    async def insert_each(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated | Exception]:
+        """Store jobs, up to 1,000 in one write, but each for itself: what comes of it, or why it was not stored.
+
+        A write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown.
+        """
+        found: list[Inserted | Duplicated | Exception] = []
+        try:
+            told, companions = await self.all_told(jobs)
+        except Unavailable as error:
+            return [error] * len(jobs)
+        for chunk in chunks(told, companions):
+            try:
+                answers = await self._put_each(chunk, companions)
+            except Unstorable:  # which says nothing of the others
+                asked = jobs[len(found) : len(found) + len(chunk)]
+                found += await _each(map(self.insert, asked))
+            except EngineError as error:
+                found += [error] * len(chunk)
+            else:
+                found += await self._each_settled(chunk, answers, companions)
+        await self.requirements.look(jobs)
+        return found
+
+    async def _put_each(self, jobs: Sequence[Job], companions: Companions) -> list[InsertAnswer]:
+        if companions:
+            return await self._groups.put_many([(job, companions.get(job.id, ())) for job in jobs])
+        return await self._lane(jobs).put_many(jobs)
+
+    async def _each_settled(
+        self, jobs: Sequence[Job], answers: Sequence[InsertAnswer], companions: Companions
+    ) -> list[Inserted | Duplicated | Exception]:
+        """What comes of each: most are stored; what is in the way of others is looked at, or waited for."""
+        rest = [pair for pair in zip(jobs, answers, strict=True) if not isinstance(pair[1], Inserted)]
+        settled = iter(await _each(self._settled(job, answer, companions.get(job.id, ())) for job, answer in rest))
+        return [answer if isinstance(answer, Inserted) else next(settled) for answer in answers]
+
+    async def _settled(self, job: Job, answer: InsertAnswer, companions: Sequence[Job]) -> Inserted | Duplicated:
+        """What comes of a job that was refused, or met another."""
+        if companions:
+            group = (job, companions)
+            stored = await self._answered(lambda: self._groups.put(group), answer)
+        else:
+            stored = await self._accepted(job, answer)
+        return await self._meet(job, stored, companions)
+
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
-        first, rest = jobs[:MAX_ROWS], jobs[MAX_ROWS:]
-        accepted = await self._met(first, await self._whole(replace(batch, sealed=not rest), first))
+        told, companions = await self.all_told(jobs)
+        first = next(iter(chunks(told, companions)), ())
+        rest = jobs[len(first) :]
+        stored = await self._whole(replace(batch, sealed=not rest), first, companions)
+        accepted = await self._met(first, stored, companions)
         await self.requirements.look(first)
         if rest:
             accepted += await self.insert_many(rest)
@@ -215,12 +324,23 @@ class Submits:
         self._follow()  # it may have no jobs, or all may have ended
         return accepted
 
-    async def _whole(self, batch: Batch | None, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+    async def _in_groups(self, jobs: Sequence[Job], companions: Companions) -> list[Inserted | Duplicated]:
+        """Store jobs, some with companions."""
+        groups = [(job, companions.get(job.id, ())) for job in jobs]
+        answers = await self._groups.put_many(groups)
+        return [
+            await self._answered(partial(self._groups.put, group), answer) if isinstance(answer, Refused) else answer
+            for group, answer in zip(groups, answers, strict=True)
+        ]
+
+    async def _whole(
+        self, batch: Batch | None, jobs: Sequence[Job], companions: Companions
+    ) -> list[Inserted | Duplicated]:
         """Store jobs, with their batch, all or none; keys and jobs that others have locked are waited for."""
         pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
         while True:
             try:
-                answers = await self._lots.put((batch, jobs))
+                answers = await self._lots.put((batch, jobs, companions))
             except Unavailable as error:  # which knows of the lot, not of its jobs
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
             refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
@@ -249,10 +369,12 @@ class Submits:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
-        answers = [
-            await self.engine.jobs.insert(jobs, self.host.clock.now(), batch, whole=True) for batch, jobs in lots
-        ]
-        self._tell_ready(job for _, jobs in lots for job in jobs)
+        answers = list[list[InsertAnswer]]()
+        for batch, jobs, all_companions in lots:
+            companions = {job.id: others for job in jobs if (others := all_companions.get(job.id))}
+            now = self.host.clock.now()
+            answers.append(await self.engine.jobs.insert(jobs, now, batch, whole=True, companions=companions or None))
+            self._tell_ready((*jobs, *(one for others in companions.values() for one in others)))
         return answers
 
     async def _all_accepted(self, jobs: Sequence[Job], answers: list[InsertAnswer]) -> list[Inserted | Duplicated]:

@@ -15,6 +15,7 @@ from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Completed, Failed
 from headrace.core.query import Filter
 from headrace.core.status import Reason
+from headrace.core.target import Target
 from headrace.engine import Duplicated, Inserted
 from headrace.errors import Unstorable
 
@@ -35,6 +36,8 @@ def placed(place: str, text: str) -> Any:
         return f'{{"k":"{text}"}}'
     if place in ("headers", "query"):
         return {"k": ("fine", text)}
+    if place == "webhook":
+        return (Target(text, ("completed",)),)
     return {"k": text} if place in _DOCUMENTS else text
 
 

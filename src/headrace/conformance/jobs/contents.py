@@ -19,6 +19,7 @@ from headrace.core.outcome import Completed, Failed
 from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.core.status import Reason
+from headrace.core.target import EVENTS, Target
 from headrace.engine import Inserted
 
 __all__ = ["Contents"]
@@ -74,7 +75,7 @@ _SPEC = st.fixed_dictionaries(
         "rerun_of": st.uuids(),
         "schedule": _TEXT,
         "fire_at": _MOMENT,
-        "webhook": _OBJECT,
+        "webhook": st.lists(st.builds(Target, _TEXT, st.just(EVENTS), _TEXT | st.none()), max_size=2).map(tuple),
         "trace": _NAMES,
     },
 )
@@ -100,7 +101,7 @@ _FULL: dict[str, Any] = {
     "concurrency_key": STRANGE,
     "schedule": "nightly",
     "fire_at": BEGIN + timedelta(microseconds=1),
-    "webhook": {"url": "https://example.test/hook"},
+    "webhook": (Target("wh_1", EVENTS, STRANGE), Target(STRANGE, ())),
     "trace": {"traceparent": "00-1-2-01"},
     "after_when": "ended",
     "on_parent_failure": "fail",

@@ -52,9 +52,11 @@ class Documents:
         with self._state() as state:
             return list(islice(state.audit, limit))
 
-    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+    async def lease(
+        self, name: str, holder: UUID, seconds: float, now: datetime, longest: float | None = None
+    ) -> int | None:
         with self._state() as state:
-            lease = taken(state.leases.get(name, FREE), holder, seconds, now)
+            lease = taken(state.leases.get(name, FREE), holder, seconds, now, longest)
             if lease is None:
                 return None
             state.leases[name] = lease

@@ -122,7 +122,7 @@ class Table:
         """Make the change, with all that goes with it."""
         job = change.job
         self.put(job)
-        if change.verb is not Verb.PROGRESS:  # which may be repeated without being known
+        if change.verb is not Verb.PROGRESS or change.inserts:  # else it may be repeated without being known
             self.last_change[job.id] = change.id
         if (dedup := dedup_of(job.spec)) is not None and change.key is not Key.KEEP:
             if change.key is Key.TAKE:

@@ -220,7 +220,7 @@ row_of_change: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
 _FOLLOWS = (
     "job.attempt == job.charged == 1 and job.first_started_at is job.started_at"
     " and job.redrives == job.waits == 0 and job.not_after is None and job.streak is None"
-    " and job.moved_to is None and job.reprioritised_to is None"
+    " and job.moved_to is None and job.reprioritised_to is None and job.told is None"
 )
 
 row_of_complete: Callable[[int, Change, Micros], tuple[Any, ...]] = function(

@@ -199,7 +199,7 @@ state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", [f"enco
 
 NAMES["state_of"] = state_of
 
-NEW_STATE = "None if job.waits == 0 and job.not_after is None else state_of(job, at)"
+NEW_STATE = "None if job.waits == 0 and job.not_after is job.told is None else state_of(job, at)"
 """The expression for the state of a new job: most have none yet."""
 
 

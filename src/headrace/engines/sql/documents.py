@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.audit import Audited
 from headrace.core.job import Event
-from headrace.core.lease import SLACK
+from headrace.core.lease import void_after
 from headrace.core.match import Profile
 from headrace.engine import Profiles, Setting
 from headrace.engines.sql.files import Fetch
@@ -39,9 +39,11 @@ class SqlDocuments:
     async def audit(self, limit: int) -> list[Audited]:
         return [Audited.of(key, _event(data)) for key, data in await self._read("audit", limit)]
 
-    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
-        until = now + timedelta(seconds=seconds)
-        rows = await self._write("lease", name, holder, micros(now), micros(until), micros(until + SLACK))
+    async def lease(
+        self, name: str, holder: UUID, seconds: float, now: datetime, longest: float | None = None
+    ) -> int | None:
+        until, void = now + timedelta(seconds=seconds), void_after(seconds, now, longest)
+        rows = await self._write("lease", name, holder, micros(now), micros(until), micros(void))
         return rows[0][0] if rows else None
 
     async def unlease(self, name: str, holder: UUID) -> None:

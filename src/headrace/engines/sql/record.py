@@ -20,6 +20,7 @@ from headrace.core.requests import is_repeat
 from headrace.core.retention import Kept
 from headrace.core.status import DEFERRED, ENDED, HELD, Reason, Status
 from headrace.core.suspects import requirements_of
+from headrace.core.target import Told
 from headrace.errors import HeadraceError, KeyReused, Unstorable
 
 __all__ = [
@@ -156,6 +157,7 @@ class State(msgspec.Struct, array_like=True):
     reprioritised_to: int | None = None
     fingerprint: str | None = None
     failed_at: int | None = None
+    told: tuple[Told, ...] | None = None
 
 
 def key_of(job: Job) -> str | None:

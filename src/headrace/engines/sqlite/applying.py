@@ -42,9 +42,10 @@ class ChangeSet:
         self.changes = changes
         self.noted: frozenset[int] = frozenset()
         """The order numbers of some jobs, among them those that ended and that others wait for; known once written."""
-        verbs = [change.verb for change in changes]
-        self._rows = [place for place, verb in enumerate(verbs) if verb is not _PROGRESS]
-        self._reports = [place for place, verb in enumerate(verbs) if verb is _PROGRESS]
+        # A report that webhooks are told of is written whole, as any other change.
+        reports_only = [change.verb is _PROGRESS and not change.inserts for change in changes]
+        self._rows = [place for place, only in enumerate(reports_only) if not only]
+        self._reports = [place for place, only in enumerate(reports_only) if only]
         self._follows = [] if quietly else following(changes)
         self._inserts = [place for place, change in enumerate(changes) if change.inserts]
         rows = [row_of_change(changes[place], at) for place in self._rows]

@@ -1,0 +1,124 @@
+"""Connections that nobody can keep busy by being slow: for heads that do not come, and for readers that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, cast
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from headrace.hub.options import HubOptions
+
+__all__ = ["http_protocol", "socket_protocol"]
+
+
+def http_protocol(options: HubOptions, most: int) -> type[asyncio.Protocol]:
+    """What makes the protocol of an HTTP connection; ``most`` are there at once."""
+    return cast("type[asyncio.Protocol]", partial(_Http, patience=options.read_timeout, most=most))
+
+
+def socket_protocol(options: HubOptions) -> type[asyncio.Protocol]:
+    """What makes the protocol of a WebSocket."""
+    return cast("type[asyncio.Protocol]", partial(_Socket, patience=options.read_timeout))
+
+
+class _Unread:
+    """Cuts a connection off whose other end has read nothing for too long, and would keep what it was sent in memory.
+
+    Closing would wait until it is read.
+    """
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    _patience: float
+    _unread: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # type: ignore[misc]  # of the protocol that this is mixed into
+        self._unread = self.loop.call_later(self._patience, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._read()
+        super().resume_writing()  # type: ignore[misc]
+
+    def _read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+
+class _Http(_Unread, H11Protocol):
+    def __init__(self, *, patience: float, most: int, **given: Any) -> None:
+        super().__init__(**given)
+        self._patience, self._most = patience, most
+        self._head: asyncio.TimerHandle | None = None
+        """Runs while a head is awaited."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._most:
+            transport.write(_FULL)
+            transport.close()
+        else:
+            self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        if self._head is None and (before is None or before.response_complete):
+            self._await_head()
+        super().data_received(data)
+        if self.cycle is not before or self.transport.get_protocol() is not self:
+            self._head_came()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        self._read()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._head = self.loop.call_later(self._patience, self._too_slow)
+
+    def _head_came(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _too_slow(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_SLOW)
+            self.transport.close()
+
+
+class _Socket(_Unread, WebSocketsSansIOProtocol):
+    def __init__(self, *, patience: float, **given: Any) -> None:
+        super().__init__(**given)
+        self._patience = patience
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._read()
+        super().connection_lost(exc)
+
+
+def _problem(status: bytes, kind: bytes, title: bytes, detail: bytes, *more: bytes) -> bytes:
+    """A whole answer, for those who are not let in."""
+    number = status.partition(b" ")[0]
+    body = b'{"type":"https://headrace.dev/problems/%s","title":"%s","status":%s,"detail":"%s"}' % (
+        kind,
+        title,
+        number,
+        detail,
+    )
+    head = [b"content-type: application/problem+json", b"content-length: %d" % len(body), b"connection: close", *more]
+    return b"HTTP/1.1 %s\r\n%s\r\n\r\n%s" % (status, b"\r\n".join(head), body)
+
+
+_SLOW = _problem(b"408 Request Timeout", b"too-slow", b"The request did not come in time", b"its head took too long")
+_FULL = _problem(
+    b"503 Service Unavailable",
+    b"full",
+    b"There are too many connections",
+    b"the hub has as many connections as it may have: try again, or raise --sockets",
+    b"retry-after: 5",
+)

@@ -1,0 +1,141 @@
+"""Probes: whether the process is well, whether it should be sent requests, and figures for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.errors import HeadraceError
+from headrace.hub.operation import Answer, Ask, Operation
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+
+__all__ = ["OPERATIONS", "Health", "Ready", "Vitals"]
+
+_log = logging.getLogger("headrace.hub")
+
+PATIENCE = 2.0
+"""Seconds that the store may take to answer a probe."""
+EVERY = 1.0
+"""Seconds for which an answer of the store is believed: anybody may probe, and must not load it so."""
+
+Word = Literal["ok", "failed"]
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether the process is well: if not, it should be started anew."""
+
+    status: Word
+    loops: dict[str, Word]
+    """What runs beside the requests."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Whether the hub should be sent requests."""
+
+    status: Literal["ready", "draining", "unready"]
+    store: Word
+    loops: dict[str, Word]
+
+
+class Vitals:
+    """What is known of how a hub is."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.loops: dict[str, Callable[[], bool]] = {}
+        """By name, whether a loop that the hub depends on is alive; whoever starts one adds it."""
+        self._asking: asyncio.Task[bool] | None = None
+        self._answered_at = float("-inf")
+        self._up = False
+
+    def of_loops(self) -> dict[str, Word]:
+        """How each loop is."""
+        return {name: "ok" if alive() else "failed" for name, alive in self.loops.items()}
+
+    async def store_answers(self) -> bool:
+        """Whether the store answers, or did so a moment ago; asked once for all who want to know."""
+        if self._hub.app.host.clock.monotonic() < self._answered_at + EVERY:
+            return self._up
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> bool:
+        clock = self._hub.app.host.clock
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._hub.app.ping()
+            up = True
+        except (HeadraceError, TimeoutError, OSError) as error:
+            up = False
+            if self._up:
+                _log.warning("the store does not answer: %s", error or f"nothing within {PATIENCE:g} s")
+        self._up, self._answered_at = up, clock.monotonic()
+        return up
+
+
+async def tell_health(ask: Ask) -> Answer:
+    """How the process is."""
+    loops = ask.hub.vitals.of_loops()
+    well = "failed" not in loops.values()
+    return Answer(Health("ok" if well else "failed", loops), 200 if well else 503)
+
+
+async def tell_ready(ask: Ask) -> Answer:
+    """Whether requests are welcome."""
+    vitals = ask.hub.vitals
+    up, loops = await vitals.store_answers(), vitals.of_loops()
+    well = up and "failed" not in loops.values()
+    status: Literal["ready", "draining", "unready"] = "ready" if well else "unready"
+    if ask.hub.draining.is_set():
+        status = "draining"
+    return Answer(Ready(status, "ok" if up else "failed", loops), 200 if status == "ready" else 503)
+
+
+async def tell_metrics(ask: Ask) -> Response:
+    """Everything that Prometheus is told."""
+    return Response(await ask.hub.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+OPERATIONS = (
+    Operation(
+        name="health",
+        method="GET",
+        path="/healthz",
+        summary="Whether the process is well",
+        scope=None,
+        bounded="nothing",
+        do=tell_health,
+        gives={200: Health, 503: Health},
+        answered={"status": "ok", "loops": {"maintenance": "ok"}},
+    ),
+    Operation(
+        name="ready",
+        method="GET",
+        path="/readyz",
+        summary="Whether the hub should be sent requests: the store answers, and it is not about to stop",
+        scope=None,
+        bounded="nothing",
+        do=tell_ready,
+        gives={200: Ready, 503: Ready},
+        answered={"status": "ready", "store": "ok", "loops": {"maintenance": "ok"}},
+    ),
+    Operation(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        summary="Figures for Prometheus",
+        scope="read",
+        bounded="operator",
+        do=tell_metrics,
+        gives={200: "text/plain"},
+        answered="headrace_store_up 1.0\n",
+    ),
+)

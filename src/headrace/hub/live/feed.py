@@ -1,0 +1,135 @@
+"""The feed: one look at what changes, for all who want to see it, each of them the jobs that match."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+from uuid import UUID
+
+from headrace.core.feed import Changed
+from headrace.core.job import Job
+from headrace.core.query import Filter, matches
+from headrace.hub.documents import job_view
+from headrace.hub.live.sse import event
+from headrace.runtime.feed import Feed
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Seat", "SharedFeed"]
+
+BACKLOG = 1000
+"""How many jobs wait for a reader; of more, only the number is told."""
+
+
+class _Change:
+    """A job that changed; what is sent of it is written once, however many want it."""
+
+    __slots__ = ("_sent", "job")
+
+    def __init__(self, job: Job) -> None:
+        self.job, self._sent = job, b""
+
+    @property
+    def sent(self) -> bytes:
+        """The event."""
+        self._sent = self._sent or event("job", job_view(self.job))
+        return self._sent
+
+
+class Seat:
+    """One reader of the feed: what it has not read yet, each job once."""
+
+    def __init__(self, shared: SharedFeed, filter: Filter) -> None:
+        self._shared, self._filter = shared, filter
+        self._waiting: dict[UUID, _Change] = {}
+        self._dropped = 0
+        self._error: Exception | None = None
+        self._wake = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._shared.leave(self)
+
+    def offer(self, changes: list[_Change], dropped: int) -> None:
+        """Keep what is wanted here."""
+        now = self._shared.app.host.clock.now()
+        for change in changes:
+            known = self._waiting.pop(change.job.id, None)
+            if not matches(change.job, self._filter, now):
+                continue
+            if known is None and len(self._waiting) >= BACKLOG:
+                self._dropped += 1
+            else:
+                self._waiting[change.job.id] = change
+        self._dropped += dropped
+        if self._waiting or self._dropped:
+            self._wake.set()
+
+    def fail(self, error: Exception) -> None:
+        """There is nothing more to come."""
+        self._error = error
+        self._wake.set()
+
+    async def next(self, timeout: float) -> bytes:
+        """The next events; empty if there are none for so long."""
+        await self._shared.app.host.wait(self._wake, timeout)
+        self._wake.clear()
+        changes, self._waiting = self._waiting, {}
+        dropped, self._dropped = self._dropped, 0
+        parts = [change.sent for change in changes.values()]
+        if dropped:
+            parts.append(event("dropped", {"dropped": dropped}))
+        if not parts and self._error is not None:
+            raise self._error
+        return b"".join(parts)
+
+
+class SharedFeed:
+    """Reads the feed of the App while anybody wants it."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self._seats: set[Seat] = set()
+        self._opening = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def join(self, filter: Filter) -> Seat:
+        """A seat from which the jobs that match are seen from now on."""
+        seat = Seat(self, filter)
+        async with self._opening:
+            if self._task is None or self._task.done():
+                changes = self.app.feed()
+                await changes.__aenter__()
+                self._task = asyncio.create_task(self._run(changes), name="headrace-hub-feed")
+            self._seats.add(seat)
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        """Somebody has had enough."""
+        self._seats.discard(seat)
+        if not self._seats and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self, changes: Feed) -> None:
+        async with changes:
+            try:
+                async for changed in changes:
+                    self._offer(changed)
+            except Exception as error:
+                seats, self._seats = self._seats, set()
+                for seat in seats:
+                    seat.fail(error)
+
+    def _offer(self, changed: Changed) -> None:
+        told = [_Change(job) for job in changed.jobs]
+        for seat in self._seats:
+            seat.offer(told, changed.dropped)

@@ -1,0 +1,138 @@
+"""The messages that clients send over a socket: one line each, as operations are over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.hub.caller import Caller, Scope
+from headrace.hub.live.telling import status_of
+from headrace.hub.operation import Bounded
+from headrace.hub.scoping import id_of
+
+if TYPE_CHECKING:
+    from headrace.hub.live.socket import Socket
+
+__all__ = ["BY_NAME", "MESSAGES", "Authenticate", "Message", "Nothing", "OneJob", "Reply"]
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message without fields."""
+
+
+class Authenticate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who it is."""
+
+    key: str
+
+
+class OneJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which job."""
+
+    job_id: str
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """Who was let in, and what they may do."""
+
+    name: str
+    scopes: tuple[Scope, ...]
+    customer: str | None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a message is answered with; the answer carries the id of the message."""
+
+    type: str
+    fields: Any = None
+    then: Callable[[], None] | None = None
+    """Done once the answer was sent, so that nothing that follows from it comes before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message: what it is called, who may send it, what it holds, and what does it."""
+
+    name: str
+    summary: str
+    scope: Scope | None
+    """None: everybody, even before they have said who they are."""
+    bounded: Bounded
+    do: Callable[[Socket, Any], Awaitable[Reply]]
+    takes: type[msgspec.Struct] = Nothing
+    example: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def authenticate(socket: Socket, given: Authenticate) -> Reply:
+    """Say who it is."""
+    caller: Caller = socket.authenticate(given.key)
+    return Reply("authenticated", Welcome(caller.name, tuple(sorted(caller.scopes)), caller.customer))
+
+
+async def subscribe_job(socket: Socket, given: OneJob) -> Reply:
+    """Tell how the job stands, and from then on what becomes of it, until it has ended."""
+    subscription = await socket.subscribe(given.job_id)
+    return Reply("job_status", status_of(subscription.job), subscription.begin)
+
+
+async def unsubscribe_job(socket: Socket, given: OneJob) -> Reply:
+    """Tell no more of it; of one that was not subscribed to, nothing is told either."""
+    socket.unsubscribe(id_of(given.job_id))
+    return Reply("unsubscribed", given)
+
+
+async def subscribe_stats(socket: Socket, given: Nothing) -> Reply:
+    """Tell the counts of the store, and from then on when they change."""
+    return Reply("stats", await socket.subscribe_stats())
+
+
+async def ping(socket: Socket, given: Nothing) -> Reply:
+    """Answer."""
+    return Reply("pong")
+
+
+_ID = "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"
+
+MESSAGES = (
+    Message(
+        name="authenticate",
+        summary="Say who it is, with a key",
+        scope=None,
+        bounded="nothing",
+        do=authenticate,
+        takes=Authenticate,
+        example={"key": "hr_…"},
+    ),
+    Message(
+        name="subscribe_job",
+        summary="Follow a job to its end",
+        scope="read",
+        bounded="job",
+        do=subscribe_job,
+        takes=OneJob,
+        example={"job_id": _ID},
+    ),
+    Message(
+        name="unsubscribe_job",
+        summary="Follow it no longer",
+        scope="read",
+        bounded="nothing",
+        do=unsubscribe_job,
+        takes=OneJob,
+        example={"job_id": _ID},
+    ),
+    Message(
+        name="subscribe_stats",
+        summary="Follow the counts of the store",
+        scope="read",
+        bounded="operator",
+        do=subscribe_stats,
+    ),
+    Message(name="ping", summary="Ask for a pong", scope=None, bounded="nothing", do=ping),
+)
+"""All that a client may send; the tests of scopes and customers walk through it."""
+
+BY_NAME = {message.name: message for message in MESSAGES}

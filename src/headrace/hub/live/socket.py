@@ -1,0 +1,372 @@
+"""A socket: a client that sends messages, is answered, and hears of the jobs that it subscribed to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+import msgspec
+from starlette.requests import Request
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from headrace.client.admin import Stats
+from headrace.core.job import Job
+from headrace.core.news import News
+from headrace.hub.caller import Caller
+from headrace.hub.live.messages import BY_NAME, Message
+from headrace.hub.live.telling import changes, end_of, position_of
+from headrace.hub.operation import Ask
+from headrace.hub.problems import FAULT, Fault, Problem, problem_of
+from headrace.hub.scoping import job_of
+from headrace.hub.serving import problem_response
+from headrace.runtime.audience import Reader
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+
+__all__ = ["Socket", "Subscription", "socket_route"]
+
+IDLE = 300.0
+"""Seconds after which a socket is closed that has subscribed to nothing, and is silent."""
+
+_log = logging.getLogger("headrace.hub")
+_encode = msgspec.json.Encoder().encode
+
+
+def socket_route(hub: Hub) -> WebSocketRoute:
+    """The route of sockets."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        try:
+            hub.live.connections.check()
+            caller = hub.door.socket(websocket)
+            websocket.state.caller = caller  # for the access log
+        except Problem as problem:
+            await websocket.send_denial_response(problem_response(problem))
+            return
+        await Socket(hub, websocket, caller).serve()
+
+    return WebSocketRoute("/ws", endpoint, name="socket")
+
+
+class _Closing(Exception):
+    """Ends a socket, with a code that says why."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+class Subscription:
+    """One job that a socket has subscribed to."""
+
+    def __init__(self, socket: Socket, job: Job) -> None:
+        self.socket, self.job = socket, job
+        self.reader: Reader | None = None
+
+    def begin(self) -> None:
+        """From now on there may be something to tell."""
+        self.socket.wake(self.job.id)
+
+    def close(self) -> None:
+        """Follow the job no longer."""
+        if self.reader is not None:
+            self.reader.close()
+
+
+class Socket:
+    """One client: a loop that answers its messages, and one that tells what it subscribed to.
+
+    What there is to tell is taken when the client has taken what came before: for a slow one, nothing piles up here.
+    The server cuts off who takes nothing (``hub.connections``).
+    """
+
+    def __init__(self, hub: Hub, websocket: WebSocket, caller: Caller | None) -> None:
+        self.hub, self._websocket = hub, websocket
+        self._caller = caller
+        self._jobs: dict[UUID, Subscription] = {}
+        self._ready: dict[UUID, None] = {}
+        """The jobs of which there may be news, in the order in which they are told."""
+        self._stats: Stats | None = None
+        self._stats_wanted = False
+        self._wake, self._sending = asyncio.Event(), asyncio.Lock()
+        self._ending = asyncio.timeout(None)
+        self._problem: Problem | None = None
+
+    @property
+    def caller(self) -> Caller | None:
+        """Whose it is; None: it has not said yet."""
+        return self._caller
+
+    def let_go(self, problem: Problem) -> None:
+        """Close it, with a last message that says why."""
+        self._problem = problem
+        with suppress(RuntimeError):  # it has not begun yet, or is ending already
+            self._ending.reschedule(asyncio.get_running_loop().time())
+
+    # -- from beginning to end
+
+    async def serve(self) -> None:
+        """Serve it until either side has had enough."""
+        with self.hub.live.connections.holding(self):
+            telling: asyncio.Task[None] | None = None
+            closing = _Closing(1000, "")
+            try:
+                await self._websocket.accept()
+                async with self._ending:
+                    if self._problem is None:
+                        telling = asyncio.create_task(self._tell_all(), name="headrace-hub-socket")
+                        await self._listen()
+            except _Closing as found:
+                closing = found
+            except TimeoutError:
+                pass  # it was let go
+            except (WebSocketDisconnect, OSError, RuntimeError):
+                return
+            finally:
+                self._leave(telling)
+            await self._close(closing)
+        return
+
+    def _leave(self, telling: asyncio.Task[None] | None) -> None:
+        if telling is not None:
+            telling.cancel()
+        for subscription in self._jobs.values():
+            subscription.close()
+        self._jobs.clear()
+        if self._stats_wanted:
+            self.hub.live.stats.leave(self._hear_stats)
+
+    async def _close(self, closing: _Closing) -> None:
+        with suppress(WebSocketDisconnect, OSError, RuntimeError):
+            if self._problem is not None:
+                await self._send("error", {"problem": self._problem.details})
+                closing = _Closing(1012 if self._problem.status == 503 else 1008, self._problem.details.title)
+            if self._websocket.application_state is WebSocketState.CONNECTED:
+                await self._websocket.close(closing.code, closing.reason)
+
+    # -- what the client sends
+
+    async def _listen(self) -> None:
+        while True:
+            patience = None
+            if self._caller is None:
+                patience = self.hub.options.read_timeout
+            elif not self._jobs and not self._stats_wanted:
+                patience = IDLE
+            try:
+                async with asyncio.timeout(patience):
+                    received = await self._websocket.receive()
+            except TimeoutError:
+                raise _Closing(1000, "nothing was asked for") from None
+            if received["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(received.get("code") or 1005)
+            text = received.get("text")
+            await self._hear(text.encode() if text is not None else received["bytes"])
+
+    async def _hear(self, frame: bytes) -> None:
+        id: Any = None
+        name = ""
+        try:
+            document = _document(frame)
+            id = _id_of(document)
+            message = _message_of(document)
+            name = message.name
+            self._admit(message)
+            fields = {name: value for name, value in document.items() if name not in ("type", "id")}
+            reply = await message.do(self, msgspec.convert(fields, message.takes))
+        except (WebSocketDisconnect, _Closing):
+            raise
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                _log.exception("a message of a socket failed")
+                problem = FAULT
+            await self._send("error", {"problem": problem.details}, id)
+            if isinstance(error, _NoJson):
+                raise _Closing(1003, "that was no JSON") from None
+            if name == "authenticate" and problem.status == 401:
+                raise _Closing(1008, problem.details.title) from None  # who guesses keys may connect for each
+            return
+        await self._send(reply.type, reply.fields, id)
+        if reply.then is not None:
+            reply.then()
+
+    def _admit(self, message: Message) -> None:
+        if message.scope is None:
+            return
+        if self._caller is None:
+            raise Problem(401, "unauthorized", "A key is needed", 'send {"type": "authenticate", "key": …} first')
+        self.hub.door.admit(self._caller, message.scope, message.bounded)
+
+    def authenticate(self, key: str) -> Caller:
+        """Say who it is; :raises Problem: 401, or 409 if that was said already"""
+        if self._caller is not None and self._caller.key is not None:
+            raise Problem(409, "refused", "It is known who this is", "open another socket to be somebody else")
+        self._caller = self.hub.door.authenticate(key)
+        return self._caller
+
+    async def subscribe(self, text: str) -> Subscription:
+        """Follow a job from now on; a second time changes nothing.
+
+        :raises Problem: 404 or 410, whether there is none or it is somebody else's
+        """
+        caller = cast(Caller, self._caller)
+        # To whoever asks whose something is, a message is asked for like an operation.
+        request = cast(Request, self._websocket)
+        ask = Ask(hub=self.hub, caller=caller, request=request, path={}, query=None, body=None)
+        job = await job_of(ask, text)
+        known = self._jobs.get(job.id)
+        if known is not None:
+            known.job = job
+            return known
+        most = self.hub.options.subscriptions
+        if len(self._jobs) >= most:
+            raise Problem(429, "too-many", "Too many subscriptions", f"a socket may follow {most} jobs")
+        subscription = Subscription(self, job)
+        subscription.reader = await self.hub.app.follow(job, entries=False, wake=lambda: self.wake(job.id))
+        first = await subscription.reader.take()
+        assert first is not None
+        subscription.job = first.job
+        self._jobs[job.id] = subscription
+        return subscription
+
+    def unsubscribe(self, id: UUID) -> None:
+        """Follow a job no longer."""
+        subscription = self._jobs.pop(id, None)
+        if subscription is not None:
+            subscription.close()
+
+    async def subscribe_stats(self) -> Stats:
+        """Hear of the counts from now on; how they are."""
+        self._stats_wanted = True
+        return await self.hub.live.stats.join(self._hear_stats)
+
+    # -- what the client hears
+
+    def wake(self, id: UUID) -> None:
+        """There may be news of this job."""
+        self._ready[id] = None
+        self._wake.set()
+
+    def _hear_stats(self, stats: Stats) -> None:
+        self._stats = stats
+        self._wake.set()
+
+    async def _tell_all(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._ready:
+                    id = next(iter(self._ready))
+                    del self._ready[id]
+                    if (subscription := self._jobs.get(id)) is not None:
+                        await self._tell(subscription)
+                stats, self._stats = self._stats, None
+                if stats is not None:
+                    await self._send("stats", stats)
+        except (WebSocketDisconnect, OSError, RuntimeError):
+            pass  # the loop that listens hears of it, too
+
+    async def _tell(self, subscription: Subscription) -> None:
+        assert subscription.reader is not None
+        id = subscription.job.id
+        try:
+            news = await subscription.reader.take()
+        except Exception as error:
+            problem = problem_of(error) or FAULT
+            self.unsubscribe(id)
+            return await self._send("error", {"problem": problem.details, "job_id": id})
+        if news is None:
+            return None
+        subscription.job = news.job
+        for kind, fields in _told(news):
+            await self._send(kind, fields)
+        if news.over:
+            self.unsubscribe(id)
+        else:
+            self.wake(id)
+        return None
+
+    async def _send(self, type: str, fields: Any = None, id: Any = None) -> None:
+        text = _written({"type": type} if id is None else {"type": type, "id": id}, fields)
+        async with self._sending:
+            await self._websocket.send_text(text)
+
+
+def _written(head: dict[str, Any], fields: Any) -> str:
+    """A message: its head, and what it holds beside that."""
+    data = _encode(head)
+    rest = b"{}" if fields is None else _encode(fields)
+    return (data if rest == b"{}" else data[:-1] + b"," + rest[1:]).decode()
+
+
+def _told(news: News) -> Iterator[tuple[str, msgspec.Struct]]:
+    for kind, fields in changes(news):
+        yield f"job_{kind}", fields
+    if news.place is not None:
+        yield "queue_position", position_of(news.job, news.place)
+    if news.over and (end := end_of(news.job)) is not None:
+        yield f"job_{end[0]}", end[1]
+
+
+class _NoJson(Problem):
+    """A frame that cannot be understood at all."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(400, "malformed", "The frame is no JSON", detail)
+
+
+def _document(frame: bytes) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(frame)
+    except RecursionError:
+        document = None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _is_json(frame):  # such as a number that is too large for any type
+            raise _malformed("", str(error)) from None
+        raise _NoJson(str(error)) from None
+    if not isinstance(document, dict):
+        raise _malformed("", 'a message is an object, as in {"type": "ping"}')
+    return document
+
+
+def _is_json(frame: bytes) -> bool:
+    try:
+        json.loads(frame, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _id_of(document: dict[str, Any]) -> Any:
+    id = document.get("id")
+    if id is None or (isinstance(id, str) and len(id) <= 256):
+        return id
+    if isinstance(id, int) and not isinstance(id, bool) and abs(id) < 2**53:
+        return id
+    raise _malformed("id", "an id is a text of up to 256 characters, or a whole number below 2 to the 53rd")
+
+
+def _message_of(document: dict[str, Any]) -> Message:
+    name = document.get("type")
+    message = BY_NAME.get(name) if isinstance(name, str) else None
+    if message is None:
+        raise _malformed("type", f"the type is one of {', '.join(BY_NAME)}")
+    return message
+
+
+def _malformed(field: str, message: str) -> Problem:
+    faults = [Fault(field, message)] if field else []
+    return Problem(400, "malformed", "The message cannot be understood", message, faults=faults)

@@ -1,0 +1,117 @@
+"""Server-sent events: a response that goes on until there is nothing more to tell, or nobody to tell it to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from headrace.hub.caller import Caller
+from headrace.hub.live.open import Connections
+from headrace.hub.problems import FAULT, Problem, problem_of
+
+if TYPE_CHECKING:
+    from headrace.hub.operation import Ask
+
+__all__ = ["BEAT", "MEDIA", "EventStream", "event"]
+
+MEDIA = "text/event-stream"
+BEAT = 15.0
+"""Seconds after which a comment is sent if there is nothing else: proxies close what is silent."""
+AGAIN = 2000
+"""Milliseconds after which a browser that lost the connection comes again."""
+
+_HEADERS = {
+    "Content-Type": f"{MEDIA}; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    "X-Accel-Buffering": "no",  # nginx would keep events back until it has a page of them
+}
+_HELLO = f": headrace\nretry: {AGAIN}\n\n".encode()
+_BEAT = b": still here\n\n"
+
+_log = logging.getLogger("headrace.hub")
+
+_encode = msgspec.json.Encoder().encode
+
+
+def event(name: str, document: Any, id: str | None = None) -> bytes:
+    """One event. JSON has no line breaks of its own, so the data is one line."""
+    head = f"event: {name}\ndata: " if id is None else f"id: {id}\nevent: {name}\ndata: "
+    return b"%b%b\n\n" % (head.encode(), _encode(document))
+
+
+class EventStream(Response):
+    """What is told as ``parts`` come; an empty one is a sign of life.
+
+    Each part is sent when the reader has taken the one before. So what is told to a slow one is made when it can take
+    it, and nothing is kept for it meanwhile. The server cuts off who takes nothing (``hub.connections``).
+    """
+
+    def __init__(self, ask: Ask, parts: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(status_code=200, headers=_HEADERS)
+        del self.headers["content-length"]  # nobody knows it
+        self._parts = parts
+        self._connections: Connections = ask.hub.live.connections
+        self._caller = ask.caller
+        self._ending = asyncio.timeout(None)
+        self._problem: Problem | None = None
+        self._over = self._left = False
+
+    @property
+    def caller(self) -> Caller:
+        """Whose it is."""
+        return self._caller
+
+    def let_go(self, problem: Problem) -> None:
+        """End it with a last event that says why."""
+        self._problem = problem
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        with suppress(RuntimeError):  # it has not begun yet, or is ending already
+            self._ending.reschedule(asyncio.get_running_loop().time())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it."""
+        async with aclosing(self._parts):
+            with self._connections.holding(self):
+                leaving = asyncio.create_task(self._notice_leaving(receive))
+                try:
+                    await self._serve(send)
+                finally:
+                    leaving.cancel()
+
+    async def _serve(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async with self._ending:
+                if not self._over:
+                    await send({"type": "http.response.body", "body": _HELLO, "more_body": True})
+                    async for part in self._parts:
+                        await send({"type": "http.response.body", "body": part or _BEAT, "more_body": True})
+        except TimeoutError:
+            pass  # it was let go
+        except Exception as error:
+            self._problem = problem_of(error) or _fault(error)
+        if self._left:
+            return
+        last = b"" if self._problem is None else event("error", self._problem.details)
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _notice_leaving(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._left = True
+        self._end()
+
+
+def _fault(error: Exception) -> Problem:
+    _log.error("a stream of events failed", exc_info=error)
+    return FAULT

@@ -1,0 +1,71 @@
+"""The counts of the store, read once for all who want them, and told when they have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.client.admin import Stats
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["SharedStats"]
+
+GAP = 1.0
+"""Seconds between two looks."""
+_SHARE = 20
+"""And at least so many times as long as the last one took."""
+
+_log = logging.getLogger("headrace.hub")
+
+
+class SharedStats:
+    """Counts while anybody wants to know."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._last: Stats | None = None
+        self._listeners: set[Callable[[Stats], None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def join(self, listener: Callable[[Stats], None]) -> Stats:
+        """Call the listener whenever the counts have changed; how they are now."""
+        last = self._last or await self._app.stats()
+        self._listeners.add(listener)
+        if self._task is None or self._task.done():
+            self._last = last
+            self._task = asyncio.create_task(self._run(), name="headrace-hub-stats")
+        return last
+
+    def leave(self, listener: Callable[[Stats], None]) -> None:
+        """Call it no longer."""
+        self._listeners.discard(listener)
+        if not self._listeners:
+            self.close()
+
+    def close(self) -> None:
+        """Count no more."""
+        if self._task is not None:
+            self._task.cancel()
+        self._task = self._last = None
+
+    async def _run(self) -> None:
+        clock, took = asyncio.get_running_loop().time, 0.0
+        while True:
+            await self._app.host.sleep(max(GAP, _SHARE * took))
+            began = clock()
+            try:
+                stats = await self._app.stats()
+            except HeadraceError as error:
+                _log.debug("the store cannot be counted for now: %s", error)
+                continue
+            finally:
+                took = clock() - began
+            if stats != self._last:
+                self._last = stats
+                for listener in list(self._listeners):
+                    listener(stats)

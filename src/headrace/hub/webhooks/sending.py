@@ -1,0 +1,101 @@
+"""Sending one message: a POST to an address that was tested, under the name that it was asked for by."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from functools import cache
+from ipaddress import IPv6Address
+
+import httpx2
+
+from headrace.hub.webhooks.guard import Address, Guard
+
+__all__ = ["PATIENCE", "Undelivered", "send"]
+
+PATIENCE = 10.0
+"""Seconds for all of it: the name, the connection, the request, the head of the answer."""
+
+
+class Undelivered(Exception):
+    """A message was not taken. The text says why, and nothing of what was sent or answered."""
+
+    def __init__(self, why: str, *, status: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+async def send(
+    guard: Guard,
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    patience: float = PATIENCE,
+    trust: ssl.SSLContext | None = None,
+) -> int:
+    """Send a message; the status of the answer, from 200 to 299. Of its body nothing is read.
+
+    :raises Forbidden: the URL leads where nothing may be sent
+    :raises Undelivered: it was not taken
+    """
+    try:
+        async with asyncio.timeout(patience):
+            failure: Exception | None = None
+            for address in await guard.addresses(url):
+                try:
+                    return await _post(address, httpx2.URL(url), body, headers, trust or _trust())
+                except httpx2.ConnectError as error:  # nothing was sent: another address may answer
+                    failure = error
+            raise Undelivered(_told(failure))
+    except TimeoutError:
+        raise Undelivered(f"no answer within {patience:g} s") from None
+    except OSError:
+        raise Undelivered("the name of its host is not known") from None
+    except httpx2.HTTPError as error:
+        raise Undelivered(_told(error)) from None
+
+
+async def _post(
+    address: Address, url: httpx2.URL, body: bytes, headers: Mapping[str, str], trust: ssl.SSLContext
+) -> int:
+    # A client for each message: a connection that was made for one name must not be used for another at its address.
+    pinned = url.copy_with(host=f"[{address}]" if isinstance(address, IPv6Address) else str(address))
+    async with httpx2.AsyncClient(verify=trust, trust_env=False, follow_redirects=False, timeout=None) as client:
+        request = client.build_request(
+            "POST",
+            pinned,
+            content=body,
+            headers={**headers, "host": url.netloc.decode("ascii"), "connection": "close"},
+            extensions={"sni_hostname": url.raw_host.decode("ascii")},
+        )
+        answer = await client.send(request, stream=True)
+        try:
+            status = answer.status_code
+        finally:
+            await answer.aclose()
+    if 300 <= status < 400:
+        raise Undelivered(f"HTTP {status}: redirects are not followed", status=status)
+    if not 200 <= status < 300:
+        raise Undelivered(f"HTTP {status}", status=status)
+    return status
+
+
+def _told(error: Exception | None) -> str:
+    """What went wrong, in a word: what libraries say may contain what was sent."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not valid: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):
+            return "TLS failed"
+        cause = cause.__cause__ or cause.__context__
+    if error is None or isinstance(error, httpx2.ConnectError):
+        return "no connection"
+    return f"the connection failed ({type(error).__name__})"

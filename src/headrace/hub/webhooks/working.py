@@ -1,0 +1,122 @@
+"""The worker that delivers webhooks: a small one, beside a hub or a worker of yours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.core.job import Job
+from headrace.core.subscription import Webhook
+from headrace.core.webhooks import POLICY, QUEUE, TASK
+from headrace.errors import GiveUp, HeadraceError, UnknownWebhook
+from headrace.handler import Handler, Policy
+from headrace.hub.options import HubOptions
+from headrace.hub.webhooks.guard import Forbidden, Guard, Resolve, resolve
+from headrace.hub.webhooks.sending import PATIENCE, Undelivered, send
+from headrace.hub.webhooks.signing import headers_of
+from headrace.worker.context import Context
+from headrace.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Delivery", "webhook_worker"]
+
+_log = logging.getLogger("headrace.webhooks")
+
+_CONCURRENCY = 20
+_TIDY = 3600.0
+"""Seconds between two looks for addresses that nobody names any more."""
+
+
+class Delivery:
+    """The task that sends one message to one webhook."""
+
+    def __init__(
+        self, app: App, guard: Guard, *, patience: float = PATIENCE, trust: ssl.SSLContext | None = None
+    ) -> None:
+        self._app, self._guard, self._patience, self._trust = app, guard, patience, trust
+
+    def handler(self) -> Handler:
+        """As a worker runs it."""
+
+        async def deliver(ctx: Context, webhook: str, id: str, message: dict[str, Any]) -> dict[str, int]:
+            return {"status": await self._deliver(ctx.job, webhook, id, message)}
+
+        return Handler(deliver, name=TASK, policy=Policy(queue=QUEUE, retry=POLICY))
+
+    async def _deliver(self, job: Job, id: str, name: str, message: dict[str, Any]) -> int:
+        webhook = await self._found(job, id, message)
+        try:
+            status = await self._send(webhook, name, message)
+        except Forbidden as why:
+            await self._app.note_undelivered(id, str(why))
+            raise GiveUp(str(why)) from None
+        except Undelivered as error:
+            gone = error.status == 410
+            if gone or job.charged + 1 >= job.max_attempts:
+                await self._app.note_undelivered(id, str(error), gone=gone)
+            if gone:
+                raise GiveUp("HTTP 410: it is gone") from None
+            raise
+        await self._app.note_delivered(webhook)
+        return status
+
+    async def _found(self, job: Job, id: str, message: dict[str, Any]) -> Webhook:
+        """The webhook, if something may be sent to it."""
+        try:
+            webhook = await self._app.get_webhook(id)
+        except UnknownWebhook:
+            raise GiveUp("the webhook was removed") from None
+        # A rerun with another payload must not reach anybody else's webhook.
+        if webhook.customer != job.customer:
+            raise GiveUp("the webhook is not of the customer of this delivery")
+        if not webhook.on and message.get("type") != "webhook.test":
+            raise GiveUp(f"the webhook is switched off ({webhook.off_because}); switch it on, then redeliver")
+        return webhook
+
+    async def _send(self, webhook: Webhook, name: str, message: dict[str, Any]) -> int:
+        now, kept = self._app.host.clock.now(), await self._app.webhook_credentials(webhook.id)
+        body = msgspec.json.encode(message)
+        headers = headers_of(kept, kept.signing(now), name, int(now.timestamp()), body)
+        return await send(self._guard, webhook.url, body, headers, patience=self._patience, trust=self._trust)
+
+
+@asynccontextmanager
+async def webhook_worker(
+    app: App,
+    options: HubOptions | None = None,
+    *,
+    resolver: Resolve = resolve,
+    trust: ssl.SSLContext | None = None,
+) -> AsyncIterator[Worker]:
+    """Deliver webhooks while the block runs, by this worker; ``app`` is open. ``options``: where they may go.
+
+    ``resolver`` and ``trust``: how names are looked up, and which certificates are believed; the system's by default.
+    """
+    chosen = options or HubOptions()
+    guard = Guard(chosen.webhook_allow, http=chosen.webhook_http, resolve=resolver)
+    worker = app.own_worker([Delivery(app, guard, trust=trust).handler()], queue=QUEUE, concurrency=_CONCURRENCY)
+    async with worker:
+        tidying = asyncio.create_task(_tidy(app), name="headrace-webhooks-tidy")
+        try:
+            yield worker
+        finally:
+            tidying.cancel()
+            with suppress(asyncio.CancelledError):
+                await tidying
+
+
+async def _tidy(app: App) -> None:
+    while True:
+        try:
+            await app.forget_unused_webhooks()
+        except HeadraceError as error:
+            _log.info("webhooks that nobody names any more are removed later: %s", error)
+        await app.host.sleep(_TIDY)

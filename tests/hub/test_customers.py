@@ -1,0 +1,339 @@
+"""Customers kept apart, on every operation of the table: what is Bob's does not exist for Alice.
+
+Each operation says how it is bounded, and is proved by that. What has no proof here fails: whoever adds an operation, a
+parameter or a kind of bound says how it keeps customers apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+from uuid import UUID
+
+import pytest
+
+from headrace.hub.operation import Bounded, Operation
+from headrace.hub.table import OPERATIONS
+from headrace.testing import FakeClock
+from tests.hub.customers import ALICE, BOB, Scene, scene
+from tests.hub.walking import Heard, ask, open_stream
+from tests.support.apps import url_of
+
+Faults = AsyncIterator[str]
+Proof = Callable[[Scene, Operation], Faults]
+
+
+# -- what one would learn
+
+
+def tells_of_bob(scene: Scene, heard: Heard) -> set[str]:
+    said = f"{heard.text}{dict(heard.headers)}"
+    return {trace for trace in scene.bob.traces if trace in said}
+
+
+async def differs(scene: Scene, operation: Operation, of_bob: object, of_nobody: object, **more: Any) -> Faults:
+    """Whether Alice hears something else of what is Bob's than of what is not there."""
+    told = {}
+    for name in (of_bob, of_nobody):
+        heard = await ask(scene.hub, operation, scene.alice.key, id=name, **more)
+        told[name] = heard.without(name)
+        if heard.status not in (404, 410):
+            yield f"{name}: {heard.status}, not 404 or 410"
+    if told[of_bob] != told[of_nobody]:
+        yield f"of Bob's {told[of_bob]}, of nobody's {told[of_nobody]}"
+
+
+def alike(id: UUID, scene: Scene) -> UUID:
+    """An id of the same age that nobody has."""
+    return scene.app.new_id(datetime.fromtimestamp((id.int >> 80) / 1000, UTC))
+
+
+async def is_served(scene: Scene, operation: Operation, **parts: Any) -> Faults:
+    """Whether Alice is answered about her own: else it would prove nothing that she is refused Bob's."""
+    heard = await ask(scene.hub, operation, scene.alice.key, **parts)
+    if heard.status >= 500 or heard.status in (401, 403, 404, 410):
+        yield f"of her own: {heard.status} {heard.text}"
+    if traces := tells_of_bob(scene, heard):
+        yield f"of her own, it tells of {traces}"
+
+
+# -- how each kind is proved
+
+
+async def job(scene: Scene, operation: Operation) -> Faults:
+    for what, id in scene.bob.jobs.items():
+        for headers in ({}, {"if-none-match": "*"}):
+            async for fault in differs(scene, operation, id, alike(id, scene), headers=headers):
+                yield f"{what}: {fault}"
+    for id in scene.alice.jobs.values():
+        async for fault in is_served(scene, operation, id=id):
+            yield fault
+
+
+async def batch(scene: Scene, operation: Operation) -> Faults:
+    assert scene.bob.batch is not None
+    async for fault in differs(scene, operation, scene.bob.batch, alike(scene.bob.batch, scene)):
+        yield fault
+    async for fault in is_served(scene, operation, id=scene.alice.batch):
+        yield fault
+
+
+async def operator(scene: Scene, operation: Operation) -> Faults:
+    heard = await ask(scene.hub, operation, scene.alice.key)
+    if heard.status != 403 or tells_of_bob(scene, heard):
+        yield f"{heard}"
+
+
+async def nothing(scene: Scene, operation: Operation) -> Faults:
+    heard = await ask(scene.hub, operation, scene.alice.key)
+    if heard.status in (401, 403) or heard.status >= 500:
+        yield f"{heard}"
+    if traces := tells_of_bob(scene, heard):
+        yield f"it tells of {traces}"
+
+
+HARMLESS = frozenset(
+    [
+        "status",
+        "reason",
+        "limit",
+        "cursor",
+        "suspect",
+        "created_after",
+        "created_before",
+        "finished_after",
+        "finished_before",
+        "task",
+        "type",
+    ]
+)
+"""Parameters of searches that name nothing of anybody's: both customers have jobs of the same tasks."""
+
+
+NAMED: dict[str, Callable[[Scene], object]] = {
+    **dict.fromkeys(("customer", "customer_id", "tag", "text", "schedule"), lambda scene: BOB),
+    "queue": lambda scene: f"queue-of-{BOB}",
+    "parent": lambda scene: scene.bob.jobs["running"],
+    "root": lambda scene: scene.bob.jobs["running"],
+    "batch": lambda scene: scene.bob.batch,
+    "rerun_of": lambda scene: scene.bob.jobs["failed"],
+    "worker": lambda scene: scene.worker,
+    "fingerprint": lambda scene: scene.bob.fingerprint,
+}
+"""What of Bob's the other parameters may name."""
+
+
+async def found(scene: Scene, operation: Operation) -> Faults:
+    if operation.method != "GET":
+        async for fault in BY_HAND[operation.name](scene, operation):
+            yield fault
+        return
+    async for fault in is_served(scene, operation):
+        yield fault
+    for name in set(_parameters(operation)) - HARMLESS:
+        of_bob = NAMED[name](scene)
+        of_nobody = scene.app.new_id() if isinstance(of_bob, UUID) else "nobody"
+        told = [
+            (await ask(scene.hub, operation, scene.alice.key, query={name: str(value)})).without(value)
+            for value in (of_bob, of_nobody)
+        ]
+        if told[0] != told[1] or told[0][0] not in (200, 403):
+            yield f"{name}: of Bob's {told[0]}, of nobody's {told[1]}"
+
+
+def _parameters(operation: Operation) -> Iterable[str]:
+    return () if operation.query is None else operation.query.__struct_encode_fields__
+
+
+# -- what is submitted
+
+MAY_NAME = frozenset(["customer", "customer_id", "after", "dedup", "request_key", "idempotency_key", "concurrency_key"])
+"""Fields of a submit that may name something of Bob's; ``submits`` tries each of them."""
+NAMES_NOTHING = frozenset(
+    [
+        "task",
+        "type",
+        "payload",
+        "queue",
+        "priority",
+        "delay",
+        "not_before",
+        "not_after",
+        "dedup_for",
+        "on_duplicate",
+        "retry",
+        "timeout",
+        "retention",
+        "tags",
+        "metadata",
+        "requires",
+        "after_when",
+        "on_parent_failure",
+        "trace",
+        "webhook",
+        "requirements",
+        "max_retries",
+        "retry_delays",
+        "retry_conditions",
+        "no_retry_conditions",
+        "webhook_url",
+        "events",
+        "authentication",
+    ]
+)
+"""All others."""
+
+
+async def submits(scene: Scene, operation: Operation) -> Faults:
+    queued, nobody = scene.bob.jobs["queued"], alike(scene.bob.jobs["queued"], scene)
+    for field, of_bob, of_nobody in (("customer", BOB, "nobody"), ("customer_id", BOB, "nobody")):
+        told = [await _submit(scene, operation, {field: value}) for value in (of_bob, of_nobody)]
+        if not told[0].text.count('"status":403') or told[0].without(of_bob) != told[1].without(of_nobody):
+            yield f"{field}: {told}"
+    told = [await _submit(scene, operation, {"after": [str(id)]}) for id in (queued, nobody)]
+    if not told[0].text.count('"status":404') or told[0].without(queued) != told[1].without(nobody):
+        yield f"after: {told}"
+    key = scene.bob.keys
+    of_request = {"idempotency_key": key} if operation.name == "submit_jobs" else {"request_key": key}
+    for fields in (
+        {},
+        {"dedup": key},
+        {"dedup": f"{key}, replaced", "on_duplicate": "replace"},
+        {"concurrency_key": key},
+        of_request,
+    ):
+        heard = await _submit(scene, operation, fields)
+        made = re.findall(r'"job_id":"([^"]+)"', heard.text)
+        if len(made) != 1 or UUID(made[0]) in _ids(scene):  # it may be hers, of an operation before
+            yield f"{fields}: {heard}"
+        elif (await scene.app.get(made[0])).customer != ALICE:
+            yield f"{fields}: the job is not hers"
+        if traces := tells_of_bob(scene, heard):
+            yield f"{fields}: it tells of {traces}"
+
+
+async def _submit(scene: Scene, operation: Operation, fields: dict[str, Any]) -> Heard:
+    body = {"task": "quick", "payload": {"note": "of Alice"}, **fields}
+    return await ask(
+        scene.hub, operation, scene.alice.key, body={"jobs": [body]} if operation.name == "submit_jobs" else body
+    )
+
+
+def _ids(scene: Scene) -> set[UUID]:
+    return set(scene.bob.jobs.values())
+
+
+# -- what acts on all that it finds
+
+
+async def act_on_jobs(scene: Scene, operation: Operation) -> Faults:
+    async def told_of(**filter: Any) -> Heard:
+        body = {"act": "cancel", "filter": filter, "dry_run": True}
+        return await ask(scene.hub, operation, scene.alice.key, body=body)
+
+    for name, value in NAMED.items():
+        of_bob = value(scene)
+        of_nobody = scene.app.new_id() if isinstance(of_bob, UUID) else "nobody"
+        told = [(await told_of(**{name: str(one)})).without(one) for one in (of_bob, of_nobody)]
+        if told[0] != told[1] or told[0][0] not in (200, 403):
+            yield f"{name}: of Bob's {told[0]}, of nobody's {told[1]}"
+    count = await scene.app.count(customer=ALICE, status="queued")
+    if (heard := await told_of(status="queued")).text != f'{{"count":{count}}}':
+        yield f"she has {count} queued jobs, and it counts {heard.text}"
+    for one in OPERATIONS:
+        if one.path.startswith("/api/jobs/{id}/") and one.scope == "act":
+            body = {**(one.example or {}), "act": one.path.rpartition("/")[2], "filter": {"customer": ALICE}}
+            heard = await ask(scene.hub, operation, scene.alice.key, body=body)
+            if heard.status != 200 or tells_of_bob(scene, heard):
+                yield f"{one.name}: {heard}"
+
+
+# -- what is told live
+
+
+async def feed(scene: Scene, operation: Operation) -> Faults:
+    for customer in (BOB, "nobody"):
+        heard = await ask(scene.hub, operation, scene.alice.key, query={"customer": customer})
+        if heard.status != 403:
+            yield f"customer={customer}: {heard}"
+    async with open_stream(scene.hub, operation, scene.alice.key) as lines:
+        said, hers = "", set[str]()
+        while not any(id in said for id in hers):
+            for whose in (scene.bob, scene.alice):
+                made = await scene.app.submit("quick", {"note": whose.name}, customer=whose.name)
+                whose.jobs[f"number {len(hers)}"] = made.id
+            hers.add(str(made.id))
+            async with asyncio.timeout(30):
+                said += await anext(lines)
+        if traces := {trace for trace in scene.bob.traces if trace in said}:
+            yield f"it tells of {traces}"
+
+
+BY_HAND: dict[str, Proof] = {
+    "submit_job": submits,
+    "submit_jobs": submits,
+    "act_on_jobs": act_on_jobs,
+    "feed": feed,
+}
+"""The proofs of operations that make, tell, or act on what they find: each has one of its own, by its name."""
+
+
+async def webhook(scene: Scene, operation: Operation) -> Faults:
+    nobody = f"wh_{'0' * (len(scene.bob.webhook) - 3)}"
+    async for fault in differs(scene, operation, scene.bob.webhook, nobody):
+        yield fault
+    async for fault in is_served(scene, operation, id=scene.alice.webhook):
+        yield fault
+
+
+PROOFS: dict[Bounded, Proof] = {
+    "job": job,
+    "batch": batch,
+    "webhook": webhook,
+    "found": found,
+    "operator": operator,
+    "nothing": nothing,
+}
+
+
+def test_everything_has_a_proof() -> None:
+    assert set(get_args(Bounded)) - set(PROOFS) == {"made", "told"}
+    for operation in OPERATIONS:
+        by_hand = operation.bounded not in PROOFS or (operation.bounded == "found" and operation.method != "GET")
+        assert not by_hand or operation.name in BY_HAND, f"say how {operation.name} keeps customers apart"
+        if operation.bounded == "found":
+            unknown = set(_parameters(operation)) - HARMLESS - set(NAMED)
+            assert not unknown, f"say what of Bob's {unknown} of {operation.name} may name"
+        if operation.name == "submit_job":
+            unknown = set(operation.body.__struct_encode_fields__) - MAY_NAME - NAMES_NOTHING
+            assert not unknown, f"say whether {unknown} of a submit may name something of Bob's"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_what_is_bobs_does_not_exist_for_alice(kind: str, tmp_path: Path) -> None:
+    wrong = list[str]()
+    async with scene(url_of(kind, tmp_path)) as both:
+        before = await both.jobs_of_bob()
+        for operation in OPERATIONS:
+            proof = PROOFS.get(operation.bounded) or BY_HAND[operation.name]
+            wrong += [f"{operation.name}: {fault}" async for fault in proof(both, operation)]
+        assert (await both.jobs_of_bob())[: len(before)] == before, "behind these are what the feed told of"
+    assert wrong == []
+
+
+async def test_what_is_old_is_gone_whosever_it_is(tmp_path: Path) -> None:
+    clock, wrong = FakeClock(), list[str]()
+    async with scene(url_of("sqlite", tmp_path), clock=clock) as both:
+        clock.advance(days=400)
+        id = both.bob.jobs["queued"]
+        for operation in (one for one in OPERATIONS if one.bounded == "job"):
+            async for fault in differs(both, operation, id, alike(id, both)):
+                wrong.append(f"{operation.name}: {fault}")
+            heard = await ask(both.hub, operation, both.alice.key, id=id)
+            if heard.status != 410:
+                wrong.append(f"{operation.name}: {heard}")
+    assert wrong == []

@@ -1,0 +1,111 @@
+"""Probes and metrics of a hub."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headrace import App, Every
+from headrace.errors import Unavailable
+from headrace.hub import HubOptions
+from tests.hub.serving import serving
+from tests.support.until import until
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+async def test_a_hub_that_is_well_says_so(url: str) -> None:
+    async with serving(url, HubOptions(webhooks=False)) as hub:
+        health, ready = await hub.client.get("/healthz"), await hub.client.get("/readyz")
+        assert (health.status_code, health.json()) == (200, {"status": "ok", "loops": {"maintenance": "ok"}})
+        assert (ready.status_code, ready.json()["status"], ready.json()["store"]) == (200, "ready", "ok")
+
+
+async def test_a_hub_that_drains_is_not_ready_but_well(url: str) -> None:
+    async with serving(url) as hub:
+        hub.hub.draining.set()
+        ready = await hub.client.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+        assert (await hub.client.get("/healthz")).status_code == 200
+
+
+async def test_a_store_that_is_away_makes_a_hub_unready(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(url) as hub:
+        asked = 0
+
+        async def away() -> None:
+            nonlocal asked
+            asked += 1
+            raise Unavailable("away")
+
+        monkeypatch.setattr(hub.app, "ping", away)
+        answers = await asyncio.gather(*(hub.client.get("/readyz") for _ in range(20)))
+        assert {(one.status_code, one.json()["status"], one.json()["store"]) for one in answers} == {
+            (503, "unready", "failed")
+        }
+        assert asked == 1, "anybody may probe: the store is asked once a second for all of them"
+        assert (await hub.client.get("/healthz")).status_code == 200, "starting anew would not help"
+
+
+async def test_a_loop_that_died_fails_both_probes(url: str) -> None:
+    async with serving(url) as hub:
+        hub.hub.vitals.loops["follower"] = lambda: False
+        for path in ("/healthz", "/readyz"):
+            answer = await hub.client.get(path)
+            assert answer.status_code == 503
+            assert answer.json()["loops"] == {"follower": "failed"}
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "memory"])
+async def test_ping_asks_the_store(scheme: str, url: str) -> None:
+    async with App("memory://" if scheme == "memory" else url) as app:
+        await app.ping()
+
+
+async def test_metrics_tell_of_the_store_and_of_requests(url: str) -> None:
+    async with serving(url) as hub:
+        await hub.client.get("/api/version")
+        await hub.client.get("/api/nothing")
+        page = await hub.client.get("/metrics")
+        assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+        lines = page.text.splitlines()
+        assert "headrace_store_up 1.0" in lines
+        assert 'headrace_hub_requests_total{operation="version",status="200"} 1.0' in lines
+        assert 'headrace_hub_requests_total{operation="none",status="404"} 1.0' in lines
+        assert 'headrace_hub_open{kind="http"} 1.0' in lines, "this very request"
+        assert "headrace_hub_draining 0.0" in lines
+
+
+async def test_two_hubs_in_one_process_tell_their_own(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/a.db") as one, serving(f"sqlite:///{tmp_path}/b.db") as other:
+        for _ in range(3):
+            await one.client.get("/api/version")
+        for hub, count in ((one, 3), (other, 0)):
+            text = (await hub.client.get("/metrics")).text
+            assert (f'operation="version",status="200"}} {count}.0' in text) is bool(count)
+
+
+async def test_maintenance_is_a_loop_of_the_hub_only_if_asked_for(url: str) -> None:
+    async with serving(url, HubOptions(webhooks=False, maintenance=False)) as hub:
+        assert "maintenance" not in (await hub.client.get("/readyz")).json()["loops"]
+
+
+async def test_the_hub_keeps_the_store_in_order(url: str) -> None:
+    """A schedule fires although there is no worker."""
+    app = App(url)
+
+    @app.task
+    async def tick() -> None: ...
+
+    async with serving(app, HubOptions(webhooks=False)):
+        await app.schedule("soon", Every(0.2), tick.draft())
+
+        async def fired() -> bool:
+            return bool((await app.jobs(schedule="soon")).items)
+
+        await until(fired)

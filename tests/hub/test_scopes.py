@@ -1,0 +1,47 @@
+"""Every operation and every message: nobody comes in without a key, and nobody without its scope."""
+
+from __future__ import annotations
+
+from headrace import App
+from headrace.core.keys import SCOPES
+from headrace.hub.table import OPERATIONS
+from tests.hub.serving import serving
+from tests.hub.walking import ask
+
+
+def test_operations_are_told_apart() -> None:
+    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
+    assert len({(operation.method, operation.path) for operation in OPERATIONS}) == len(OPERATIONS)
+
+
+async def test_without_a_key_every_operation_is_refused() -> None:
+    async with App("memory://") as app:
+        await app.create_key("operator", ["admin"])
+        async with serving(app) as hub:
+            wrong = list[str]()
+            for operation in OPERATIONS:
+                for key in (None, "hr_nobody"):
+                    heard = await ask(hub, operation, key)
+                    if operation.scope is None:
+                        fine = heard.status not in (401, 403)
+                    else:
+                        fine = heard.status == 401 and heard.headers["www-authenticate"].startswith("Bearer ")
+                    if not fine:
+                        wrong.append(f"{operation.name} with {key}: {heard.status}")
+            assert wrong == []
+
+
+async def test_without_its_scope_every_operation_is_refused() -> None:
+    async with App("memory://") as app:
+        without = {
+            scope: (await app.create_key(f"not {scope}", [one for one in SCOPES if one != scope])).text
+            for scope in SCOPES
+        }
+        async with serving(app) as hub:
+            wrong = list[str]()
+            for operation in OPERATIONS:
+                if operation.scope is not None:
+                    heard = await ask(hub, operation, without[operation.scope])
+                    if heard.status != 403 or f"this needs the scope {operation.scope};" not in heard.text:
+                        wrong.append(f"{operation.name}: {heard}")
+            assert wrong == []

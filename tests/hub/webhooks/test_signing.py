@@ -1,0 +1,57 @@
+"""Signatures, as the public library for receivers checks them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from headrace.core.subscription import Credentials, KeptSecret, secret_of
+from headrace.hub.webhooks.signing import headers_of, signature
+
+OLD, NEW = secret_of(b"o" * 32), secret_of(b"n" * 24)
+BODY = '{"type":"job.completed","data":{"text":"ä€"}}'.encode()
+NOW = datetime.now(UTC)
+
+
+def headers(*secrets: KeptSecret, at: datetime = NOW) -> dict[str, str]:
+    kept = Credentials(secrets, "tok")
+    return headers_of(kept, kept.signing(NOW), "msg_1", int(at.timestamp()), BODY)
+
+
+def test_the_public_library_believes_a_message() -> None:
+    assert Webhook(NEW).verify(BODY, headers(KeptSecret(NEW)))["type"] == "job.completed"
+
+
+def test_both_secrets_are_believed_while_one_is_replaced() -> None:
+    rotating = headers(KeptSecret(NEW), KeptSecret(OLD, NOW + timedelta(hours=1)))
+    for secret in (NEW, OLD):
+        Webhook(secret).verify(BODY, rotating)
+    over = headers(KeptSecret(NEW), KeptSecret(OLD, NOW))
+    with pytest.raises(WebhookVerificationError):
+        Webhook(OLD).verify(BODY, over)
+
+
+def test_another_body_id_time_or_secret_is_not_believed() -> None:
+    good = headers(KeptSecret(NEW))
+    tampered = [{**good, "webhook-id": "msg_2"}, {**good, "webhook-timestamp": str(int(good["webhook-timestamp"]) + 1)}]
+    for bad in tampered:
+        with pytest.raises(WebhookVerificationError):
+            Webhook(NEW).verify(BODY, bad)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(NEW).verify(BODY + b" ", good)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(OLD).verify(BODY, good)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(NEW).verify(BODY, headers(KeptSecret(NEW), at=NOW - timedelta(hours=1)))
+
+
+def test_it_is_the_signature_that_the_library_makes() -> None:
+    assert signature(NEW, "msg_1", int(NOW.timestamp()), BODY) == Webhook(NEW).sign("msg_1", NOW, BODY.decode())
+
+
+def test_without_a_secret_nothing_is_signed_and_a_token_is_shown() -> None:
+    plain = headers()
+    assert "webhook-signature" not in plain
+    assert plain["authorization"] == "Bearer tok"

@@ -1,0 +1,215 @@
+"""The worker that delivers: from a submit to a message that the public library believes, on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from standardwebhooks import Webhook
+
+from headrace import App, Status
+from headrace.client.registry import UnregisteredTask
+from headrace.core.job import Job
+from headrace.core.webhooks import TASK
+from headrace.hub import HubOptions
+from headrace.hub.webhooks import webhook_worker
+from tests.hub.webhooks.receiving import Names, Receiver, receiving
+from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.until import until
+
+OPTIONS = HubOptions(webhook_allow=("127.0.0.0/8",), webhook_http=True)
+
+
+@asynccontextmanager
+async def delivering(app: App, options: HubOptions = OPTIONS) -> AsyncIterator[Names]:
+    names = Names(["127.0.0.1"])
+    async with webhook_worker(app, options, resolver=names):
+        yield names
+
+
+@pytest.fixture(params=ENGINES)
+async def sums(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sums]:
+    made = Sums(url_of(request.param, tmp_path))
+    async with made.app:
+        yield made
+
+
+@pytest.fixture
+async def quick() -> AsyncIterator[Sums]:
+    made = Sums("memory://")
+    async with made.app:
+        yield made
+
+
+def url(receiver: Receiver) -> str:
+    return f"http://hooks.example:{receiver.port}/jobs"
+
+
+def types(receiver: Receiver) -> list[str]:
+    return [msgspec.json.decode(one.body)["type"] for one in receiver.requests]
+
+
+async def ended(app: App, *, count: int = 1) -> list[Job]:
+    """All deliveries, once so many have ended."""
+    await until(lambda: _ended(app, count))
+    return list((await app.deliveries()).items)
+
+
+async def _ended(app: App, count: int) -> bool:
+    return sum(one.ended for one in (await app.deliveries()).items) >= count
+
+
+async def test_a_job_is_told_of_in_order_and_signed(sums: Sums) -> None:
+    app = sums.app
+    async with receiving() as receiver, delivering(app), app.worker():
+        made = await app.add_webhook(url(receiver), events=["status_change", "progress"], bearer="tok")
+        job = await sums.multiply.submit(2, 3)
+        await until(lambda: len(receiver.requests) >= 4)
+        assert types(receiver) == ["job.submitted", "job.started", "job.progress", "job.completed"]
+        for request in receiver.requests:
+            message = Webhook(made.secret).verify(request.body, request.headers)
+            assert message["data"]["job_id"] == str(job.id)
+            assert request.headers["authorization"] == "Bearer tok"
+            assert request.headers["content-type"] == "application/json"
+        assert msgspec.json.decode(receiver.requests[3].body)["data"]["result"] == 6
+        found = await ended(app, count=4)
+    assert {one.status for one in found} == {Status.COMPLETED}
+    assert {one.result["status"] for one in found} == {204}
+    ids = {request.headers["webhook-id"] for request in receiver.requests}
+    assert ids == {one.payload["id"] for one in found}
+    assert len(ids) == 4
+
+
+async def test_one_that_fails_holds_back_the_next_of_its_job_and_no_other(sums: Sums) -> None:
+    app = sums.app
+    async with receiving("500 Oops") as broken, receiving() as fine, delivering(app):
+        await app.add_webhook(url(broken), events=["status_change"])
+        await app.add_webhook(url(fine), events=["status_change"])
+        job = await sums.add.submit(1)
+        await app.cancel(job.id)
+        await until(lambda: len(fine.requests) == 2)
+        await until(lambda: len(broken.requests) >= 1)
+        assert set(types(broken)) == {"job.submitted"}, "the end is not told before the beginning"
+        broken.answers = ["204 Fine"]
+        await until(lambda: types(broken)[-1] == "job.cancelled")
+        first = broken.requests[0].headers["webhook-id"]
+        assert broken.requests[-2].headers["webhook-id"] == first, "a retry is the same message"
+
+
+async def test_the_page_of_the_seed_verbatim(quick: Sums) -> None:
+    app = quick.app
+    async with receiving() as receiver, delivering(app), app.worker():
+        asked: dict[str, Any] = {
+            "webhook_url": url(receiver),
+            "events": ["status_change", "progress", "completion"],
+            "authentication": {"type": "bearer_token", "token": "client-webhook-token"},
+        }
+        await quick.add.options(webhook=asked, customer="customer-123").submit(1)
+        await until(lambda: len(receiver.requests) == 3)
+    assert types(receiver) == ["job.submitted", "job.started", "job.completed"]
+    assert {one.headers["authorization"] for one in receiver.requests} == {"Bearer client-webhook-token"}
+    assert "webhook-signature" not in receiver.requests[0].headers
+
+
+async def test_a_private_address_is_given_up_at_once_and_says_how_to_allow_it(quick: Sums) -> None:
+    app = quick.app
+    async with receiving() as receiver, delivering(app, HubOptions(webhook_http=True)):
+        await app.add_webhook(url(receiver), events=["submitted"])
+        await quick.add.submit(1)
+        [delivery] = await ended(app)
+        assert (delivery.status, delivery.attempt) == (Status.FAILED, 1)
+        assert delivery.error is not None
+        assert "--webhook-allow" in delivery.error.message
+        assert receiver.connections == 0
+        assert (await app.webhooks())[0].failures == 1
+
+
+@pytest.mark.parametrize("what", ["removed", "off"])
+async def test_nothing_is_sent_to_one_that_is_removed_or_off(quick: Sums, what: str) -> None:
+    app = quick.app
+    async with receiving() as receiver:
+        hook = (await app.add_webhook(url(receiver), events=["submitted"])).webhook.id
+        await quick.add.submit(1)
+        await (app.delete_webhook(hook) if what == "removed" else app.set_webhook(hook, on=False))
+        async with delivering(app):
+            [delivery] = await ended(app)
+            assert delivery.status is Status.FAILED
+            assert delivery.error is not None
+            assert what in delivery.error.message
+            assert receiver.connections == 0
+            if what == "off":
+                await app.test_webhook(hook)
+                await until(lambda: types(receiver) == ["webhook.test"])
+                await app.set_webhook(hook, on=True)
+                await app.redeliver(delivery.id)
+                await until(lambda: types(receiver)[1:] == ["job.submitted"])
+
+
+async def test_gone_is_gone(quick: Sums) -> None:
+    app = quick.app
+    async with receiving("410 Gone") as receiver, delivering(app):
+        hook = (await app.add_webhook(url(receiver), events=["submitted"])).webhook.id
+        await quick.add.submit(1)
+        [delivery] = await ended(app)
+        assert delivery.attempt == 1
+        assert not (await app.get_webhook(hook)).on
+
+
+async def test_the_last_attempt_that_fails_counts_against_the_subscription(quick: Sums) -> None:
+    app = quick.app
+    async with receiving("500 Oops") as receiver, delivering(app):
+        hook = (await app.add_webhook(url(receiver), events=["submitted"])).webhook.id
+        await quick.add.submit(1)
+        await until(lambda: _tried_out(app))
+        [delivery] = (await app.deliveries()).items
+        assert (delivery.status, delivery.attempt, len(receiver.requests)) == (Status.FAILED, 8, 8)
+        assert len({one.headers["webhook-id"] for one in receiver.requests}) == 1
+        assert (await app.get_webhook(hook)).failures == 1
+        receiver.answers = ["200 OK"]
+        await app.redeliver(delivery.id)
+        await until(lambda: _status(app, delivery, Status.COMPLETED))
+        assert (await app.get_webhook(hook)).failures == 0
+
+
+async def _tried_out(app: App) -> bool:
+    [delivery] = (await app.deliveries()).items
+    if delivery.status is Status.RETRYING:
+        await app.run_now(delivery.id)
+    return delivery.ended
+
+
+async def _status(app: App, job: Job, status: Status) -> bool:
+    return (await app.get(job.id)).status is status
+
+
+async def test_a_rerun_with_another_payload_reaches_nobody_elses_webhook(quick: Sums) -> None:
+    app = quick.app
+    async with receiving() as mine, receiving() as theirs, delivering(app):
+        await app.add_webhook(url(mine), customer="a", events=["submitted"])
+        other = (await app.add_webhook(url(theirs), customer="b", events=["submitted"])).webhook.id
+        await quick.add.options(customer="a").submit(1)
+        [delivery] = await ended(app)
+        with pytest.warns(UnregisteredTask):
+            forged = await app.rerun(delivery.id, payload={**delivery.payload, "webhook": other})
+        await until(lambda: _status(app, forged.last, Status.FAILED) if forged.last else False)
+        assert theirs.connections == 0
+
+
+async def _serves_deliveries(app: App) -> bool:
+    return [row.info.tasks for row in await app.workers() if row.info.queues] == [(TASK,)]
+
+
+async def test_a_worker_of_the_users_own_takes_no_deliveries(quick: Sums) -> None:
+    app = quick.app
+    await app.add_webhook("http://hooks.example/", events=["submitted"])
+    async with app.worker():
+        await (await quick.add.submit(1)).result(timeout=20)
+        assert [one.status for one in (await app.deliveries()).items] == [Status.QUEUED]
+        [row] = await app.workers()
+        assert TASK not in row.info.tasks
+        async with delivering(app):
+            await until(lambda: _serves_deliveries(app))
