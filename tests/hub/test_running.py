@@ -181,10 +181,21 @@ async def test_a_reader_that_reads_nothing_is_cut_off(url: str, monkeypatch: pyt
             deaf.close()
 
 
-async def test_a_head_that_is_too_long_is_refused(url: str) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET /api/version HTTP/1.1\r\nX-Long: " + b"x" * 100_000,
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["too long", "TLS", "no host"],
+)
+async def test_what_is_no_request_is_a_problem(said: bytes, url: str) -> None:
     async with serving(url, quiet()) as hub, connected(hub) as (reader, writer):
-        writer.write(b"GET /api/version HTTP/1.1\r\nX-Long: " + b"x" * 100_000)
-        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.write(said)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"application/problem+json" in answer
 
 
 async def test_too_many_connections_are_refused_in_words(url: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -28,11 +29,39 @@ _encode = msgspec.json.Encoder().encode
 
 
 def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
-    """A route for each operation; one path has all of its methods."""
-    return [
-        Route(operation.path, _endpoint(hub, operation), methods=[operation.method], name=operation.name)
-        for operation in operations
-    ]
+    """A route for each operation, in their order but for what could be taken for another; other methods are refused."""
+    made: dict[str, dict[str, Route]] = {}
+    for one in operations:
+        route = Route(one.path, _endpoint(hub, one), methods=[one.method], name=one.name)
+        made.setdefault(one.path, {})[one.method] = route
+    ranks = {path: _rank(path, made) for path in made}
+    found = list[BaseRoute]()
+    for rank in sorted(set(ranks.values())):
+        paths = [path for path in made if ranks[path] == rank]
+        found += (route for path in paths for route in made[path].values())
+        found += (_refusing(path, made[path]) for path in sorted(paths, key=lambda path: path.endswith("}")))
+    return found
+
+
+def _rank(path: str, made: Mapping[str, Mapping[str, Route]]) -> int:
+    """When a path is tried. ``/api/jobs/count`` before it is taken for a job; last what ends with a name that may hold
+    slashes, for it could swallow what follows a name elsewhere."""
+    if path.endswith(":path}"):
+        return 2
+    others = (next(iter(routes.values())) for other, routes in made.items() if other != path)
+    return 0 if "{" not in path and any(one.path_regex.match(path) for one in others) else 1
+
+
+def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
+    """What answers to all other methods of a path."""
+    allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
+
+    async def no_such_method(request: Request) -> Response:
+        detail = f"{request.method} {request.url.path}: {allowed} may be asked for"
+        title = "This method is not for this path"
+        return problem_response(Problem(405, "method", title, detail, headers={"Allow": allowed}))
+
+    return Route(path, no_such_method, methods=[])  # no method is left out
 
 
 def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -92,13 +121,27 @@ def _query(request: Request, operation: Operation) -> Any:
     for name, value in request.query_params.multi_items():
         if kind is None or name not in kind.__struct_encode_fields__:
             known = ", ".join(kind.__struct_encode_fields__) if kind else "none"
-            message = f"there is no parameter {name!r} here: {known}"
-            raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(name, message)])
+            raise _wrong(name, f"there is no parameter {name!r} here: {known}")
         given.setdefault(name, []).append(value)
     if kind is None:
         return None
-    single = {name: values if name in _lists(kind) else values[-1] for name, values in given.items()}
-    return msgspec.convert(single, kind, strict=False)
+    lists = _lists(kind)
+    for name, values in given.items():
+        if name not in lists and len(values) > 1:
+            raise _wrong(name, f"{name} is given {len(values)} times, and may be given once")
+        if name in _moments(kind) and ":" not in values[0]:  # msgspec would take seconds since 1970
+            raise _wrong(name, f"{name} must be a moment as in 2026-01-31T08:00:00Z, not {values[0]!r}")
+    query = msgspec.convert(
+        {name: given[name] if name in lists else given[name][0] for name in given}, kind, strict=False
+    )
+    for name in given:
+        if getattr(query, name) is None:  # as msgspec reads the word null
+            raise _wrong(name, f"{name} has no value: leave it out")
+    return query
+
+
+def _wrong(name: str, message: str) -> Problem:
+    return Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(name, message)])
 
 
 @cache
@@ -106,6 +149,12 @@ def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
     """The parameters that may be given more than once: those whose type is a tuple."""
     found = [(name, hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()]
     return frozenset(name for name, *hints in found if any(get_origin(hint) is tuple for hint in hints))
+
+
+@cache
+def _moments(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that are moments."""
+    return frozenset(name for name, hint in get_type_hints(kind).items() if datetime in (hint, *get_args(hint)))
 
 
 def _is_bare(request: Request) -> bool:
