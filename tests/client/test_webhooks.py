@@ -13,7 +13,7 @@ import pytest
 from headrace import App, Status
 from headrace.core.job import Job
 from headrace.core.webhooks import QUEUE, TASK
-from headrace.errors import ConfigError, JobNotFound, TransitionRefused, UnknownWebhook
+from headrace.errors import ConfigError, TransitionRefused, UnknownWebhook
 from headrace.runtime.webhooks import OF_JOBS, SECRETS
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
@@ -319,7 +319,7 @@ async def test_redeliver_does_what_the_delivery_needs(sums: Sums) -> None:
     assert (await app.redeliver(delivery.id)).status is Status.QUEUED
     await end(app, delivery, "no")
     assert ((await app.redeliver(delivery.id, by="ann")).id, await told(app)) == (delivery.id, ["job.submitted"])
-    with pytest.raises(JobNotFound, match="no delivery"):
+    with pytest.raises(TransitionRefused, match="no delivery"):
         await app.redeliver(job.id)
     with pytest.raises(ConfigError, match="not of both"):
         await app.deliveries(webhook="wh_1", job=job.id)

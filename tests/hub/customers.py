@@ -135,6 +135,8 @@ async def _furnish(app: App, one: Customer) -> None:
     await app.resolve(one.jobs["completed"], result=one.name)
     await app.cancel(one.jobs["cancelled"])
     one.jobs["rerun"] = (await app.rerun(one.jobs["failed"])).id
+    hook = await app.add_webhook(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
+    one.webhook = hook.webhook.id
     async with app.batch() as batch:
         batch.add(await app.draft("quick", note, **options))
     one.batch = batch.id

@@ -122,6 +122,8 @@ NAMED: dict[str, Callable[[Scene], object]] = {
     "batch": lambda scene: scene.bob.batch,
     "rerun_of": lambda scene: scene.bob.jobs["failed"],
     "worker": lambda scene: scene.worker,
+    "webhook": lambda scene: scene.bob.webhook,
+    "job": lambda scene: scene.bob.jobs["completed"],
     "fingerprint": lambda scene: scene.bob.fingerprint,
 }
 """What of Bob's the other parameters may name."""
@@ -277,7 +279,24 @@ async def feed(scene: Scene, operation: Operation) -> Faults:
             yield f"it tells of {traces}"
 
 
+async def add_webhook(scene: Scene, operation: Operation) -> Faults:
+    async def told_of(**fields: Any) -> Heard:
+        body = {"url": "https://hooks.example/of-alice", **fields}
+        return await ask(scene.hub, operation, scene.alice.key, body=body)
+
+    told = [(await told_of(customer=name)).without(name) for name in (BOB, "nobody")]
+    if told[0] != told[1] or told[0][0] != 403:
+        yield f"customer: {told}"
+    heard = await told_of()
+    if heard.status != 201 or tells_of_bob(scene, heard) or f'"customer":"{ALICE}"' not in heard.text:
+        yield f"{heard}"
+    made = await scene.app.submit("quick", {"note": BOB}, customer=BOB)
+    if (await scene.app.deliveries(job=made.id)).items:
+        yield "hers is told of his job"
+
+
 BY_HAND: dict[str, Proof] = {
+    "add_webhook": add_webhook,
     "submit_job": submits,
     "submit_jobs": submits,
     "act_on_jobs": act_on_jobs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.hub import about, health, keys, rooms
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
+from headrace.hub.webhooks import routes as webhooks
 
 __all__ = ["OPERATIONS"]
 
@@ -13,6 +14,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *keys.OPERATIONS,
     *events.OPERATIONS,
     *rooms.OPERATIONS,
+    *webhooks.OPERATIONS,
     *health.OPERATIONS,
 )
 """Every operation over HTTP; the ones that are asked for most are first."""
