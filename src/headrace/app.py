@@ -341,7 +341,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         await self.get(id)
         return (await self.engine.records.history(as_id(id))).timed()
 
-    def watch(self, id: UUID | str) -> AsyncIterator[Job]:
+    def watch(self, id: UUID | str) -> AsyncGenerator[Job, None]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
 

@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
+from tests.hub.process import Running
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),
@@ -25,53 +25,12 @@ pytestmark = [
 ]
 
 
-class Running:
-    """A hub, or what contains one, in a process of its own."""
-
-    def __init__(self, shell: Shell, *words: str) -> None:
-        self.process = shell.start(*words, "--port", "0", "--json")
-        assert self.process.stdout is not None
-        self.events: list[dict[str, Any]] = []
-        self.address = str(self.next("started")["url"])
-        # So that a full pipe does not hold it up.
-        self._rest = threading.Thread(target=self._keep, daemon=True)
-        self._rest.start()
-
-    def next(self, event: str) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-            if self.events[-1]["event"] == event:
-                return self.events[-1]
-        raise AssertionError(f"it ended without {event}: {self.process.communicate()[1]}")
-
-    def _keep(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def get(self, path: str, **more: Any) -> Any:
-        with urllib.request.urlopen(self.address + path, timeout=30, **more) as answer:
-            return json.loads(answer.read())
-
-    def until_ready(self) -> None:
-        until_sync(self._is_ready)
-
-    def _is_ready(self) -> bool:
-        try:
-            return bool(self.get("/readyz")["status"] == "ready")
-        except (OSError, urllib.error.HTTPError):
-            return False
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        self.process.wait(60)
-        self._rest.join(10)
-        return self.process.returncode
+def running(shell: Shell, *words: str) -> Running:
+    return Running(shell.start(*words, "--port", "0", "--json"))
 
 
 def test_a_hub_serves_and_stops_in_good_order(shell: Shell) -> None:
-    hub = Running(shell, "hub", "quick:app")
+    hub = running(shell, "hub", "quick:app")
     hub.until_ready()
     assert hub.get("/healthz")["loops"]["maintenance"] == "ok"
     assert hub.end() == 0
@@ -79,7 +38,7 @@ def test_a_hub_serves_and_stops_in_good_order(shell: Shell) -> None:
 
 
 def test_a_hub_needs_no_app(shell: Shell) -> None:
-    hub = Running(shell, "hub", "--url", shell.url)
+    hub = running(shell, "hub", "--url", shell.url)
     hub.until_ready()
     assert hub.end(signal.SIGINT) == 0
 
@@ -125,7 +84,7 @@ def test_https_by_a_certificate(shell: Shell) -> None:
     named = ["-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost"]
     san = ["-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*made, *named, *san], check=True, capture_output=True, cwd=shell.folder)
-    hub = Running(shell, "hub", "quick:app", "--certfile", "cert.pem", "--keyfile", "key.pem")
+    hub = running(shell, "hub", "quick:app", "--certfile", "cert.pem", "--keyfile", "key.pem")
     assert hub.address.startswith("https://")
     trusted = ssl.create_default_context(cafile=shell.folder / "cert.pem")
     until_sync(lambda: _answers(hub, trusted))
@@ -140,9 +99,9 @@ def _answers(hub: Running, trusted: ssl.SSLContext) -> bool:
 
 
 def test_a_hub_that_is_killed_leaves_nothing_behind_and_another_goes_on(shell: Shell) -> None:
-    first = Running(shell, "hub", "quick:app", "--no-webhooks")
+    first = running(shell, "hub", "quick:app", "--no-webhooks")
     first.until_ready()
-    second = Running(shell, "hub", "quick:app", "--no-webhooks")
+    second = running(shell, "hub", "quick:app", "--no-webhooks")
     second.until_ready()
     os.kill(first.process.pid, signal.SIGKILL)
     first.process.wait(30)

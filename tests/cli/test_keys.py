@@ -8,7 +8,7 @@ import urllib.request
 from headrace.core.keys import digest_of
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
-from tests.cli.test_hub import Running
+from tests.cli.test_hub import running
 
 
 def test_a_key_is_made_listed_and_revoked(shell: Shell) -> None:
@@ -62,7 +62,7 @@ def test_the_audit_says_who_made_it_and_keeps_no_secret(shell: Shell) -> None:
 
 def test_a_running_hub_refuses_a_key_that_is_revoked_here(shell: Shell) -> None:
     text = shell.json("keys", "create", "shop", "--scope", "read", "--url", shell.url)["text"]
-    hub = Running(shell, "hub", "quick:app", "--host", "0.0.0.0")
+    hub = running(shell, "hub", "quick:app", "--host", "0.0.0.0")
     address = hub.address.replace("0.0.0.0", "127.0.0.1")
 
     def status(**headers: str) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
-from tests.cli.test_hub import Running
+from tests.cli.test_hub import running
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),
@@ -22,7 +22,7 @@ def status_of(shell: Shell, id: str) -> str:
 
 
 def test_jobs_are_run_and_requests_answered(shell: Shell) -> None:
-    both = Running(shell, "up", "quick:app")
+    both = running(shell, "up", "quick:app")
     both.until_ready()
     assert "worker" in both.get("/healthz")["loops"]
     id = shell.submit("add", "a=1")
@@ -33,7 +33,7 @@ def test_jobs_are_run_and_requests_answered(shell: Shell) -> None:
 
 
 def test_one_signal_lets_jobs_finish(shell: Shell) -> None:
-    both = Running(shell, "up", "quick:app")
+    both = running(shell, "up", "quick:app")
     id = shell.submit("slow")
     until_sync(lambda: status_of(shell, id) == "running")
     both.process.send_signal(signal.SIGINT)
@@ -44,7 +44,7 @@ def test_one_signal_lets_jobs_finish(shell: Shell) -> None:
 
 
 def test_two_signals_stop_it_at_once_and_hand_jobs_back(shell: Shell) -> None:
-    both = Running(shell, "up", "quick:app", "--grace", "600")
+    both = running(shell, "up", "quick:app", "--grace", "600")
     id = shell.submit("slow")
     until_sync(lambda: status_of(shell, id) == "running")
     both.process.send_signal(signal.SIGINT)

@@ -22,7 +22,8 @@ bob = Caller(name="bob-key", scopes=_ALL, customer="bob")
 
 
 class _ByName(Door):
-    def __init__(self, callers: Mapping[str, Caller]) -> None:
+    def __init__(self, served: Served, callers: Mapping[str, Caller]) -> None:
+        super().__init__(served.app, served.hub.options)
         self._callers = callers
 
     def caller(self, connection: HTTPConnection, operation: Operation) -> Caller:
@@ -31,4 +32,4 @@ class _ByName(Door):
 
 def let_in(served: Served, *callers: Caller) -> None:
     """Take requests for those of the caller that they name, else for one without a customer."""
-    served.hub.door = _ByName({one.name: one for one in callers})
+    served.hub.door = _ByName(served, {one.name: one for one in callers})

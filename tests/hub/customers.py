@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace import App, Context
-from headrace.core.job import Job
+from headrace.core.job import ErrorInfo, Job
 from headrace.core.keys import Scope
 from headrace.hub import HubOptions
 from headrace.testing import FakeClock
@@ -130,7 +130,8 @@ async def _furnish(app: App, one: Customer) -> None:
     one.jobs["waiting"] = await submit(after=[one.jobs["queued"]])
     for status in ("failed", "completed", "cancelled"):
         one.jobs[status] = await submit()
-    failed = await app.resolve(one.jobs["failed"], error=f"the error of {one.name}")
+    error = ErrorInfo(f"ErrorOf{one.name.title()}", "it did not work")  # or both would be in one group of failures
+    failed = await app.resolve(one.jobs["failed"], error=error)
     one.fingerprint = failed.fingerprint or ""
     await app.resolve(one.jobs["completed"], result=one.name)
     await app.cancel(one.jobs["cancelled"])

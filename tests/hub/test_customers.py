@@ -247,12 +247,12 @@ async def act_on_jobs(scene: Scene, operation: Operation) -> Faults:
         told = [(await told_of(**{name: str(one)})).without(one) for one in (of_bob, of_nobody)]
         if told[0] != told[1] or told[0][0] not in (200, 403):
             yield f"{name}: of Bob's {told[0]}, of nobody's {told[1]}"
-    count = await scene.app.count(customer=ALICE)
-    if (heard := await told_of()).text != f'{{"count":{count}}}':
-        yield f"she has {count} jobs, and it counts {heard.text}"
+    count = await scene.app.count(customer=ALICE, status="queued")
+    if (heard := await told_of(status="queued")).text != f'{{"count":{count}}}':
+        yield f"she has {count} queued jobs, and it counts {heard.text}"
     for one in OPERATIONS:
         if one.path.startswith("/api/jobs/{id}/") and one.scope == "act":
-            body = {**(one.example or {}), "act": one.path.rpartition("/")[2], "filter": {}}
+            body = {**(one.example or {}), "act": one.path.rpartition("/")[2], "filter": {"customer": ALICE}}
             heard = await ask(scene.hub, operation, scene.alice.key, body=body)
             if heard.status != 200 or tells_of_bob(scene, heard):
                 yield f"{one.name}: {heard}"

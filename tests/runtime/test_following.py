@@ -269,7 +269,7 @@ async def test_changes_are_listened_for_only_while_somebody_follows(
     following = store.watcher.follow(job.id)
     await anext(following)
     assert bus.wanted(Topic.CHANGED)
-    await following.aclose()  # type: ignore[attr-defined]
+    await following.aclose()
     await until(lambda: not bus.wanted(Topic.CHANGED))
     await store.end(job)
     await waiting

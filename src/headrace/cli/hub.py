@@ -14,6 +14,7 @@ from headrace.cli.failures import USAGE
 from headrace.cli.options import common, duration
 from headrace.cli.run import choose, opened
 from headrace.cli.state import State
+from headrace.cli.words import counted
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -256,10 +257,11 @@ async def start(server: HubServer, listener: socket.socket, teller: Teller) -> a
     return serving
 
 
-def under_way(hub: Hub, grace: float) -> str:
-    """What is waited for, in words."""
-    left = sum(hub.access.open.values())
-    return f": {left} under way have {grace:g} s; once more to stop at once" if left else ""
+def under_way(hub: Hub, grace: float, running: int = 0) -> str:
+    """What is waited for, in words; ``running``: jobs."""
+    left = [counted(sum(hub.access.open.values()), "request"), counted(running, "job")]
+    awaited = " and ".join(one for one in left if not one.startswith("0 "))
+    return f": {awaited} under way, at most {grace:g} s; once more to stop at once" if awaited else ""
 
 
 class _BadAddress(click.ClickException):

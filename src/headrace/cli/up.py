@@ -63,7 +63,6 @@ async def _run(app: App, options: HubOptions, teller: Teller, concurrency: int, 
         await stack.enter_async_context(opened(app))
         worker = app.worker(concurrency=concurrency, grace=options.grace)
         server, listener = prepare(app, replace(options, maintenance=False))  # which its worker does
-        server.hub.vitals.loops["worker"] = lambda: worker.healthy or worker.stats.state != "running"
         tasks = sorted({handler.name for handler in worker.handlers.values()})
 
         def halt() -> None:
@@ -71,19 +70,20 @@ async def _run(app: App, options: HubOptions, teller: Teller, concurrency: int, 
             worker.request_stop()
 
         def stop() -> None:
-            busy = worker.stats.busy
-            jobs = f", {busy} running" if busy else ""
-            teller("stopping", f"stopping{jobs}{under_way(server.hub, options.grace)}")
+            teller("stopping", f"stopping{under_way(server.hub, options.grace, worker.stats.busy)}")
             halt()
 
         with on_signals(stop, halt) as signals:
             serving = await start(server, listener, teller)
             teller("working", f"worker {short(worker.id)}: {', '.join(tasks)}; {concurrency} at once", tasks=tasks)
             working = asyncio.create_task(worker.run(signals=False))
+            server.hub.vitals.loops["worker"] = lambda: not working.done()
             await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
             if not server.hub.draining.is_set():  # one of them broke down: the other is no good alone
                 halt()
             await asyncio.gather(serving, working)
         stats = worker.stats
-        teller("stopped", f"stopped: {stats.done} done, {stats.failed} failed", done=stats.done, failed=stats.failed)
+        back = f", {stats.released} handed back" if stats.released else ""
+        counts = {name: getattr(stats, name) for name in ("done", "failed", "released")}
+        teller("stopped", f"stopped: {stats.done} done, {stats.failed} failed{back}", **counts)
     return signals.code or (FAILED if worker.exhausted else DONE)

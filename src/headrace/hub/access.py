@@ -20,6 +20,8 @@ _log = logging.getLogger("headrace.hub.access")
 HEADER = b"x-request-id"
 _USABLE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}").fullmatch
 """What is taken for an id: it is written to logs and into the answer as it is."""
+_ID = re.compile("[0-9A-Fa-f-]{32,36}")
+"""What may be the id of a job in a path."""
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds: told only to those who want to know everything."""
 HUNG_UP = 499
@@ -97,7 +99,8 @@ def _tell(level: int, scope: Scope, path: str, status: int, seconds: float, size
     method = scope.get("method", "WS")
     caller, job = state.get("caller"), state.get("job_id")
     if job is None and path.startswith("/api/jobs/"):
-        job = scope.get("path_params", {}).get("id")
+        id = scope.get("path_params", {}).get("id", "")
+        job = id if _ID.fullmatch(id) else None  # whatever else stands there is in the path, encoded
     facts = {
         "method": method,
         "path": path,

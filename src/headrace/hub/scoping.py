@@ -86,9 +86,12 @@ def customer_of(ask: Ask, named: str | None) -> str | None:
     raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("customer", message)])
 
 
-def may_submit(ask: Ask, task: str, queue: str) -> None:
-    """Let pass what the caller's key may submit; :raises Problem: 403, it is bound to other tasks or queues"""
+def may_submit(ask: Ask, task: str | None, queue: str) -> None:
+    """Let pass what the caller's key may submit; :raises Problem: 403, it is bound to other tasks or queues
+
+    ``task``: None where that of the job stays as it is.
+    """
     for field, name, bound in (("task", task, ask.caller.tasks), ("queue", queue, ask.caller.queues)):
-        if bound is not None and name not in bound:
+        if bound is not None and name is not None and name not in bound:
             message = f"this key may use the {field}s {', '.join(sorted(bound))} alone, not {name!r}"
             raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault(field, message)])

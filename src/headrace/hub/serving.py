@@ -51,7 +51,10 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
                 document = body.decode(b"{}")
             ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)
             answer = await operation.do(ask)
-            return answer if isinstance(answer, Response) else _response(answer)
+            if isinstance(answer, Response):
+                return answer
+            request.state.job_id = getattr(answer.document, "job_id", None)  # for the access log
+            return _response(answer)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody hears it
         except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, health, keys, rooms
+from headrace.hub import about, acting, health, keys, looking, rooms
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
 from headrace.hub.webhooks import routes as webhooks
@@ -10,6 +10,8 @@ from headrace.hub.webhooks import routes as webhooks
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
+    *looking.OPERATIONS,
+    *acting.OPERATIONS,
     *about.OPERATIONS,
     *keys.OPERATIONS,
     *events.OPERATIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Context
 from datetime import timedelta
@@ -318,7 +318,7 @@ class Watcher(_Watching[Job]):
         self._leave_changes()
         await super().close()
 
-    async def follow(self, id: UUID) -> AsyncIterator[Job]:
+    async def follow(self, id: UUID) -> AsyncGenerator[Job, None]:
         """The job as it is, then whenever it changed, until it ended."""
         with self._following(id) as follower:
             stored = (await self._engine.jobs.get([id]))[0]

@@ -1,0 +1,61 @@
+"""A hub in a process of its own, on a real port, for tests."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+from tests.cli.patience import until_sync
+
+__all__ = ["Running"]
+
+
+class Running:
+    """A hub, or what contains one, in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        """``process``: a command with ``--port 0 --json``."""
+        self.process = process
+        assert self.process.stdout is not None
+        self.events: list[dict[str, Any]] = []
+        self.address = str(self.next("started")["url"])
+        # So that a full pipe does not hold it up.
+        self._rest = threading.Thread(target=self._keep, daemon=True)
+        self._rest.start()
+
+    def next(self, event: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            if self.events[-1]["event"] == event:
+                return self.events[-1]
+        raise AssertionError(f"it ended without {event}: {self.process.communicate()[1]}")
+
+    def _keep(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def get(self, path: str, **more: Any) -> Any:
+        with urllib.request.urlopen(self.address + path, timeout=30, **more) as answer:
+            return json.loads(answer.read())
+
+    def until_ready(self) -> None:
+        until_sync(self._is_ready)
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self.get("/readyz")["status"] == "ready")
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        self.process.wait(60)
+        self._rest.join(10)
+        return self.process.returncode

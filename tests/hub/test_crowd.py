@@ -1,0 +1,101 @@
+"""A thousand idle connections and hundreds of slow ones: the hub answers others, and its memory stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from tests.hub.process import Running
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="a process has fewer sockets there"),
+    pytest.mark.timeout(240),
+]
+
+IDLE, SLOW = 1000, 200
+MOST = 40 * 1024
+"""Bytes of memory that a connection may cost the hub; what is measured is about 10 KiB."""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Running]:
+    words = ["hub", "--url", f"sqlite:///{tmp_path}/jobs.db", "--no-webhooks", "--no-access-log"]
+    command = [sys.executable, "-m", "headrace", *words, "--port", "0", "--json"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        made = Running(process)
+        made.until_ready()
+        yield made
+        assert made.end() == 0, "thousands of connections do not hold up its end"
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@asynccontextmanager
+async def crowd(hub: Running, size: int, say: bytes, *, eof: bool = False) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections that say this, and nothing more."""
+    port, made = int(hub.address.rpartition(":")[2]), list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]()
+    try:
+        for _ in range(0, size, 50):
+            made += await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(50)))
+            for _, writer in made[-50:]:
+                writer.write(say)
+                if eof:
+                    writer.write_eof()
+        yield [reader for reader, _ in made]
+    finally:
+        for _, writer in made:
+            writer.transport.abort()
+
+
+ASKED = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HALF = b"GET /api/version HTTP/1.1\r\nHost: localho"
+BODY = (
+    b"POST /api/keys HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
+)
+
+
+async def test_others_are_answered_and_memory_is_bounded(hub: Running) -> None:
+    process = psutil.Process(hub.process.pid)
+    async with httpx2.AsyncClient(base_url=hub.address, trust_env=False, timeout=20) as client:
+        for _ in range(50):
+            assert (await client.get("/readyz")).status_code == 200
+        before = process.memory_info().rss
+        async with crowd(hub, IDLE, ASKED) as idle, crowd(hub, SLOW, HALF), crowd(hub, SLOW, BODY):
+            for reader in idle:
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+            async with crowd(hub, SLOW, BODY, eof=True) as closed:
+                for _ in range(50):
+                    assert (await client.get("/readyz")).status_code == 200
+                for reader in closed:
+                    await reader.read()  # the hub has let go of it
+            grown = process.memory_info().rss - before
+            assert grown < MOST * (IDLE + 3 * SLOW)
+        assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_a_storm_of_connections_leaves_nothing(hub: Running) -> None:
+    process = psutil.Process(hub.process.pid)
+    async with crowd(hub, 200, ASKED):
+        pass
+    before = process.num_fds()
+    for say in (b"", b"\x16\x03\x01\x02\x00\x01", HALF, BODY, ASKED * 20, b"GET / HTTP/9.9\r\n\r\n", b"\r\n" * 5000):
+        async with crowd(hub, 200, say):
+            pass
+    deadline = asyncio.get_running_loop().time() + 45
+    while process.num_fds() > before + 5:
+        assert asyncio.get_running_loop().time() < deadline, process.num_fds()
+        await asyncio.sleep(0.05)
+    hub.until_ready()
