@@ -24,6 +24,7 @@ from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response, routes
 from headrace.hub.table import OPERATIONS
+from headrace.hub.webhooks import webhook_worker
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -69,6 +70,9 @@ class Hub:
             if self.options.maintenance:
                 maintenance = await stack.enter_async_context(self.app.maintenance())
                 self.vitals.loops["maintenance"] = lambda: maintenance.alive
+            if self.options.webhooks:
+                worker = await stack.enter_async_context(webhook_worker(self.app, self.options))
+                self.vitals.loops["webhooks"] = lambda: worker.alive
             yield
 
 

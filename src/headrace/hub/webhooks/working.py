@@ -21,6 +21,7 @@ from headrace.hub.webhooks.guard import Forbidden, Guard, Resolve, resolve
 from headrace.hub.webhooks.sending import PATIENCE, Undelivered, send
 from headrace.hub.webhooks.signing import headers_of
 from headrace.worker.context import Context
+from headrace.worker.worker import Worker
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -94,7 +95,7 @@ async def webhook_worker(
     *,
     resolver: Resolve = resolve,
     trust: ssl.SSLContext | None = None,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Worker]:
     """Deliver webhooks while the block runs; ``app`` is open. ``options``: where they may go.
 
     ``resolver`` and ``trust``: how names are looked up, and which certificates are believed; the system's by default.
@@ -105,7 +106,7 @@ async def webhook_worker(
     async with worker:
         tidying = asyncio.create_task(_tidy(app), name="headrace-webhooks-tidy")
         try:
-            yield
+            yield worker
         finally:
             tidying.cancel()
             with suppress(asyncio.CancelledError):
