@@ -251,6 +251,8 @@ def deliveries(
         elif not page.items:
             say("no deliveries")
         else:
+            from headrace.cli.render import job_table
+
             out = console()
             out.print(job_table(page.items, app.host.clock.now(), out))
             if page.cursor:
