@@ -98,15 +98,22 @@ def _answers(hub: Running, trusted: ssl.SSLContext) -> bool:
         return False
 
 
-def test_a_hub_that_is_killed_leaves_nothing_behind_and_another_goes_on(shell: Shell) -> None:
-    first = running(shell, "hub", "quick:app", "--no-webhooks")
+@pytest.mark.parametrize("flags", [[], ["--no-webhooks"]], ids=["with deliveries", "without"])
+def test_a_hub_that_is_killed_leaves_nothing_behind_and_another_goes_on(shell: Shell, flags: list[str]) -> None:
+    first = running(shell, "hub", "quick:app", *flags)
     first.until_ready()
-    second = running(shell, "hub", "quick:app", "--no-webhooks")
+    second = running(shell, "hub", "quick:app", *flags)
     second.until_ready()
     os.kill(first.process.pid, signal.SIGKILL)
     first.process.wait(30)
     # Whoever plans now makes the job of a schedule that nobody else could.
     shell("schedules", "create", "soon", "add", "a=1", "--every", "1s", "--app", "quick")
     until_sync(lambda: shell.json("jobs", "--url", shell.url)["items"] != [])
-    assert shell.json("workers", "--url", shell.url) == []
+    # And buries the worker that delivered its webhooks.
+    until_sync(lambda: first.process.pid not in pids(shell))
     assert second.end() == 0
+    assert pids(shell) == []
+
+
+def pids(shell: Shell) -> list[int]:
+    return [row["info"]["pid"] for row in shell.json("workers", "--url", shell.url)]

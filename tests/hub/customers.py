@@ -104,6 +104,7 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
         bob.jobs["running"] = (await app.submit("hold", {"note": BOB}, customer=BOB, tags=[BOB])).id
         async with app.worker(tasks=["hold"], grace=0) as worker:
             await until(lambda: _is(app, bob.jobs["running"], "running"))
+            await until(lambda: app.count(parent=bob.jobs["running"]))
             [child] = (await app.jobs(parent=bob.jobs["running"])).items
             bob.jobs["child"] = child.id
             alice.jobs["held up"] = (await app.submit("hold", {"note": ALICE}, customer=ALICE)).id

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.cli.patience import until_sync
 
-__all__ = ["Running"]
+__all__ = ["Running", "started"]
 
 
 class Running:
@@ -59,3 +64,29 @@ class Running:
         self.process.wait(60)
         self._rest.join(10)
         return self.process.returncode
+
+
+@contextmanager
+def started(folder: Path, *words: str) -> Iterator[Running]:
+    """A command that contains a hub, started in this folder, that is ready; it must stop in good order at the end,
+    unless it was killed by then."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace", *words, "--port", "0", "--json"],
+        cwd=folder,
+        env=clean,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        running = Running(process)
+        running.until_ready()
+        yield running
+        if process.poll() is None:
+            assert running.end() == 0, "it stops in good order"
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ import httpx2
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tests.hub.process import Running
+from tests.hub.process import Running, started
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="a process has fewer sockets there"),
@@ -27,20 +26,9 @@ MOST = 40 * 1024
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Running]:
-    words = ["hub", "--url", f"sqlite:///{tmp_path}/jobs.db", "--no-webhooks", "--no-access-log"]
-    command = [sys.executable, "-m", "headrace", *words, "--port", "0", "--json"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        made = Running(process)
-        made.until_ready()
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with started(tmp_path, "hub", "--url", url, "--no-webhooks", "--no-access-log") as made:
         yield made
-        assert made.end() == 0, "thousands of connections do not hold up its end"
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 @asynccontextmanager

@@ -71,8 +71,8 @@ class Hub:
                 maintenance = await stack.enter_async_context(self.app.maintenance())
                 self.vitals.loops["maintenance"] = lambda: maintenance.alive
             if self.options.webhooks:
-                worker = await stack.enter_async_context(webhook_worker(self.app, self.options))
-                self.vitals.loops["webhooks"] = lambda: worker.alive
+                deliveries = await stack.enter_async_context(webhook_worker(self.app, self.options))
+                self.vitals.loops["webhooks"] = lambda: deliveries.alive
             yield
 
 

@@ -96,7 +96,7 @@ async def webhook_worker(
     resolver: Resolve = resolve,
     trust: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Worker]:
-    """Deliver webhooks while the block runs; ``app`` is open. ``options``: where they may go.
+    """Deliver webhooks while the block runs, by this worker; ``app`` is open. ``options``: where they may go.
 
     ``resolver`` and ``trust``: how names are looked up, and which certificates are believed; the system's by default.
     """
