@@ -18,7 +18,8 @@ import pytest
 from headrace import JobHandle
 from headrace.client import acting_on_many
 from headrace.errors import Unavailable
-from headrace.hub import acting
+from headrace.hub import HubOptions, acting
+from headrace.hub.acts import ACTS
 from headrace.hub.caller import LOCAL, Caller
 from headrace.runtime.clock import SystemDice
 from tests.hub.callers import AS, ann, let_in
@@ -57,9 +58,9 @@ class Open:
 
 
 @asynccontextmanager
-async def opened(kind: str, folder: Path) -> AsyncIterator[Open]:
+async def opened(kind: str, folder: Path, **options: Any) -> AsyncIterator[Open]:
     shop = Shop(url_of(kind, folder))
-    async with serving(shop.app) as served:
+    async with serving(shop.app, HubOptions(maintenance=False, webhooks=False, **options)) as served:
         let_in(served, ann, BOUND)
         yield Open(shop, served)
 
@@ -409,6 +410,28 @@ async def test_a_key_that_is_bound_makes_no_other_jobs(open_: Open) -> None:
     assert (await open_.act_on("rerun", {"status": "completed"}, dry_run=True)).json() == {"count": 3}
 
 
+async def test_acts_keep_to_the_caps_of_a_customer(tmp_path: Path) -> None:
+    async with opened("memory", tmp_path, customer_jobs=3, customer_priority=60) as here:
+        jobs = [await here.shop.fail.options(customer="ann").submit("x") for _ in range(4)]
+        await here.work()
+        live = await here.shop.echo.options(customer="ann").submit()
+        assert (await here.act(live.id, "reprioritise", ANN, priority=61)).status_code == 403
+        assert (await here.act_on("reprioritise", {"task": "echo"}, ANN, priority=61)).status_code == 403
+        assert (await here.act(live.id, "reprioritise", ANN, priority=60)).status_code == 200
+        assert (await here.act(jobs[0].id, "rerun", ANN, priority=61)).status_code == 403
+        assert (await here.act_on("rerun", {"task": "fail"}, ANN, priority=61)).status_code == 403
+        for act in ("retry", "rerun"):
+            for headers in (ANN, ANN | LINES):
+                answer = await here.act_on(act, {"task": "fail"}, headers)
+                assert (answer.status_code, answer.headers.get("retry-after")) == (429, "5"), act
+        assert (await here.act(jobs[0].id, "retry", ANN)).status_code == 200
+        assert (await here.act(jobs[1].id, "rerun", ANN)).status_code == 201
+        for act in ("retry", "rerun"):
+            assert (await here.act(jobs[2].id, act, ANN)).status_code == 429, act
+            assert (await here.act(jobs[2].id, act)).status_code in (200, 201), act  # an operator may
+            await here.act(jobs[2].id, "cancel")
+
+
 async def test_nobody_forges_what_is_headraces_own(open_: Open) -> None:
     job = await open_.shop.echo.submit()
     assert (await open_.act(job.id, "move", queue="headrace.webhooks")).status_code == 403
@@ -430,4 +453,4 @@ async def test_an_old_id_is_gone(open_: Open) -> None:
 
 
 def test_every_act_of_an_app_can_be_asked_for() -> None:
-    assert {*acting.ACTS} == {*acting_on_many.ACTS}
+    assert {*ACTS} == {*acting_on_many.ACTS}

@@ -6,266 +6,30 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
+from typing import Any, Literal, Union
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
 from headrace.client.acting_on_many import Acted
-from headrace.client.finding import Filters
-from headrace.core.bounds import NAME
-from headrace.core.job import ErrorInfo, Job
 from headrace.core.status import Status, Verb
-from headrace.errors import LONGEST
-from headrace.hub.documents import JobView, job_view
+from headrace.hub.acts import ACTS, Act
+from headrace.hub.documents import JobView
 from headrace.hub.examples import ID, JOB, PATH
 from headrace.hub.filters import JobFilters, filters_in
 from headrace.hub.lines import lines_response, wants_lines
 from headrace.hub.looking import Number
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, problem_of
-from headrace.hub.scoping import customer_of, job_of, may_submit
+from headrace.hub.scoping import job_of
 
-if TYPE_CHECKING:
-    from headrace.app import App
-
-__all__ = ["ACTS", "OPERATIONS"]
+__all__ = ["OPERATIONS"]
 
 _log = logging.getLogger("headrace.hub")
 
 MOST = 1000
 """Verdicts in one document; as lines of JSON there may be any number."""
-
-Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
-Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
-Moment = Annotated[datetime, Meta(tz=True)]
-
-
-# -- acts
-
-
-class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Something that can be done to jobs, with what it needs to know."""
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        """Do it to one job."""
-        raise NotImplementedError
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        """Do it to all that match."""
-        raise NotImplementedError
-
-    def check(self, ask: Ask) -> None:
-        """Whether the caller may ask for it; :raises Problem: 403"""
-
-    def kept(self, ask: Ask, filter: Filters) -> Filters:
-        """The filter of an act on many, kept to what the caller may do it to; :raises Problem: 403"""
-        return filter
-
-
-class Cancel(Act, frozen=True):
-    """End jobs; the worker that has one is asked to stop it."""
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        job = await ask.hub.app.cancel(job.id, by=ask.caller.name)
-        return Answer(job_view(job), 200 if job.ended else 202)
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.cancel_all(filter, by=by)
-
-
-class Retry(Act, frozen=True):
-    """Retry failed or cancelled jobs, under their own ids and with a new budget."""
-
-    delay: Seconds = 0.0
-    """Not before so many seconds from now."""
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.retry(job.id, delay=self.delay, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.retry_all(filter, delay=self.delay, by=by)
-
-
-class Rerun(Act, frozen=True):
-    """Do the work of ended jobs again as new ones, with the same payload and options, or with others."""
-
-    payload: dict[str, Any] | None = None
-    """All arguments by name, in place of the old ones."""
-    queue: Name | UnsetType = UNSET
-    priority: Annotated[int, Meta(ge=0, le=100)] | UnsetType = UNSET
-    delay: Seconds | UnsetType = UNSET
-    not_before: Moment | UnsetType = UNSET
-    not_after: Moment | UnsetType = UNSET
-    timeout: Annotated[float, Meta(gt=0, le=LONGEST)] | UnsetType | None = UNSET
-    tags: tuple[str, ...] | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
-    requires: dict[str, Any] | UnsetType = UNSET
-    dedup: str | UnsetType | None = UNSET
-    concurrency_key: str | UnsetType | None = UNSET
-    customer: str | UnsetType = UNSET
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Those that are to be others."""
-        values = {name: getattr(self, name) for name in Rerun.__struct_fields__ if name != "payload"}
-        return {name: value for name, value in values.items() if value is not UNSET}
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        may_submit(ask, job.task, job.queue if self.queue is UNSET else self.queue)
-        if self.payload is not None:
-            _not_ours("task", job.task)
-        again = await ask.hub.app.rerun(job.id, payload=self.payload, by=ask.caller.name, **self.options)
-        made = again.last or await again.refresh()
-        where = {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{made.id}"}
-        return Answer(job_view(made), 200 if again.duplicate else 201, where)
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.rerun_all(filter, payload=self.payload, by=by, **self.options)
-
-    def check(self, ask: Ask) -> None:
-        if self.customer is not UNSET:
-            customer_of(ask, self.customer)
-        if self.queue is not UNSET:
-            _not_ours("queue", self.queue)
-            may_submit(ask, None, self.queue)
-
-    def kept(self, ask: Ask, filter: Filters) -> Filters:
-        bounds = {"task": ask.caller.tasks, "queue": ask.caller.queues if self.queue is UNSET else None}
-        for field, bound in bounds.items():
-            named = _names(filter.get(field))
-            if bound is not None and not named <= bound:
-                raise _forbidden(field, f"this key may use the {field}s {', '.join(sorted(bound))} alone")
-            if bound is not None and not named:
-                filter = cast(Filters, {**filter, field: sorted(bound)})
-        if self.payload is not None:
-            tasks = _names(filter.get("task"))
-            if not tasks:
-                message = "a payload is that of a task: name the task"
-                raise Problem(400, "malformed", "The request cannot be understood", message)
-            for task in tasks:
-                _not_ours("task", task)
-        return filter
-
-
-class Discard(Act, frozen=True):
-    """End completed or failed jobs as cancelled (discarded)."""
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.discard(job.id, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.discard_all(filter, by=by)
-
-
-class Error(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What went wrong."""
-
-    type: str
-    message: str
-    traceback: str | None = None
-    details: dict[str, Any] | None = None
-
-
-class Resolve(Act, frozen=True):
-    """Set the outcome of jobs by hand: ``error`` fails them, else ``result`` completes them."""
-
-    result: Any = None
-    error: str | Error | None = None
-
-    @property
-    def outcome(self) -> dict[str, Any]:
-        """As an App takes it."""
-        error = self.error
-        told = ErrorInfo(**msgspec.structs.asdict(error)) if isinstance(error, Error) else error
-        return {"result": self.result, "error": told}
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.resolve_all(filter, by=by, **self.outcome)
-
-
-class RunNow(Act, frozen=True):
-    """Put scheduled or retrying jobs in line at once."""
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.run_now(job.id, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.run_now_all(filter, by=by)
-
-
-class Postpone(Act, frozen=True):
-    """Let jobs wait for another time."""
-
-    until: Moment | Seconds
-    """A moment, or so many seconds from now."""
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.postpone(job.id, self.until, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.postpone_all(filter, self.until, by=by)
-
-
-class Move(Act, frozen=True):
-    """Move jobs that no worker has to another queue, with their arrival."""
-
-    queue: Name
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.move(job.id, self.queue, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.move_all(filter, self.queue, by=by)
-
-    def check(self, ask: Ask) -> None:
-        _not_ours("queue", self.queue)
-        may_submit(ask, None, self.queue)
-
-
-class Reprioritise(Act, frozen=True):
-    """Give jobs that no worker has another priority."""
-
-    priority: Annotated[int, Meta(ge=0, le=100)]
-
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.reprioritise(job.id, self.priority, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
-        return app.reprioritise_all(filter, self.priority, by=by)
-
-
-def _names(given: Any) -> frozenset[str]:
-    return frozenset([given] if isinstance(given, str) else given or ())
-
-
-def _not_ours(field: str, name: str) -> None:
-    """Refuse what only headrace itself may make: nobody forges a delivery."""
-    if name.startswith("headrace."):
-        raise _forbidden(field, f"the {field} {name!r} is headrace's own")
-
-
-def _forbidden(field: str, message: str) -> Problem:
-    return Problem(403, "forbidden", "This is not for this key", message, faults=[Fault(field, message)])
-
-
-ACTS: dict[Verb, type[Act]] = {
-    Verb.CANCEL: Cancel,
-    Verb.RETRY: Retry,
-    Verb.RERUN: Rerun,
-    Verb.DISCARD: Discard,
-    Verb.RESOLVE: Resolve,
-    Verb.RUN_NOW: RunNow,
-    Verb.POSTPONE: Postpone,
-    Verb.MOVE: Move,
-    Verb.REPRIORITISE: Reprioritise,
-}
 
 
 # -- on one
@@ -274,21 +38,22 @@ ACTS: dict[Verb, type[Act]] = {
 async def act(ask: Ask) -> Answer:
     """Do what the body says to the job in the path."""
     told: Act = ask.body
+    job = await job_of(ask, ask.path["id"])
     told.check(ask)
-    return await told.on_one(ask, await job_of(ask, ask.path["id"]))
+    return await told.on_one(ask, job)
 
 
 # -- on all that match
 
 
-def _on_all(verb: Verb, kind: type[Act]) -> type[msgspec.Struct]:
+def _on_all(kind: type[Act]) -> type[msgspec.Struct]:
     """The body of an act on many: that of an act on one, and which jobs."""
     return msgspec.defstruct(
         f"{kind.__name__}All",
         [("filter", JobFilters), ("dry_run", bool, False)],
         bases=(kind,),
         tag_field="act",
-        tag=_word(verb),
+        tag=_word(kind.verb),
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
@@ -301,7 +66,7 @@ def _word(verb: Verb) -> str:
     return verb.value.replace("_", "-")
 
 
-ActOnAll: Any = Union[tuple(_on_all(verb, kind) for verb, kind in ACTS.items())]  # noqa: UP007  # made here
+ActOnAll: Any = Union[tuple(map(_on_all, ACTS.values()))]  # noqa: UP007  # made here
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -360,24 +125,27 @@ async def act_on_all(ask: Ask) -> Answer | Response:
     hangs up ends it.
     """
     body, app = ask.body, ask.hub.app
-    verb = next(verb for verb, kind in ACTS.items() if isinstance(body, kind))
     filter = filters_in(ask, body.filter)
     if body.filter == JobFilters():
         message = "an act on many jobs needs a filter: name at least one field"
         raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault("filter", message)])
     body.check(ask)
-    filter = body.kept(ask, filter)
+    filter = await body.kept(ask, filter)
+    lines = wants_lines(ask.request)
+    is_capped = body.revives and ask.caller.customer is not None
+    count = await app.dry_run(body.verb, filter) if body.dry_run or is_capped or not lines else 0
     if body.dry_run:
-        return Answer(Number(await app.dry_run(verb, filter)))
-    if wants_lines(ask.request):
+        return Answer(Number(count))
+    if not lines and count > MOST:
+        remedy = "name fewer, or send Accept: application/x-ndjson"
+        text = f"{count:,} match, and a document has room for {MOST:,}: {remedy}"
+        raise Problem(409, "too-many", "Too many jobs match", text)
+    if is_capped:
+        await ask.hub.caps.live(ask.caller, count)
+    if lines:
         acting = body.on_all(app, filter, ask.caller.name)
         first = await anext(acting, None)  # here, where an error is a problem
         return lines_response(ask.request, _lines(ask, first, acting))
-    if (count := await app.dry_run(verb, filter)) > MOST:
-        text = (
-            f"{count:,} match, and a document has room for {MOST:,}: name fewer, or send Accept: application/x-ndjson"
-        )
-        raise Problem(409, "too-many", "Too many jobs match", text)
     verdicts = [Verdict.of(acted) async for acted in body.on_all(app, filter, ask.caller.name)]
     return Answer(Verdicts(tuple(verdicts), _counted(Counter(one.answer for one in verdicts))))
 
@@ -419,13 +187,13 @@ def _counted(counts: Counter[str], stopped: str | None = None, problem: ProblemD
 _TOLD: dict[Verb, tuple[str, Any]] = {
     Verb.CANCEL: ("Cancel a job, or ask its worker to stop it (202)", None),
     Verb.RETRY: ("Retry a failed or cancelled job", {"delay": 60}),
-    Verb.RERUN: ("Do the work of an ended job again, as a new one", {"priority": 90}),
+    Verb.RERUN: ("Do the work of an ended job again, as a new one", {"priority": 75}),
     Verb.DISCARD: ("Put a completed or failed job away", None),
     Verb.RESOLVE: ("Set the outcome of a job by hand", {"result": {"image": "cat-320.png"}}),
     Verb.RUN_NOW: ("Put a scheduled or retrying job in line at once", None),
     Verb.POSTPONE: ("Let a job wait for another time", {"until": 3600}),
     Verb.MOVE: ("Move a job to another queue", {"queue": "images"}),
-    Verb.REPRIORITISE: ("Give a job another priority", {"priority": 90}),
+    Verb.REPRIORITISE: ("Give a job another priority", {"priority": 75}),
 }
 _GIVES: dict[Verb, dict[int, Any]] = {
     Verb.CANCEL: {200: JobView, 202: JobView},

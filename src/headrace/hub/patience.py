@@ -30,7 +30,10 @@ async def patiently(ask: Ask, seconds: float, work: Coroutine[Any, Any, T]) -> T
     leaving, *others = map(asyncio.create_task, (_left(ask.request), ask.hub.draining.wait(), revoked.wait()))
     tasks = (working, leaving, *others)
     try:
-        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if ask.hub.door.knows(ask.caller):  # or it was revoked before anybody listened
+            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            revoked.set()
         if revoked.is_set():
             raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
         if working.done():

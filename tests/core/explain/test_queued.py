@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
 
 from headrace.core.explain.explanation import Fact
 from headrace.core.explain.position import Position
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Limits, QueueRule, TaskRule, limits_of
 from headrace.engine import Beat
-from tests.core.explain.test_explain import MINUTE, NOW, new, told, worker
+from tests.core.explain.test_explain import ME, MINUTE, NOW, new, running, told, worker
 
 BUSY = Beat(busy=4)
 
@@ -104,3 +107,19 @@ def test_a_due_job_has_a_place_too_and_an_expired_one_has_none() -> None:
     due = told(new(NOW + MINUTE), NOW + MINUTE, worker(beat_at=NOW + MINUTE), position=position())
     assert due.codes == ("queued", "position", "ready")
     assert told(new(not_after=NOW), NOW, worker(), position=position()).codes == ("queued", "expired")
+
+
+def test_a_customer_is_told_of_its_own_holders_and_of_no_machine() -> None:
+    limits = Limits(queues={"default": QueueRule(max_concurrency=2)})
+    mine, other = (replace(new(customer=name), id=UUID(int=n)) for n, name in ((8, "ann"), (9, "bob")))
+    usage = Usage(held={("queue", "default"): 2})
+    found = told(new(customer="ann"), limits=limits, usage=usage, holders=[mine, other], to="ann")
+    full = fact(found.facts, "limit_full")
+    assert full.text == f"The queue 'default' may have 2 jobs at once, and has 2: {mine.id}."
+    assert full.data["by"] == [mine.id]
+    job = new(requires={"gpu": 8})
+    assert "the nearest, worker" in told(job, NOW, worker(), to="ann")
+    assert "mill" in told(job, NOW, worker())
+    assert "mill" not in told(job, NOW, worker(), to="ann")
+    held = told(running(), NOW, worker(), to="ann")
+    assert f"It runs on worker {ME} since" in held

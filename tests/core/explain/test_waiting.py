@@ -46,6 +46,22 @@ def test_a_waiting_job_names_those_that_have_not_ended() -> None:
     }
 
 
+def test_a_customer_is_told_of_its_own_alone() -> None:
+    jobs = {A: "ann", B: "bob", C: None}
+    parents = [
+        replace(job, spec=replace(job.spec, customer=jobs[job.id]))
+        for job in (parent(A, Status.RUNNING), parent(B, Status.RUNNING), parent(C, Status.FAILED))
+    ]
+    found = told(montage(A, B, after_when="ended"), parents=parents, to="ann")
+    assert f"It waits for 2 of 2 jobs: resize {A} (running), a job of somebody else; it goes on" in found
+    assert found.facts[0].data["waits_for"] == [
+        {"id": A, "task": "resize", "status": "running"},
+        {"id": B, "task": None, "status": None},
+    ]
+    failed = told(montage(A, C), parents=parents, to="ann")
+    assert str(failed) == "It is about to be cancelled: a job of somebody else did not succeed."
+
+
 def test_what_it_asks_of_them() -> None:
     running = [parent(A, Status.RUNNING)]
     any_end = told(montage(A, after_when="ended"), parents=running)
