@@ -26,6 +26,7 @@ from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
 from headrace.client.maintaining import Maintenance, ping
+from headrace.client.positions import QueuePosition, position
 from headrace.client.reading import item_page, log_page
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
@@ -62,7 +63,7 @@ from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
 from headrace.worker.worker import Worker
 
-__all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
+__all__ = ["App", "Check", "LimitInfo", "QueueInfo", "QueuePosition", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
 
@@ -281,6 +282,20 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """A draft of a task by name."""
         return await jobs.draft_by_name(self, name, payload, options)
 
+    async def draft_with_warnings(
+        self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]
+    ) -> tuple[Draft[Any], tuple[str, ...]]:
+        """A draft of a task by name, and as text what ``draft`` would warn of: for programs that pass it on."""
+        draft, warning = await jobs.draft_and_warning(self, name, payload, options)
+        return draft, () if warning is None else (warning,)
+
+    async def submit_each(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
+        """Store drafts, of any tasks, each for itself: a handle, or why it was not stored, in the order of the drafts.
+
+        Many are in one write all the same. ``submit_many`` is for those that belong together.
+        """
+        return await jobs.submit_each(self, list(drafts))
+
     async def submit_many(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any]]:
         """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id.
 
@@ -344,6 +359,10 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     def watch(self, id: UUID | str) -> AsyncGenerator[Job, None]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
+
+    async def position(self, job: Job | UUID | str) -> QueuePosition | None:
+        """Where a job stands in its queue, and when it may start; None: it is not in line. :raises JobNotFound:"""
+        return await position(self.session, job if isinstance(job, Job) else await self.get(job))
 
     async def follow(
         self,

@@ -211,3 +211,54 @@ def test_a_request_key_belongs_to_one_submit() -> None:
         app.task(request_key="r")(lambda: None)
     with pytest.raises(ConfigError, match="request_key cannot be a default"):
         App("memory://", defaults={"request_key": "r"})
+
+
+async def test_each_of_many_is_stored_for_itself(sums: Sums) -> None:
+    first = await sums.add.options(dedup="held").submit(0)
+    missing = sums.app.new_id()
+    drafts = [
+        sums.add.draft(1),
+        sums.add.options(dedup="held").draft(2),
+        sums.add.options(dedup="held", on_duplicate="raise").draft(3),
+        sums.add.options(request_key="r").draft(4),
+        sums.add.options(request_key="r").draft(5),
+        sums.add.options(after=[missing]).draft(6),
+        sums.add.options(after=[first]).draft(7),
+        sums.add.options(dedup="new").draft(8),
+        sums.add.options(dedup="new", on_duplicate="replace").draft(9),
+    ]
+    found = await sums.app.submit_each(drafts)
+    kinds = [type(one) if isinstance(one, Exception) else one.duplicate for one in found]
+    assert kinds == [False, True, Duplicate, False, KeyReused, JobNotFound, False, False, True]
+    assert [one.id for one in found if not isinstance(one, Exception)] == [
+        drafts[0].id,
+        first.id,
+        drafts[3].id,
+        drafts[6].id,
+        drafts[7].id,
+        drafts[7].id,
+    ]
+    assert (await sums.app.get(drafts[7].id)).payload["a"] == 9
+    assert (await sums.app.engine.records.ledger()).accepted == 5
+    again = await sums.app.submit_each(drafts[:1])
+    assert [one.id for one in again if not isinstance(one, Exception)] == [drafts[0].id], "by its id"
+    assert await sums.app.submit_each([]) == []
+
+
+async def test_more_than_one_write_holds(sums: Sums) -> None:
+    found = await sums.app.submit_each([sums.add.draft(number) for number in range(1500)])
+    handles = [one for one in found if not isinstance(one, Exception)]
+    assert [one.last.payload["a"] for one in handles if one.last is not None] == list(range(1500))
+    assert (await sums.app.engine.records.ledger()).accepted == 1500
+
+
+async def test_what_would_be_a_warning_can_be_had_as_text() -> None:
+    async with Sums().app as app:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            draft, told = await app.draft_with_warnings("ad", {"a": 1}, priority=7)
+            assert (draft.task, draft.options["priority"]) == ("ad", 7)
+            [text] = told
+            assert "no worker has registered a task named 'ad'" in text
+            assert "did you mean 'add'?" in text
+            assert (await app.draft_with_warnings("add", {"a": 1}))[1] == ()

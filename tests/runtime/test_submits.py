@@ -15,7 +15,7 @@ from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.engine.bus import Hint
-from headrace.errors import ConfigError, JobNotFound, TransitionRefused, Unavailable
+from headrace.errors import ConfigError, JobNotFound, TransitionRefused, Unavailable, Unstorable
 from headrace.runtime.lanes import Lanes
 from tests.support.apps import Sums
 from tests.support.faults import Instead
@@ -151,3 +151,27 @@ async def test_a_hint_that_breaks_keeps_nobody_on_the_short_way_waiting(
         assert [type(error) for error in broken] == [ZeroDivisionError]
         await sums.add.submit(3)
         assert (await sums.app.stats()).ledger.accepted == 3
+
+
+async def test_of_a_write_that_is_not_acknowledged_each_job_hears() -> None:
+    async with world() as made:
+        jobs = [job(made) for _ in range(3)]
+        made.engine.away = True
+        found = await made.lanes.submits.insert_each(jobs)
+        assert [type(one) for one in found] == [Unavailable] * 3
+        made.engine.away = False
+        assert [type(one) for one in await made.lanes.submits.insert_each(jobs)] == [Inserted] * 3
+
+
+async def test_one_that_cannot_be_stored_leaves_the_others_of_its_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as made:
+        jobs, insert = [job(made) for _ in range(5)], made.engine.jobs.insert
+
+        async def choosy(given: Sequence[Job], *args: Any, **options: Any) -> list[InsertAnswer]:
+            if jobs[2] in given:
+                raise Unstorable("not this one")
+            return await insert(given, *args, **options)
+
+        monkeypatch.setattr(made.engine.jobs, "insert", choosy)
+        found = await made.lanes.submits.insert_each(jobs)
+        assert [type(one) for one in found] == [Inserted, Inserted, Unstorable, Inserted, Inserted]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from headrace.client import transactional as within
 from headrace.client.charts import running_times
 from headrace.client.children import Parentage, arranged, new_id, parentage_here
-from headrace.client.registry import check_payload, known_tasks, warn_unregistered
+from headrace.client.registry import check_payload, told_unregistered, warn_unregistered
 from headrace.client.session import Session
 from headrace.client.submitting import check_drafts
 from headrace.core import bounds
@@ -29,9 +29,11 @@ from headrace.core.limits.rule import Bound, counted_by, group_of, limits_of
 from headrace.core.query import Filter, as_seen, seen_status
 from headrace.core.status import HELD, Status
 from headrace.draft import Draft
-from headrace.engine import MAX_BATCH, Engine
+from headrace.engine import MAX_BATCH, Duplicated, Engine, Inserted
 from headrace.errors import (
     ConfigError,
+    Duplicate,
+    EngineError,
     InvalidPayload,
     JobNotFound,
     PayloadTooLarge,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "child_of_handler",
+    "draft_and_warning",
     "draft_by_name",
     "explain",
     "get",
@@ -53,6 +56,7 @@ __all__ = [
     "logs",
     "submit",
     "submit_all",
+    "submit_each",
     "submit_many",
     "wished",
 ]
@@ -142,21 +146,62 @@ async def wished(session: Session, drafts: Sequence[Draft[Any]], jobs: list[Job]
     return [await webhooks.wished(job, draft.options.get("webhook")) for draft, job in pairs]
 
 
+async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
+    """Store jobs each for itself, many in one write: a handle for each, or why it was not stored."""
+    check_drafts(app, drafts, "submit_each")
+    if app.submit_middlewares or any(draft.options.get("connection") is not None for draft in drafts):
+        return [await _alone(draft) for draft in drafts]
+    session = app.session
+    jobs = jobs_of(drafts, await session.lanes.now(), child_of_handler(app))
+    try:
+        jobs = await wished(session, drafts, jobs)
+    except EngineError as error:
+        return [error] * len(drafts)
+    answers = await session.lanes.submits.insert_each(jobs)
+    return [_handle_or_error(draft, answer) for draft, answer in zip(drafts, answers, strict=True)]
+
+
+async def _alone(draft: Draft[R]) -> JobHandle[R] | Exception:
+    try:
+        return await draft.submit()
+    except Exception as error:
+        return error
+
+
+def _handle_or_error(draft: Draft[R], answer: Inserted | Duplicated | Exception) -> JobHandle[R] | Exception:
+    if isinstance(answer, Exception):
+        return answer
+    try:
+        return within.handle_of(draft, answer)
+    except Duplicate as error:
+        return error
+
+
 async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
     """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
+    draft, unregistered = await draft_and_warning(app, name, payload, options)
+    if unregistered is not None:
+        warn_unregistered(unregistered)
+    return draft
+
+
+async def draft_and_warning(
+    app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Draft[Any], str | None]:
+    """A draft of a task by name, and what is to be said of a task that nobody knows."""
     check_task_name(name)  # no task can have another, so its job would wait for ever
     if not isinstance(payload, Mapping):
         raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {payload!r}")
     task = app.by_name.get(name)
     if task is not None:
-        return task.with_options(options).draft_bound(payload)
+        return task.with_options(options).draft_bound(payload), None
     checked, text = refuse_function(check_options(options)), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:
-        warn_unregistered(name, {*app.by_name, *await known_tasks(app.engine)})
         whole = merged(app.defaults, checked)
         check_key(checked, whole)
-        return Draft(app, new_id(app, name, text, checked), name, text, whole)
+        unregistered = told_unregistered(name, (*app.by_name, *app.session.task_names))
+        return Draft(app, new_id(app, name, text, checked), name, text, whole), unregistered
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
     whole = merged(doc.to_options(), checked)
@@ -164,7 +209,7 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     properties: dict[str, Any] = doc.schema.get("properties", {})
     known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
     id = new_id(app, doc.name, text, checked)
-    return Draft(app, id, doc.name, text, fill_templates(whole, lambda: known | plain))
+    return Draft(app, id, doc.name, text, fill_templates(whole, lambda: known | plain)), None
 
 
 def _payload_text(name: str, payload: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from types import FrameType
 from typing import Any
 
@@ -26,8 +27,11 @@ __all__ = [
     "check_payload",
     "find_task",
     "known_tasks",
+    "named",
     "register_tasks",
     "resembling",
+    "told_unregistered",
+    "warn_unregistered",
 ]
 
 PREFIX = "task:"
@@ -95,7 +99,11 @@ async def known_tasks(engine: Engine) -> dict[str, TaskDoc]:
 
 async def find_task(engine: Engine, name: str) -> TaskDoc | None:
     """The task of this name or alias, if a worker has registered it."""
-    docs = await known_tasks(engine)
+    return named(name, await known_tasks(engine))
+
+
+def named(name: str, docs: Mapping[str, TaskDoc]) -> TaskDoc | None:
+    """The one of these tasks that has this name or alias."""
     return docs.get(name) or next((doc for doc in docs.values() if name in doc.aliases), None)
 
 
@@ -122,11 +130,16 @@ def resembling(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-def warn_unregistered(name: str, known: Iterable[str] = ()) -> None:
-    """Warn that no worker has recorded this task: its policy is not known, nor whether it exists."""
+@lru_cache(maxsize=256)  # whoever submits it once does so again, and to look for names like it takes long
+def told_unregistered(name: str, known: tuple[str, ...]) -> str:
+    """What is said when no worker has recorded this task: its policy is not known, nor whether it exists."""
     message = f"no worker has registered a task named {name!r}: the job gets default options and waits for one"
-    if asked := resembling(name, known):
-        message += f"; {asked}"
+    asked = resembling(name, known)
+    return f"{message}; {asked}" if asked else message
+
+
+def warn_unregistered(message: str) -> None:
+    """Warn of it where the caller sees it."""
     # The first frame outside this package: the line that submitted, not ours.
     depth, frame = 2, inspect.currentframe()
     while frame is not None and frame.f_back is not None and _ours(frame.f_back):

@@ -6,7 +6,7 @@ from functools import partial
 from weakref import WeakSet
 
 from headrace.client.places import places
-from headrace.client.registry import TaskDoc, find_task
+from headrace.client.registry import TaskDoc, known_tasks, named
 from headrace.core.query import Filter
 from headrace.engine import Engine
 from headrace.runtime.audience import Audience
@@ -14,6 +14,7 @@ from headrace.runtime.feed import Feed
 from headrace.runtime.following import BatchWatcher, Watcher
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.runtime.shared import Shared
 
 __all__ = ["Session"]
 
@@ -30,6 +31,9 @@ class Session:
         self.audience = Audience(engine, host, self.watcher, partial(places, self))
         self._feeds: WeakSet[Feed] = WeakSet()
         self._tasks: dict[str, tuple[float, TaskDoc]] = {}
+        self._known_tasks = Shared(lambda: known_tasks(engine))
+        self.task_names: tuple[str, ...] = ()
+        """The tasks that workers had registered when one was last looked for in vain."""
 
     @classmethod
     async def open(cls, engine: Engine, host: Host) -> Session:
@@ -68,7 +72,10 @@ class Session:
         known = self._tasks.get(name)
         if known is not None and now - known[0] < _REMEMBER:
             return known[1]
-        doc = await find_task(self.engine, name)
-        if doc is not None:
+        docs = await self._known_tasks()
+        doc = named(name, docs)
+        if doc is None:
+            self.task_names = tuple(docs)
+        else:
             self._tasks[name] = (now, doc)
         return doc

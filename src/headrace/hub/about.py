@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 
 import msgspec
@@ -17,9 +18,14 @@ class Version(msgspec.Struct, frozen=True):
     headrace: str
 
 
+@cache  # which reads and parses a file
+def _version() -> Version:
+    return Version(version("headrace"))
+
+
 async def tell_version(ask: Ask) -> Answer:
     """The version of this hub."""
-    return Answer(Version(version("headrace")))
+    return Answer(_version())
 
 
 OPERATIONS = (

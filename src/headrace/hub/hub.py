@@ -15,12 +15,14 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.hub.access import Access
 from headrace.hub.door import Door
+from headrace.hub.drafts import Drafts
 from headrace.hub.health import Vitals
 from headrace.hub.limits import Caps
 from headrace.hub.live.live import Live
 from headrace.hub.live.socket import socket_route
 from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
+from headrace.hub.positions import Positions
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response, routes
 from headrace.hub.table import OPERATIONS
@@ -41,6 +43,7 @@ class Hub:
         self.draining = asyncio.Event()
         """Set when the hub begins to stop: streams and sockets end, whoever waits in a request is answered at once."""
         self.vitals, self.access, self.metrics = Vitals(self), Access(self), Metrics(self)
+        self.drafts, self.positions = Drafts(app), Positions(app)
         self.live = Live(self)
         """Streams and sockets."""
         self._asgi = Starlette(
@@ -77,12 +80,6 @@ class Hub:
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
-    """A path or a method that is none of the table's."""
-    assert isinstance(error, HTTPException)
-    path = request.url.path
-    if error.status_code == 405:
-        headers = dict(error.headers or {})
-        return problem_response(
-            Problem(405, "method", "This method is not for this path", f"{request.method} {path}", headers=headers)
-        )
-    return problem_response(Problem(404, "no-such-path", "There is no such path", f"{path}: /docs lists all"))
+    """A path that is none of the table's."""
+    detail = f"{request.url.path}: /docs lists all"
+    return problem_response(Problem(404, "no-such-path", "There is no such path", detail))

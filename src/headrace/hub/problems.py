@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from headrace import errors
 
-__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "details_of", "problem_of"]
+__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "decoded", "details_of", "problem_of"]
+
+T = TypeVar("T")
 
 PAGE = "https://headrace.dev/problems/"
 """Where the documentation names each type; it is an identifier first."""
@@ -95,10 +98,14 @@ def problem_of(error: Exception) -> Problem | None:
     for kind, status, name, title in _KINDS:
         if isinstance(error, kind):
             headers = _AGAIN if status == 503 else None
-            field = getattr(error, "field", None)
+            field, job = getattr(error, "field", None), getattr(error, "job", None)
             faults = (Fault(f"payload.{field}", str(error)),) if field else ()
-            return Problem(status, name, title, str(error), faults=faults, headers=headers)
+            id = None if job is None else str(job.id)
+            return Problem(status, name, title, str(error), faults=faults, headers=headers, job_id=id)
     return None
+
+
+_NAMED = re.compile(r"field `([^`]*)`")
 
 
 def malformed(error: msgspec.MsgspecError) -> Problem:
@@ -106,8 +113,21 @@ def malformed(error: msgspec.MsgspecError) -> Problem:
     text = str(error)
     message, _, place = text.partition(" - at `")
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
-    faults = (Fault(field, message),) if place else ()
+    if named := _NAMED.search(message):  # a field that the object should have, or should not
+        field = f"{field}.{named[1]}" if field else named[1]
+    faults = (Fault(field, message),) if field else ()
     return Problem(400, "malformed", "The request cannot be understood", text, faults=faults)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
+    """What the JSON says; :raises Problem: 400, it is none, or not of the type that is expected"""
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise malformed(error) from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        detail = "it is nested too deep" if isinstance(error, RecursionError) else "it is not UTF-8"
+        raise Problem(400, "malformed", "The request cannot be understood", detail) from None
 
 
 def details_of(status: int, title: str, detail: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, acting, health, keys, looking, rooms
+from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms, submits
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
 from headrace.hub.webhooks import routes as webhooks
@@ -10,6 +10,7 @@ from headrace.hub.webhooks import routes as webhooks
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
+    *submits.OPERATIONS,
     *looking.OPERATIONS,
     *acting.OPERATIONS,
     *about.OPERATIONS,
@@ -18,5 +19,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *rooms.OPERATIONS,
     *webhooks.OPERATIONS,
     *health.OPERATIONS,
+    *openapi.OPERATIONS,
+    *docs.OPERATIONS,
 )
 """Every operation over HTTP; the ones that are asked for most are first."""

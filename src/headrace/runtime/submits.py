@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -15,7 +15,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.job import Job, Spec
 from headrace.engine import Companions, Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import ConfigError, StoreLost, Unavailable
+from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 from headrace.runtime.batcher import MAX_ROWS, Batcher
 from headrace.runtime.host import Host
 from headrace.runtime.meeting import FIRST_PAUSE, LONGEST_PAUSE, Meetings
@@ -86,6 +86,16 @@ def chunks(jobs: Sequence[Job], companions: Companions) -> list[Sequence[Job]]:
         chunks[-1].append(job)
         rows += more
     return list(chunks)
+
+
+async def _each(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T | Exception]:
+    """What all of these come to, each for itself."""
+    found: list[T | Exception] = []
+    for one in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(one, BaseException) and not isinstance(one, Exception):
+            raise one
+        found.append(one)
+    return found
 
 
 class Submits:
@@ -254,6 +264,51 @@ class Submits:
             answers += await self._met(chunk, stored, companions)
         await self.requirements.look(jobs)
         return answers
+
+    async def insert_each(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated | Exception]:
+        """Store jobs, up to 1,000 in one write, but each for itself: what comes of it, or why it was not stored.
+
+        A write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown.
+        """
+        found: list[Inserted | Duplicated | Exception] = []
+        try:
+            told, companions = await self.all_told(jobs)
+        except Unavailable as error:
+            return [error] * len(jobs)
+        for chunk in chunks(told, companions):
+            try:
+                answers = await self._put_each(chunk, companions)
+            except Unstorable:  # which says nothing of the others
+                asked = jobs[len(found) : len(found) + len(chunk)]
+                found += await _each(map(self.insert, asked))
+            except EngineError as error:
+                found += [error] * len(chunk)
+            else:
+                found += await self._each_settled(chunk, answers, companions)
+        await self.requirements.look(jobs)
+        return found
+
+    async def _put_each(self, jobs: Sequence[Job], companions: Companions) -> list[InsertAnswer]:
+        if companions:
+            return await self._groups.put_many([(job, companions.get(job.id, ())) for job in jobs])
+        return await self._lane(jobs).put_many(jobs)
+
+    async def _each_settled(
+        self, jobs: Sequence[Job], answers: Sequence[InsertAnswer], companions: Companions
+    ) -> list[Inserted | Duplicated | Exception]:
+        """What comes of each: most are stored; what is in the way of others is looked at, or waited for."""
+        rest = [pair for pair in zip(jobs, answers, strict=True) if not isinstance(pair[1], Inserted)]
+        settled = iter(await _each(self._settled(job, answer, companions.get(job.id, ())) for job, answer in rest))
+        return [answer if isinstance(answer, Inserted) else next(settled) for answer in answers]
+
+    async def _settled(self, job: Job, answer: InsertAnswer, companions: Sequence[Job]) -> Inserted | Duplicated:
+        """What comes of a job that was refused, or met another."""
+        if companions:
+            group = (job, companions)
+            stored = await self._answered(lambda: self._groups.put(group), answer)
+        else:
+            stored = await self._accepted(job, answer)
+        return await self._meet(job, stored, companions)
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""

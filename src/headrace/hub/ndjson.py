@@ -1,0 +1,184 @@
+"""Lines of JSON: read as they come, answered in their order, while more are being read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+__all__ = ["MEDIA", "Lines", "NdjsonResponse"]
+
+MEDIA = "application/x-ndjson"
+
+_GROUP = 500
+"""Lines that are answered together, at most: what is done for them at one go must not keep others waiting."""
+_AHEAD = 2
+"""Groups that are under way at once: one is made ready while the other is being stored."""
+
+
+class Lines:
+    """Cuts bytes into lines, of which none may be longer than ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """The lines that end here; None for one that is too long, of which nothing is kept. Empty ones are left out."""
+        *ended, rest = data.split(b"\n")
+        lines = [self._line(part) for part in ended]
+        self._add(rest)
+        return [line for line in lines if line is None or line]
+
+    def end(self) -> list[bytes | None]:
+        """The last line, if no line feed ended it."""
+        return self.feed(b"\n")
+
+    def _line(self, last: bytes) -> bytes | None:
+        self._add(last)
+        line = None if self._size > self._most else b"".join(self._parts).strip()
+        self._parts, self._size = [], 0
+        return line
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._most:
+            self._parts.clear()
+        elif part:
+            self._parts.append(part)
+
+
+class _Outbox:
+    """Answers on their way out; so many bytes of them at most, then whoever makes more has to wait."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._parts, self._size = most, list[bytes](), 0
+        self._closed = False
+        self._changed = asyncio.Condition()
+
+    async def put(self, data: bytes) -> None:
+        async with self._changed:
+            while self._size >= self._most:
+                await self._changed.wait()
+            self._parts.append(data)
+            self._size += len(data)
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        async with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    async def take(self) -> bytes | None:
+        """All that there is; None after the last."""
+        async with self._changed:
+            while not self._parts and not self._closed:
+                await self._changed.wait()
+            if not self._parts:
+                return None
+            data, self._parts, self._size = b"".join(self._parts), [], 0
+            self._changed.notify_all()
+            return data
+
+
+Prepare = Callable[[Sequence[bytes | None]], Awaitable[Any]]
+Finish = Callable[[Any], Awaitable[bytes]]
+
+
+class NdjsonResponse(Response):
+    """Answers a body of lines with lines. ``prepare`` is called with some lines at a time, one call after the other;
+    ``finish`` with what came of it, while the next are prepared, and gives their answers.
+
+    A client need not read before it has sent all, as long as its answers are less than ``unread`` bytes. After that,
+    no more is read until it reads. Where nothing comes for ``patience`` seconds, or the hub is ``draining``, what came
+    is answered, and ``last`` gives the last line, which says why there is no more.
+    """
+
+    media_type = MEDIA
+
+    def __init__(
+        self,
+        request: Request,
+        prepare: Prepare,
+        finish: Finish,
+        last: Callable[[bool], bytes],
+        *,
+        longest: int,
+        unread: int,
+        patience: float,
+        draining: asyncio.Event,
+    ) -> None:
+        """``last`` is called with whether the hub is draining."""
+        super().__init__()
+        del self.headers["content-length"]
+        self._request, self._prepare, self._finish, self._last = request, prepare, finish, last
+        self._lines, self._patience, self._draining = Lines(longest), patience, draining
+        self._limit = asyncio.timeout(None)
+        """Until when the next bytes are waited for."""
+        self._outbox = _Outbox(unread)
+        self._ahead = asyncio.Semaphore(_AHEAD)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async with asyncio.TaskGroup() as group:
+                stopping = group.create_task(self._stop())
+                group.create_task(self._read(group)).add_done_callback(lambda _: stopping.cancel())
+                group.create_task(self._write(send))
+        except* ClientDisconnect:
+            pass  # nobody hears an answer; what is being stored is stored or not
+
+    async def _stop(self) -> None:
+        """Wait for no more bytes when the hub begins to stop."""
+        await self._draining.wait()
+        if self._limit.when() is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        before: asyncio.Task[None] | None = None
+        last = b""
+        try:
+            async for lines in self._incoming():
+                for start in range(0, len(lines), _GROUP):
+                    await self._ahead.acquire()
+                    ready = await self._prepare(lines[start : start + _GROUP])
+                    before = group.create_task(self._answer(ready, before))
+        except TimeoutError:
+            last = self._last(self._draining.is_set())
+        if before is not None:
+            await asyncio.wait([before])
+        if last:
+            await self._outbox.put(last)
+        await self._outbox.close()
+
+    async def _incoming(self) -> AsyncIterator[list[bytes | None]]:
+        """The lines, as they come; :raises TimeoutError: none does any more"""
+        parts = aiter(self._request.stream())
+        while True:
+            if self._draining.is_set():
+                raise TimeoutError
+            async with asyncio.timeout(self._patience) as self._limit:
+                part = await anext(parts, None)
+            if part is None:
+                break
+            yield self._lines.feed(part)
+        yield self._lines.end()
+
+    async def _answer(self, ready: Any, before: asyncio.Task[None] | None) -> None:
+        try:
+            if before is not None:
+                await asyncio.wait([before])  # whose lines come first, in the store as in the answer
+            await self._outbox.put(await self._finish(ready))
+        finally:
+            self._ahead.release()
+
+    async def _write(self, send: Send) -> None:
+        while (data := await self._outbox.take()) is not None:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,239 @@
+"""What a submit says: the body of one, in our words and in those of the EmProps page, and what both mean.
+
+Where a body says the same thing in both, it must be the same; otherwise nobody could tell what was meant.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headrace.core.bounds import COUNT, KEY, NAME, TAG, TAGS
+from headrace.core.family import MAX_AFTER
+from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure
+from headrace.core.retry import Retry
+from headrace.errors import LONGEST
+from headrace.hub.problems import Fault, Problem
+
+__all__ = ["OUR_STATUS", "Requirements", "RetryBody", "Submission", "SubmitBody", "our_status", "submission_of"]
+
+OUR_STATUS = {"in_progress": "running"}
+"""The statuses that the page calls differently."""
+
+
+def our_status(text: str) -> str:
+    """A status in our words."""
+    return OUR_STATUS.get(text, text)
+
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
+Key = Annotated[str, Meta(min_length=1, max_length=KEY)]
+Url = Annotated[str, Meta(min_length=1, max_length=2048)]
+Span = Annotated[float, Meta(ge=0, le=LONGEST)]
+Longer = Annotated[float, Meta(gt=0, le=LONGEST)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Retries = Annotated[int, Meta(ge=0, le=COUNT)]
+Errors = Annotated[tuple[Key, ...], Meta(max_length=100)]
+Delays = Annotated[tuple[Span, ...], Meta(min_length=1, max_length=100)]
+
+
+class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A retry policy: the arguments of ``Retry``. It takes the place of the task's own as a whole."""
+
+    max_retries: Retries | UnsetType = UNSET
+    backoff: Literal["exponential", "fixed"] | Delays | UnsetType = UNSET
+    initial: Span | UnsetType = UNSET
+    factor: Annotated[float, Meta(ge=1, le=1e6)] | UnsetType = UNSET
+    cap: Span | UnsetType = UNSET
+    jitter: bool | UnsetType = UNSET
+    retry_on: Errors | UnsetType = UNSET
+    give_up_on: Errors | UnsetType = UNSET
+
+
+class KeptBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """For how many seconds the job is kept, by how it ended."""
+
+    completed: Span | UnsetType = UNSET
+    failed: Span | UnsetType = UNSET
+    cancelled: Span | UnsetType = UNSET
+
+
+class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the page asks of a worker."""
+
+    service_type: Key | UnsetType = UNSET
+    component: Key | UnsetType = UNSET
+    hardware: dict[str, int | float | str | bool] | UnsetType = UNSET
+    quality_level: Key | UnsetType = UNSET
+    timeout_minutes: Annotated[float, Meta(gt=0, le=LONGEST / 60)] | UnsetType = UNSET
+
+
+class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A job to submit. Seconds are numbers; moments are RFC 3339 with a zone."""
+
+    task: Name | UnsetType = UNSET
+    payload: dict[str, Any] = {}
+    queue: Name | UnsetType = UNSET
+    priority: Annotated[int, Meta(ge=0, le=100)] | UnsetType = UNSET
+    delay: Span | UnsetType = UNSET
+    not_before: Moment | UnsetType | None = UNSET
+    not_after: Moment | UnsetType | None = UNSET
+    dedup: Key | UnsetType | None = UNSET
+    dedup_for: Longer | UnsetType | None = UNSET
+    on_duplicate: OnDuplicate | UnsetType = UNSET
+    request_key: Key | UnsetType | None = UNSET
+    retry: RetryBody | UnsetType = UNSET
+    timeout: Longer | UnsetType | None = UNSET
+    retention: Span | KeptBody | UnsetType = UNSET
+    tags: (
+        Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=TAG)], ...], Meta(max_length=TAGS)] | UnsetType
+    ) = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    requires: dict[str, Any] | UnsetType = UNSET
+    customer: Key | UnsetType | None = UNSET
+    concurrency_key: Key | UnsetType | None = UNSET
+    after: Annotated[tuple[UUID, ...], Meta(max_length=MAX_AFTER)] | UnsetType = UNSET
+    after_when: AfterWhen | UnsetType = UNSET
+    on_parent_failure: OnParentFailure | UnsetType = UNSET
+    trace: dict[str, str] | UnsetType = UNSET
+    webhook: Url | dict[str, Any] | UnsetType = UNSET
+    idempotency_key: Key | UnsetType = UNSET
+    type: Name | UnsetType = UNSET
+    customer_id: Key | UnsetType = UNSET
+    requirements: Requirements | UnsetType = UNSET
+    max_retries: Retries | UnsetType = UNSET
+    retry_delays: Delays | UnsetType = UNSET
+    retry_conditions: Errors | UnsetType = UNSET
+    no_retry_conditions: Errors | UnsetType = UNSET
+    webhook_url: Url | UnsetType = UNSET
+    events: tuple[str, ...] | UnsetType = UNSET
+    authentication: dict[str, Any] | UnsetType = UNSET
+
+
+class Submission(msgspec.Struct, frozen=True, gc=False):
+    """What a body means: a task, its arguments, and options as ``App.submit`` takes them."""
+
+    task: str
+    payload: dict[str, Any]
+    options: dict[str, Any]
+
+
+_OPTIONS = (
+    "queue", "priority", "delay", "not_before", "not_after", "dedup", "dedup_for", "on_duplicate", "request_key",
+    "timeout", "tags", "metadata", "requires", "customer", "concurrency_key", "after", "after_when",
+    "on_parent_failure", "trace", "webhook",
+)  # fmt: skip
+"""What is an option by the same name, of the same form."""
+_RETRY = {
+    "max_retries": "max_retries",
+    "retry_delays": "backoff",
+    "retry_conditions": "retry_on",
+    "no_retry_conditions": "give_up_on",
+}
+"""The words of the page for a retry policy."""
+_WEBHOOK = {"webhook_url": "url", "events": "events", "authentication": "authentication"}
+_OTHERS = ("requirements", *_RETRY, *_WEBHOOK)
+"""What has to be put into other words."""
+
+
+def submission_of(body: SubmitBody, key: str | None = None) -> Submission:
+    """What is to be submitted; ``key``: the request key that came beside the body.
+
+    :raises Problem: 400, it says one thing twice, and differently, or names no task
+    """
+    options: dict[str, Any] = {}
+    for name in _OPTIONS:
+        value = getattr(body, name)
+        if value is not UNSET:
+            options[name] = value
+    if body.customer_id is not UNSET:
+        _say(options, "customer", body.customer_id, "customer_id")
+    if body.idempotency_key is not UNSET:
+        _say(options, "request_key", body.idempotency_key, "idempotency_key")
+    if key is not None:
+        _say(options, "request_key", key, "Idempotency-Key")
+    if body.retention is not UNSET:
+        kept = body.retention
+        options["retention"] = _given(kept) if isinstance(kept, KeptBody) else kept
+    policy = {} if body.retry is UNSET else _given(body.retry)
+    if any(getattr(body, name) is not UNSET for name in _OTHERS):
+        _translate(body, options, policy)
+    if policy or body.retry is not UNSET:
+        options["retry"] = Retry(**policy)
+    return Submission(_task(body), body.payload, options)
+
+
+def _task(body: SubmitBody) -> str:
+    if body.type is UNSET:
+        if body.task is UNSET:
+            raise _malformed("task", "Object missing required field `task` (or `type`): which task is to be run?")
+        return body.task
+    if body.task is not UNSET and body.task != body.type:
+        raise _twice("task", "type")
+    return body.type
+
+
+def _translate(body: SubmitBody, options: dict[str, Any], policy: dict[str, Any]) -> None:
+    """Add what is said in words of the page."""
+    for theirs, ours in _RETRY.items():
+        if (value := getattr(body, theirs)) is not UNSET:
+            _say(policy, ours, value, theirs, "retry.")
+    if body.retry_delays is not UNSET:
+        policy.setdefault("jitter", False)  # they are meant as they stand
+    if any(getattr(body, name) is not UNSET for name in _WEBHOOK):
+        said = options.get("webhook", {})
+        hook = options["webhook"] = {"url": said} if isinstance(said, str) else dict(said)
+        for theirs, ours in _WEBHOOK.items():
+            if (value := getattr(body, theirs)) is not UNSET:
+                _say(hook, ours, list(value) if isinstance(value, tuple) else value, theirs, "webhook.")
+    if body.requirements is not UNSET:
+        _require(body.requirements, options)
+
+
+def _require(asked: Requirements, options: dict[str, Any]) -> None:
+    """Add what the page requires: of the worker, or of the job."""
+    if asked.timeout_minutes is not UNSET:
+        _say(options, "timeout", asked.timeout_minutes * 60, "requirements.timeout_minutes")
+    needs: dict[str, tuple[str, Any]] = {}
+    if asked.service_type is not UNSET:
+        needs["services"] = "service_type", _one_of(asked.service_type, "all")
+    if asked.component is not UNSET:
+        needs["components"] = "component", _one_of(asked.component, "all")
+    if asked.hardware is not UNSET:
+        needs["hardware"] = "hardware", asked.hardware
+    if asked.quality_level is not UNSET:
+        # Of a worker that lists none, null is offered: it is not bound by this.
+        needs["quality_levels"] = "quality_level", _one_of(asked.quality_level, None)
+        metadata = options["metadata"] = dict(options.get("metadata", {}))
+        _say(metadata, "quality_level", asked.quality_level, "requirements.quality_level", "metadata.")
+    if needs:
+        requires = options["requires"] = dict(options.get("requires", {}))
+        for ours, (theirs, need) in needs.items():
+            _say(requires, ours, need, f"requirements.{theirs}", "requires.")
+
+
+def _one_of(*values: str | None) -> dict[str, Any]:
+    return {"in": list(values)}
+
+
+def _given(struct: msgspec.Struct) -> dict[str, Any]:
+    values = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
+    return {name: value for name, value in values if value is not UNSET}
+
+
+def _say(said: dict[str, Any], name: str, value: Any, theirs: str, of: str = "") -> None:
+    """Put down what one of two words for the same thing says."""
+    if said.setdefault(name, value) != value:
+        raise _twice(f"{of}{name}", theirs)
+
+
+def _twice(ours: str, theirs: str) -> Problem:
+    return _malformed(theirs, f"`{ours}` and `{theirs}` mean the same, and say different things: give one of them")
+
+
+def _malformed(field: str, message: str) -> Problem:
+    return Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(field, message)])

@@ -1,0 +1,152 @@
+"""What the body of a submit means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from headrace import Retry
+from headrace.core.match import meets
+from headrace.hub.problems import Problem
+from headrace.hub.wording import SubmitBody, our_status, submission_of
+from headrace.options import JobOptions
+
+
+def options_of(**body: Any) -> dict[str, Any]:
+    data = msgspec.json.encode({"task": "resize", **body})
+    return submission_of(msgspec.json.decode(data, type=SubmitBody)).options
+
+
+def test_our_own_words_are_the_options_of_a_job() -> None:
+    id = UUID(int=7)
+    said: dict[str, Any] = {
+        "queue": "images",
+        "priority": 75,
+        "not_before": datetime(2027, 1, 1, tzinfo=UTC),
+        "dedup": "k",
+        "dedup_for": 60.0,
+        "on_duplicate": "raise",
+        "request_key": "r",
+        "timeout": None,
+        "retention": {"failed": 5.0},
+        "tags": ("a", "b"),
+        "metadata": {"x": [1]},
+        "requires": {"gpu": 1},
+        "customer": "c",
+        "concurrency_key": "t",
+        "after": (id,),
+        "after_when": "ended",
+        "on_parent_failure": "fail",
+        "trace": {"traceparent": "00"},
+        "webhook": {"url": "https://example.com"},
+    }
+    assert options_of(**said) == said
+    assert options_of(retry={"max_retries": 5, "backoff": [1, 2], "jitter": False}) == {
+        "retry": Retry(5, backoff=[1, 2], jitter=False)
+    }
+    assert options_of(retry={}) == {"retry": Retry()}
+    assert options_of(retention=60, delay=5) == {"retention": 60.0, "delay": 5.0}
+    assert options_of() == {}
+
+
+def test_whatever_may_be_asked_for_can_be_said() -> None:
+    """But for what only Python has: a connection, and ids that come of a handler's own calls."""
+    assert set(JobOptions.__annotations__) - {"connection", "derived_id"} <= set(SubmitBody.__struct_fields__)
+
+
+def test_the_words_of_the_page_mean_the_same() -> None:
+    assert options_of(customer_id="c", idempotency_key="r") == {"customer": "c", "request_key": "r"}
+    assert options_of(max_retries=2, retry_delays=[5, 15, 30], retry_conditions=["A"], no_retry_conditions=["B"]) == {
+        "retry": Retry(2, backoff=[5, 15, 30], jitter=False, retry_on=["A"], give_up_on=["B"])
+    }
+    assert options_of(max_retries=2)["retry"].jitter
+    hook = {"type": "bearer_token", "token": "t"}
+    assert options_of(webhook_url="https://example.com", events=["progress"], authentication=hook) == {
+        "webhook": {"url": "https://example.com", "events": ["progress"], "authentication": hook}
+    }
+    assert submission_of(SubmitBody(type="resize", task="resize")).task == "resize"
+    assert (our_status("in_progress"), our_status("queued")) == ("running", "queued")
+
+
+REQUIREMENTS = {
+    "service_type": "comfyui",
+    "component": "upscaling",
+    "hardware": {"gpu_memory_gb": 8, "gpu_model": "RTX 4090"},
+    "quality_level": "quality",
+    "timeout_minutes": 15,
+}
+WORKER = {
+    "services": ["comfyui", "a1111"],
+    "components": ["upscaling"],
+    "hardware": {"gpu_memory_gb": 16, "gpu_model": "RTX 4090"},
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "taken"),
+    [
+        ({}, True),
+        ({"services": ["a1111"]}, False),
+        ({"components": "all"}, True),
+        ({"components": ["text-to-image-xl"]}, False),
+        ({"components": None}, False),
+        ({"hardware": {"gpu_memory_gb": 8, "gpu_model": "RTX 4090"}}, True),
+        ({"hardware": {"gpu_memory_gb": 7, "gpu_model": "RTX 4090"}}, False),
+        ({"hardware": {"gpu_memory_gb": 16, "gpu_model": "A100"}}, False),
+        ({"hardware": {}}, False),
+        ({"quality_levels": ["quality", "fast"]}, True),
+        ({"quality_levels": ["fast"]}, False),
+    ],
+)
+def test_who_meets_the_requirements_of_the_page(other: dict[str, Any], taken: bool) -> None:
+    options = options_of(requirements=REQUIREMENTS)
+    assert meets(options["requires"], WORKER | other) is taken
+    assert (options["timeout"], options["metadata"]) == (900.0, {"quality_level": "quality"})
+    assert "timeout_minutes" not in options["requires"], "a policy is no requirement"
+
+
+def test_requirements_in_both_words_are_laid_together() -> None:
+    options = options_of(requires={"region": "eu"}, metadata={"x": 1}, requirements={"quality_level": "fast"})
+    assert options["requires"] == {"region": "eu", "quality_levels": {"in": ["fast", None]}}
+    assert options["metadata"] == {"x": 1, "quality_level": "fast"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"type": "other"}, "type"),
+        ({"customer": "a", "customer_id": "b"}, "customer_id"),
+        ({"request_key": "a", "idempotency_key": "b"}, "idempotency_key"),
+        ({"timeout": 60, "requirements": {"timeout_minutes": 2}}, "requirements.timeout_minutes"),
+        ({"retry": {"max_retries": 1}, "max_retries": 2}, "max_retries"),
+        ({"retry": {"backoff": "fixed"}, "retry_delays": [1]}, "retry_delays"),
+        ({"requires": {"services": "x"}, "requirements": {"service_type": "y"}}, "requirements.service_type"),
+        ({"metadata": {"quality_level": "x"}, "requirements": {"quality_level": "y"}}, "requirements.quality_level"),
+        ({"webhook": {"url": "https://a.example"}, "webhook_url": "https://b.example"}, "webhook_url"),
+    ],
+)
+def test_what_is_said_twice_and_differently_is_refused(body: dict[str, Any], field: str) -> None:
+    with pytest.raises(Problem) as caught:
+        options_of(**body)
+    assert (caught.value.status, caught.value.details.errors[0].field) == (400, field)
+
+
+def test_what_is_said_twice_and_alike_is_said() -> None:
+    said = {"timeout": 120, "requirements": {"timeout_minutes": 2}, "retry": {"max_retries": 1}, "max_retries": 1}
+    assert options_of(**said) == {"timeout": 120.0, "retry": Retry(1)}
+
+
+def test_a_key_beside_the_body_is_the_request_key() -> None:
+    assert submission_of(SubmitBody(task="a"), "k").options == {"request_key": "k"}
+    assert submission_of(SubmitBody(task="a", request_key="k"), "k").options == {"request_key": "k"}
+    with pytest.raises(Problem, match="Idempotency-Key"):
+        submission_of(SubmitBody(task="a", request_key="other"), "k")
+
+
+def test_a_submit_without_a_task_is_refused() -> None:
+    with pytest.raises(Problem, match="`task`"):
+        submission_of(SubmitBody(payload={"a": 1}))
