@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
+from headrace.core.keys import Scope
 from headrace.core.webhooks import TASK
 from headrace.hub import HubOptions
 from tests.hub.serving import Served, serving
@@ -123,10 +124,12 @@ async def test_what_cannot_be_subscribed_is_refused(hub: Served, body: dict[str,
 async def test_who_may_read_does_not_see_addresses_that_may_be_secrets() -> None:
     app = Sums("memory://").app
     async with app:
-        texts = {
-            name: (await app.create_key(name, scopes)).text
-            for name, scopes in (("reader", ["read"]), ("actor", ["read", "act"]), ("boss", ["read", "act", "admin"]))
+        kinds: dict[str, list[Scope]] = {
+            "reader": ["read"],
+            "actor": ["read", "act"],
+            "boss": ["read", "act", "admin"],
         }
+        texts = {name: (await app.create_key(name, scopes)).text for name, scopes in kinds.items()}
         mine = (await app.create_key("mine", ["read", "act"], customer="acme")).text
         theirs = (await app.add_webhook(URL)).webhook.id
         async with serving(app) as hub:
