@@ -110,7 +110,7 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
             [child] = (await app.jobs(parent=bob.jobs["running"])).items
             bob.jobs["child"] = child.id
             alice.jobs["held up"] = (await app.submit("hold", {"note": ALICE}, customer=ALICE)).id
-            async with serving(app, HubOptions(submits_per_second=None)) as hub:
+            async with serving(app, HubOptions(submits_per_second=None, webhooks=False)) as hub:
                 yield Scene(hub, alice, bob, made.text, worker.id)
             held.set()
 

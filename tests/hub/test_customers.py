@@ -122,11 +122,15 @@ NAMED: dict[str, Callable[[Scene], object]] = {
     "batch": lambda scene: scene.bob.batch,
     "rerun_of": lambda scene: scene.bob.jobs["failed"],
     "worker": lambda scene: scene.worker,
-    "webhook": lambda scene: scene.bob.webhook,
-    "job": lambda scene: scene.bob.jobs["completed"],
     "fingerprint": lambda scene: scene.bob.fingerprint,
 }
 """What of Bob's the other parameters may name."""
+
+OF_DELIVERIES: dict[str, Callable[[Scene], object]] = {
+    "webhook": lambda scene: scene.bob.webhook,
+    "job": lambda scene: scene.bob.jobs["completed"],
+}
+"""The same of parameters that no filter of jobs has."""
 
 
 async def found(scene: Scene, operation: Operation) -> Faults:
@@ -137,7 +141,7 @@ async def found(scene: Scene, operation: Operation) -> Faults:
     async for fault in is_served(scene, operation):
         yield fault
     for name in set(_parameters(operation)) - HARMLESS:
-        of_bob = NAMED[name](scene)
+        of_bob = (NAMED | OF_DELIVERIES)[name](scene)
         of_nobody = scene.app.new_id() if isinstance(of_bob, UUID) else "nobody"
         told = [
             (await ask(scene.hub, operation, scene.alice.key, query={name: str(value)})).without(value)
@@ -325,7 +329,7 @@ def test_everything_has_a_proof() -> None:
         by_hand = operation.bounded not in PROOFS or (operation.bounded == "found" and operation.method != "GET")
         assert not by_hand or operation.name in BY_HAND, f"say how {operation.name} keeps customers apart"
         if operation.bounded == "found":
-            unknown = set(_parameters(operation)) - HARMLESS - set(NAMED)
+            unknown = set(_parameters(operation)) - HARMLESS - set(NAMED) - set(OF_DELIVERIES)
             assert not unknown, f"say what of Bob's {unknown} of {operation.name} may name"
         if operation.name == "submit_job":
             unknown = set(operation.body.__struct_encode_fields__) - MAY_NAME - NAMES_NOTHING

@@ -12,7 +12,9 @@ from headrace.core.bounds import KEY, NAME, NOTE
 from headrace.core.status import Status
 from headrace.core.subscription import Webhook, checked_wish
 from headrace.core.target import Occasion
+from headrace.core.webhooks import QUEUE, TASK
 from headrace.hub.documents import JobPage, JobView, job_view, page_view
+from headrace.hub.examples import ID, JOB, PATH
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import Problem
 from headrace.hub.scoping import customer_of, filters_of, job_of
@@ -289,6 +291,16 @@ _WEBHOOK = {
 _MADE = {"webhook": _WEBHOOK, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
 _PATH = {"id": _ID}
 
+_DELIVERY = {
+    **JOB,
+    "task": TASK,
+    "queue": QUEUE,
+    "asked_queue": QUEUE,
+    "tags": [_ID, ID],
+    "payload": {"webhook": _ID, "id": "msg_019a8dce17407d059c8e2f6b8f0e4a11", "message": {"type": "job.completed"}},
+    "result": {"status": 204},
+}
+
 OPERATIONS = (
     Operation(
         name="list_webhooks",
@@ -329,7 +341,7 @@ OPERATIONS = (
         do=list_deliveries,
         query=WhichDeliveries,
         gives={200: JobPage},
-        answered={"items": [], "cursor": None},
+        answered={"items": [_DELIVERY], "cursor": None},
     ),
     Operation(
         name="redeliver",
@@ -341,7 +353,8 @@ OPERATIONS = (
         do=redeliver,
         gives={202: JobView},
         refuses=(404, 409, 410),
-        path_examples={"id": "0198c0de-0000-7000-8000-000000000001"},
+        answered=_DELIVERY,
+        path_examples=PATH,
     ),
     Operation(
         name="get_webhook",
@@ -381,6 +394,7 @@ OPERATIONS = (
         do=test_webhook,
         gives={202: JobView},
         refuses=(404,),
+        answered=_DELIVERY,
         path_examples=_PATH,
     ),
     Operation(
