@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from standardwebhooks import Webhook
 
@@ -148,3 +149,34 @@ async def test_who_may_read_does_not_see_addresses_that_may_be_secrets() -> None
             assert own.json()["webhook"]["customer"] == "acme"
             assert [one["url"] for one in (await ask(mine, "GET", "/api/webhooks")).json()["items"]] == [URL]
             assert (await ask(mine, "GET", f"/api/webhooks/{theirs}")).status_code == 404
+
+
+async def test_a_submit_by_the_words_of_the_page_is_told_of(tmp_path: Path) -> None:
+    sums = Sums(f"sqlite:///{tmp_path}/jobs.db")
+    options = HubOptions(webhook_http=True, webhook_allow=("127.0.0.0/8",), maintenance=False)
+    async with receiving() as receiver, serving(sums.app, options) as hub, sums.app.worker():
+        page = {
+            "type": "add",
+            "payload": {"a": 1},
+            "customer_id": "customer-123",
+            "webhook_url": f"http://127.0.0.1:{receiver.port}/job-notifications",
+            "events": ["status_change", "progress", "completion"],
+            "authentication": {"type": "bearer_token", "token": "client-webhook-token"},
+        }
+        answer = await hub.client.post("/api/jobs", json=page)
+        assert answer.status_code == 201, answer.text
+        await until(lambda: len(receiver.requests) == 3)
+        bodies = [msgspec.json.decode(one.body) for one in receiver.requests]
+        assert [one["type"] for one in bodies] == ["job.submitted", "job.started", "job.completed"]
+        assert {one["data"]["job_id"] for one in bodies} == {answer.json()["job_id"]}
+        assert {one.headers["authorization"] for one in receiver.requests} == {"Bearer client-webhook-token"}
+        record = (await hub.client.get(f"/api/jobs/{answer.json()['job_id']}")).text
+        assert "client-webhook-token" not in record
+        assert "job-notifications" not in record
+
+
+@pytest.mark.parametrize("url", ["https://169.254.169.254/latest", "https://[::1]/", "http://hooks.example/"])
+async def test_a_submit_that_names_a_private_address_is_refused(hub: Served, url: str) -> None:
+    answer = await hub.client.post("/api/jobs", json={"task": "add", "payload": {"a": 1}, "webhook": url})
+    assert answer.status_code == 400, answer.text
+    assert await hub.app.count() == 0

@@ -18,7 +18,7 @@ from headrace.hub.examples import ID, JOB, PATH
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import Problem
 from headrace.hub.scoping import customer_of, filters_of, job_of
-from headrace.hub.webhooks.guard import Guard
+from headrace.hub.webhooks.guard import guard_of
 
 __all__ = ["OPERATIONS", "NewSubscription", "SubscriptionChange", "SubscriptionList", "SubscriptionMade", "WebhookView"]
 
@@ -161,8 +161,7 @@ async def _own(ask: Ask) -> Webhook:
 
 
 def _checked_url(ask: Ask, url: str) -> str:
-    options = ask.hub.options
-    return Guard(options.webhook_allow, http=options.webhook_http).check(url)
+    return guard_of(ask.hub.options).check(url)
 
 
 # -- subscriptions
