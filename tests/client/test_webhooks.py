@@ -366,3 +366,16 @@ async def test_addresses_that_nobody_names_any_more_are_forgotten(quick: Sums) -
     assert await app.forget_unused_webhooks() == 1
     assert await app.forget_unused_webhooks() == 0
     assert len(await documents.settings(OF_JOBS)) == len(await documents.settings(SECRETS)) == 1
+
+
+async def test_the_doctor_says_who_would_deliver(quick: Sums) -> None:
+    await quick.app.add_webhook(URL, events=["submitted"])
+    await quick.add.submit(1)
+    async with quick.app.worker(queues=["default"]):
+        await until(lambda: _remedies(quick.app))
+        assert {"headrace hub" in remedy for remedy in await _remedies(quick.app)} == {True}
+
+
+async def _remedies(app: App) -> list[str]:
+    about = [check for check in await app.doctor() if check.level == "fail" and "headrace." in check.message]
+    return [check.remedy or "" for check in about] if len(about) == 2 else []
