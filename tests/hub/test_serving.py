@@ -30,3 +30,26 @@ async def test_an_unknown_parameter_is_named(tmp_path: Path) -> None:
         answer = await hub.client.get("/api/version?colour=red")
         assert answer.status_code == 400
         assert answer.json()["errors"][0]["field"] == "colour"
+
+
+async def test_a_parameter_is_given_once_and_has_a_value(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
+        for query in ("step=hour&step=hour", "since=null", "step="):
+            answer = await hub.client.get(f"/api/charts?{query}")
+            assert answer.status_code == 400, query
+            assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
+
+
+async def test_a_method_that_is_not_for_a_path_is_told_which_are(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
+        for method, path, allowed in (
+            ("PUT", "/api/version", "GET, HEAD"),
+            ("POST", "/api/queues/images", "DELETE, GET, HEAD, PATCH"),
+            ("PATCH", "/api/queues/images/pause", "POST"),  # and sets no queue of the name images/pause
+            ("GET", "/api/schedules/nightly/trigger", "POST"),
+            ("TRACE", "/api/stats", "GET, HEAD"),
+        ):
+            answer = await hub.client.request(method, path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, allowed), path
+            assert answer.headers["content-type"] == "application/problem+json"
+        assert (await hub.client.get("/api/queues")).json() == {"items": []}

@@ -89,6 +89,11 @@ class Door:
                 await asyncio.gather(*loops, return_exceptions=True)
                 self._keyed, self._holders = True, {}
 
+    @property
+    def keyed(self) -> bool:
+        """Whether a key is needed."""
+        return self._keyed
+
     # -- who it is
 
     def caller(self, connection: HTTPConnection, operation: Operation) -> Caller:

@@ -80,12 +80,6 @@ class Hub:
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
-    """A path or a method that is none of the table's."""
-    assert isinstance(error, HTTPException)
-    path = request.url.path
-    if error.status_code == 405:
-        headers = dict(error.headers or {})
-        return problem_response(
-            Problem(405, "method", "This method is not for this path", f"{request.method} {path}", headers=headers)
-        )
-    return problem_response(Problem(404, "no-such-path", "There is no such path", f"{path}: /docs lists all"))
+    """A path that is none of the table's."""
+    detail = f"{request.url.path}: /docs lists all"
+    return problem_response(Problem(404, "no-such-path", "There is no such path", detail))

@@ -79,6 +79,8 @@ class Operation:
     """It takes and gives lines of JSON as well (``application/x-ndjson``): the types of a line and of its answer."""
     largest: Literal["body", "bulk"] = "body"
     """Which limit its body has."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers that it reads, and what for."""
     gives: Mapping[int, Any] = field(default_factory=dict)
     """Its good answers: status → the type of the document (None: no body; a string: another media type)."""
     refuses: tuple[int, ...] = ()

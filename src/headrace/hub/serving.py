@@ -28,11 +28,32 @@ _encode = msgspec.json.Encoder().encode
 
 
 def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
-    """A route for each operation; one path has all of its methods."""
-    return [
-        Route(operation.path, _endpoint(hub, operation), methods=[operation.method], name=operation.name)
-        for operation in operations
-    ]
+    """A route for each operation, in their order; other methods of their paths are refused.
+
+    Names may hold slashes: what ends with such a name comes last, for it could swallow what follows a name elsewhere.
+    """
+    made: dict[str, dict[str, BaseRoute]] = {}
+    for one in operations:
+        route = Route(one.path, _endpoint(hub, one), methods=[one.method], name=one.name)
+        made.setdefault(one.path, {})[one.method] = route
+    found = list[BaseRoute]()
+    for last in (False, True):
+        paths = [path for path in made if path.endswith(":path}") is last]
+        found += (route for path in paths for route in made[path].values())
+        found += (_refusing(path, made[path]) for path in sorted(paths, key=lambda path: path.endswith("}")))
+    return found
+
+
+def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
+    """What answers to all other methods of a path."""
+    allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
+
+    async def no_such_method(request: Request) -> Response:
+        detail = f"{request.method} {request.url.path}: {allowed} may be asked for"
+        title = "This method is not for this path"
+        return problem_response(Problem(405, "method", title, detail, headers={"Allow": allowed}))
+
+    return Route(path, no_such_method, methods=[])  # no method is left out
 
 
 def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -92,13 +113,25 @@ def _query(request: Request, operation: Operation) -> Any:
     for name, value in request.query_params.multi_items():
         if kind is None or name not in kind.__struct_encode_fields__:
             known = ", ".join(kind.__struct_encode_fields__) if kind else "none"
-            message = f"there is no parameter {name!r} here: {known}"
-            raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(name, message)])
+            raise _wrong(name, f"there is no parameter {name!r} here: {known}")
         given.setdefault(name, []).append(value)
     if kind is None:
         return None
-    single = {name: values if name in _lists(kind) else values[-1] for name, values in given.items()}
-    return msgspec.convert(single, kind, strict=False)
+    lists = _lists(kind)
+    for name, values in given.items():
+        if name not in lists and len(values) > 1:
+            raise _wrong(name, f"{name} is given {len(values)} times, and may be given once")
+    query = msgspec.convert(
+        {name: given[name] if name in lists else given[name][0] for name in given}, kind, strict=False
+    )
+    for name in given:
+        if getattr(query, name) is None:  # as msgspec reads the word null
+            raise _wrong(name, f"{name} has no value: leave it out")
+    return query
+
+
+def _wrong(name: str, message: str) -> Problem:
+    return Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(name, message)])
 
 
 @cache

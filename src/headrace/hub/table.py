@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, acting, health, keys, looking, rooms, submits
+from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms, submits
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
@@ -17,5 +17,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *events.OPERATIONS,
     *rooms.OPERATIONS,
     *health.OPERATIONS,
+    *openapi.OPERATIONS,
+    *docs.OPERATIONS,
 )
 """Every operation over HTTP; the ones that are asked for most are first."""

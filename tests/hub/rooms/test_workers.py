@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
+from headrace.hub import HubOptions
 from tests.hub.rooms.world import world
+from tests.hub.serving import serving
 from tests.support.until import until
 
 
@@ -38,3 +40,12 @@ async def test_nobody_is_not_found(tmp_path: Path) -> None:
         for id in (uuid4(), "x"):
             for method, path in (("GET", ""), ("GET", "/explain"), ("POST", "/drain")):
                 assert (await hub.client.request(method, f"/api/workers/{id}{path}")).status_code == 404
+
+
+async def test_the_worker_of_a_hub_is_not_drained(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/jobs.db", HubOptions(maintenance=False)) as hub:
+        await until(hub.app.workers)
+        [own] = (await hub.client.get("/api/workers")).json()["items"]
+        assert own["queues"] == ["headrace.webhooks"]
+        answer = await hub.client.post(f"/api/workers/{own['id']}/drain")
+        assert (answer.status_code, answer.json()["title"]) == (409, "A hub needs this worker")

@@ -142,8 +142,10 @@ OPERATIONS = (
         bounded="job",
         do=job_events,
         query=EventsQuery,
+        headers={"Last-Event-ID": "The id of the last event that was read: what happened since is told first."},
         gives={200: MEDIA, 204: None},
         refuses=(404, 410),
+        answered='id: 4.0.0\nevent: status\ndata: {"status":"running"}\n\n',
         path_examples={"id": "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"},
         live=True,
     ),
@@ -157,6 +159,7 @@ OPERATIONS = (
         do=feed,
         query=FeedQuery,
         gives={200: MEDIA},
+        answered='event: dropped\ndata: {"dropped":17}\n\n',
         live=True,
     ),
 )

@@ -11,6 +11,7 @@ import msgspec
 from headrace.core.explain.explanation import Fact
 from headrace.engine import WorkerRow
 from headrace.hub.operation import Answer, Ask, Operation
+from headrace.hub.problems import Problem
 from headrace.hub.rooms.listed import Listed, no_such
 
 __all__ = ["OPERATIONS", "Explained", "WorkerView"]
@@ -103,7 +104,13 @@ async def explain_worker(ask: Ask) -> Answer:
 
 async def drain_worker(ask: Ask) -> Answer:
     """Have a worker finish what it has, and leave."""
-    return Answer(WorkerView.of(await ask.hub.app.drain_worker(_id(ask), by=ask.caller.name)), 202)
+    id = _id(ask)
+    row = next((one for one in await ask.hub.app.workers() if one.info.id == id), None)
+    if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
+        raise Problem(
+            409, "own-worker", "A hub needs this worker", "it delivers webhooks for a hub: stop the hub instead"
+        )
+    return Answer(WorkerView.of(await ask.hub.app.drain_worker(id, by=ask.caller.name)), 202)
 
 
 def _id(ask: Ask) -> UUID:
@@ -191,7 +198,7 @@ OPERATIONS = (
         bounded="operator",
         do=drain_worker,
         gives={202: WorkerView},
-        refuses=(404,),
+        refuses=(404, 409),
         answered=_VIEW,
         path_examples={"id": _ID},
     ),

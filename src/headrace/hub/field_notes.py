@@ -1,0 +1,63 @@
+"""What the sources say of the fields of structs, in the text below each: the descriptions of the OpenAPI document."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterable, Iterator
+from functools import cache
+from textwrap import dedent
+from typing import Any, get_origin
+
+import msgspec
+
+__all__ = ["field_notes"]
+
+
+def field_notes(kinds: Iterable[Any]) -> dict[str, dict[str, str]]:
+    """For each struct that these types are made of, by name: what is said of its fields."""
+    structs = dict[str, type[msgspec.Struct]]()
+    for info in msgspec.inspect.multi_type_info(list(kinds)):
+        structs |= {kind.__name__: kind for kind in _structs(info, set())}
+    return {name: _notes(kind) for name, kind in structs.items()}
+
+
+def _structs(info: Any, seen: set[int]) -> Iterator[type[msgspec.Struct]]:
+    """The structs within a type."""
+    if isinstance(info, msgspec.inspect.StructType):
+        if id(info) in seen:
+            return
+        seen.add(id(info))
+        yield get_origin(info.cls) or info.cls
+    if isinstance(info, msgspec.Struct):
+        for name in info.__struct_fields__:
+            part = getattr(info, name)
+            for one in part if isinstance(part, tuple) else (part,):
+                if isinstance(one, msgspec.inspect.Type | msgspec.inspect.Field):
+                    yield from _structs(one, seen)
+
+
+@cache
+def _notes(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Those of a struct, its bases included."""
+    notes = dict[str, str]()
+    for base in reversed(kind.__mro__):
+        if base not in (object, msgspec.Struct):
+            notes |= _own_notes(base)
+    return notes
+
+
+def _own_notes(kind: type) -> dict[str, str]:
+    try:
+        [tree] = ast.parse(dedent(inspect.getsource(kind))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # made without a source, or installed without it
+        return {}
+    if not isinstance(tree, ast.ClassDef):
+        return {}
+    notes = dict[str, str]()
+    for field, below in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            match below.value:
+                case ast.Constant(value=str(text)):
+                    notes[field.target.id] = " ".join(text.replace("``", "`").split())
+    return notes
