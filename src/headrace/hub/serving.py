@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
@@ -20,7 +21,7 @@ from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["problem_response", "read_body", "routes"]
+__all__ = ["Direct", "problem_response", "read_body", "routes"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -44,6 +45,33 @@ def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
     return found
 
 
+class Direct:
+    """Finds the endpoints whose paths have no parts that vary by their paths, which is quicker than to try each route.
+
+    Everything else, and what stands behind a root path, is for the router.
+    """
+
+    def __init__(self, routes: Iterable[BaseRoute], router: ASGIApp) -> None:
+        self._router = router
+        self._found = {
+            (method, route.path): route.endpoint
+            for route in routes
+            if isinstance(route, Route) and "{" not in route.path
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        endpoint = None
+        if scope["type"] == "http" and not scope.get("root_path"):
+            endpoint = self._found.get((scope["method"], scope["path"]))
+        if endpoint is None:
+            return await self._router(scope, receive, send)
+        scope["endpoint"], scope["path_params"] = endpoint, {}
+        response = await endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
 def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
     """What answers to all other methods of a path."""
     allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
@@ -63,7 +91,8 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
     async def endpoint(request: Request) -> Response:
         try:
             caller = hub.door.caller(request, operation)
-            request.state.caller = caller
+            state = request.scope["state"]
+            state["caller"] = caller
             query = _query(request, operation)
             document = None
             if body is not None and not (operation.bare and _is_bare(request)):
@@ -74,7 +103,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             answer = await operation.do(ask)
             if isinstance(answer, Response):
                 return answer
-            request.state.job_id = getattr(answer.document, "job_id", None)  # for the access log
+            state["job_id"] = getattr(answer.document, "job_id", None)  # for the access log
             return _response(answer)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody hears it
@@ -95,7 +124,20 @@ def _response(answer: Answer) -> Response:
     if document is None:
         return Response(status_code=answer.status, headers=dict(answer.headers))
     data = _encode(plain(document) if isinstance(document, Record | list | tuple) else document)
-    return Response(data, answer.status, dict(answer.headers), "application/json")
+    if answer.headers:
+        return Response(data, answer.status, dict(answer.headers), "application/json")
+    return _Json(data, answer.status)
+
+
+class _Json(Response):
+    """A document with no headers but what all have; made at once, since most answers are such."""
+
+    def __init__(self, data: bytes, status: int) -> None:
+        self.body, self.status_code, self.background = data, status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(data)), _IS_JSON]
+
+
+_IS_JSON = (b"content-type", b"application/json")
 
 
 def problem_response(problem: Problem) -> Response:
@@ -149,10 +191,11 @@ def _is_bare(request: Request) -> bool:
 
 async def read_body(request: Request, most: int, patience: float) -> bytes:
     """The body, if it is JSON, not too large, and comes in time."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    given = dict(request.scope["headers"])
+    kind = given.get(b"content-type", b"")
+    if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
         raise Problem(415, "media-type", "The body must be JSON", "send it with Content-Type: application/json")
-    length = request.headers.get("content-length", "")
+    length = given.get(b"content-length", b"")
     if length.isdigit() and int(length) > most:
         raise _too_large(most)
     parts, size, more = list[bytes](), 0, True
