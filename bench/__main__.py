@@ -21,6 +21,7 @@ from bench.churn import churn, churn_lines
 from bench.find import find, find_lines
 from bench.flat import flat, flat_lines
 from bench.harness import measure
+from bench.hub import hub, hub_lines
 from bench.idle import PRELOAD, idle, idle_lines
 from bench.limits import limits, limits_lines
 from bench.machine import describe
@@ -69,6 +70,7 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
         "idle": PRELOAD,
         "recovery": {},
         "find": {},
+        "hub": {},
     }
     with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
         facts = describe(home) | stores.facts()
@@ -128,6 +130,9 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
         kept = {case.name: asdict(found) for case, found in ours.items()}
         kept |= {side: asdict(found) for side, found in theirs.items()}
         return list(recovery_lines(plan.engine, ours, theirs)), kept
+    if mode == "hub":
+        figures = hub(stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
+        return list(hub_lines(figures)), asdict(figures)
     if mode == "find":
         pages, failures = find(plan.engine, stores, 20_000 if args.quick else 1_000_000, args.repeat or 5)
         kept = {case.name: asdict(found) for case, found in pages.items()}
@@ -154,7 +159,7 @@ def _stores(engine: EngineName, home: Path, dsn: str | None, settings: dict[str,
 
 def _plan(parser: argparse.ArgumentParser, args: argparse.Namespace, engine: EngineName) -> Plan:
     plan = plans.quick(engine) if args.quick else plans.default(engine)
-    if engine == "sqlite" and args.mode not in (None, "find", "flat", "limits", "recovery"):
+    if engine == "sqlite" and args.mode not in (None, "find", "flat", "hub", "limits", "recovery"):
         parser.error(f"--{args.mode} is a question to PostgreSQL: --engine postgres")
     wanted = _names(parser, "--only", args.only, SIDES[engine])
     measures = _names(parser, "--measure", args.measure, (*MEASURES, *(STATES if engine == "postgres" else ())))
@@ -193,6 +198,7 @@ def _parser() -> argparse.ArgumentParser:
         "churn": "whether headrace's tables grow while a million jobs come and go (postgres)",
         "idle": "what an idle worker asks of PostgreSQL in a minute",
         "recovery": "how soon a job runs again whose worker was killed",
+        "hub": "headrace's hub: submits over HTTP, a thousand who listen, ten thousand who say nothing",
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)
     parser.add_argument("--dsn", metavar="URL", help="a PostgreSQL server to use instead of starting one")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Bulk", "Handler", "Mode", "Policy", "check_task_name", "return_codec"]
 
+_SHORT = bounds.PAYLOAD // 4
+"""Characters that are never too many bytes."""
+
 Mode = Literal["async", "thread", "process"]
 
 
@@ -168,7 +171,8 @@ class Handler:
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, as passed: defaults are left to the code that will run the job."""
         if not kwargs and len(args) == self._complete:  # as most calls are
-            return self._no_text_for_bytes(dict(zip(self._positional, args, strict=True)))
+            bound = dict(zip(self._positional, args, strict=True))
+            return self._no_text_for_bytes(bound) if self._payload.binary else bound
         bound = dict(zip(self._positional, args, strict=False))
         if len(bound) == len(args) and bound.keys().isdisjoint(kwargs):
             bound.update(kwargs)
@@ -205,7 +209,7 @@ class Handler:
             text = self._payload.encode(arguments)
         except Misfit as error:
             raise InvalidPayload(self.name, error.message, error.path or None) from None
-        return self._sized(text)
+        return text if len(text) <= _SHORT else self._sized(text)
 
     def check(self, payload_text: str) -> None:
         """Refuse a payload made elsewhere that does not fit; raises like ``encode``."""

@@ -61,8 +61,9 @@ class Task(Generic[P, R_co]):
         self._home, self._options = home, options
         self.hooks = hooks or Hooks()
         """What is around this task alone."""
-        self._resolved: tuple[Mapping[str, Any], dict[str, Any] | None] | None = None
-        """Its options over the defaults of its App, and what a spec takes of them, if no template has to be filled."""
+        self._resolved: tuple[App, Mapping[str, Any], dict[str, Any] | None] | None = None
+        """Its App, its options over the defaults of that, and what a spec takes of them, if no template has to be
+        filled."""
         self.handler = handler
         """What a worker runs."""
         functools.update_wrapper(self, handler.fn)
@@ -116,14 +117,16 @@ class Task(Generic[P, R_co]):
         :raises InvalidPayload: the arguments do not fit the signature
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        return await self.draft(*args, **kwargs).submit()
+        draft = self.draft(*args, **kwargs)
+        return await draft.app.submit_draft(draft)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
 
         :raises SyncInAsync: this thread has a running event loop
         """
-        return self.draft(*args, **kwargs).submit_sync()
+        draft = self.draft(*args, **kwargs)
+        return draft.app.submit_draft_sync(draft)
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
         """A job with an id that is not stored yet: submitting it twice inserts it once."""
@@ -131,20 +134,22 @@ class Task(Generic[P, R_co]):
 
     def draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
         """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
-        app, handler = self.app, self.handler
+        app, handler, resolved = self._home.app, self.handler, self._resolved
+        if resolved is None or resolved[0] is not app:  # the collection may have been included in another one since
+            resolved = self._resolve(app)
+        _, options, asked = resolved
         text = handler.encode_bound(arguments)
-        options, asked = self._resolved or self._resolve(app)
         if asked is None:
             options = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
         name = handler.name
         return Draft(app, new_id(app, name, text, options, now), name, text, options, handler, asked)
 
-    def _resolve(self, app: App) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
+    def _resolve(self, app: App) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:
         """What is the same for all drafts, found out once: most tasks are submitted often, with the same options."""
         options = merged(app.defaults, self._options)
         check_key(self._options, options)
         templates = any(place in options for place in TEMPLATES.values())
-        self._resolved = options, None if templates else asked_in(options)
+        self._resolved = app, options, None if templates else asked_in(options)
         return self._resolved
 
     async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:

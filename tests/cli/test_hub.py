@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -96,6 +97,36 @@ def _answers(hub: Running, trusted: ssl.SSLContext) -> bool:
         return bool(hub.get("/healthz", context=trusted)["status"] == "ok")
     except urllib.error.URLError:
         return False
+
+
+def test_on_sigterm_streams_end_and_whoever_waits_is_answered(shell: Shell) -> None:
+    id = shell.submit("add", "a=1")
+    hub = running(shell, "hub", "quick:app", "--grace", "600")
+    job = f"{hub.address}/api/jobs/{id}"
+    tag = urllib.request.urlopen(job, timeout=60).headers["ETag"]
+    stream = urllib.request.urlopen(f"{job}/events", timeout=60)
+    assert stream.readline()
+    waiting = urllib.request.Request(f"{job}?wait=60", headers={"If-None-Match": tag})
+    answers: list[int] = []
+    waiter = threading.Thread(target=lambda: answers.append(_status(waiting)))
+    waiter.start()
+    until_sync(lambda: b'headrace_hub_open{kind="http"} 3.0' in _page(hub))
+    assert hub.end() == 0
+    waiter.join(60)
+    assert answers == [304]
+    assert b"event: error" in stream.read()
+
+
+def _status(request: urllib.request.Request) -> int:
+    try:
+        return int(urllib.request.urlopen(request, timeout=90).status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def _page(hub: Running) -> bytes:
+    with urllib.request.urlopen(f"{hub.address}/metrics", timeout=60) as page:
+        return bytes(page.read())
 
 
 @pytest.mark.parametrize("flags", [[], ["--no-webhooks"]], ids=["with deliveries", "without"])

@@ -50,6 +50,10 @@ async def crowd(hub: Running, size: int, say: bytes, *, eof: bool = False) -> As
 
 ASKED = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HALF = b"GET /api/version HTTP/1.1\r\nHost: localho"
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 BODY = (
     b"POST /api/keys HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
 )
@@ -72,6 +76,27 @@ async def test_others_are_answered_and_memory_is_bounded(hub: Running) -> None:
             grown = process.memory_info().rss - before
             assert grown < MOST * (IDLE + 3 * SLOW)
         assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_a_thousand_idle_sockets_cost_little_and_are_told_when_it_stops(hub: Running) -> None:
+    process = psutil.Process(hub.process.pid)
+    async with httpx2.AsyncClient(base_url=hub.address, trust_env=False, timeout=20) as client:
+        async with crowd(hub, 50, UPGRADE) as few:
+            for reader in few:
+                assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
+        before = process.memory_info().rss
+        async with crowd(hub, IDLE, UPGRADE) as sockets:
+            for reader in sockets:
+                await reader.readuntil(b"\r\n\r\n")
+            for _ in range(50):
+                assert (await client.get("/readyz")).status_code == 200
+            assert process.memory_info().rss - before < MOST * IDLE
+            hub.process.terminate()
+            for reader in sockets:
+                said = await reader.read()
+                assert b'"error"' in said
+                assert b"\x88" in said, "a frame that closes it"
+    assert await asyncio.to_thread(hub.process.wait, 60) == 0
 
 
 async def test_a_storm_of_connections_leaves_nothing(hub: Running) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.family import child_id, in_order
+from headrace.runtime.waiting import current
 from headrace.worker.context import Context
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], n
     A call is known by its task and arguments, and among equal ones by its number: were it the number alone, handlers
     that submit from several tasks at once would mistake one call for another, and leave one out.
     """
+    if current.get() is None:  # as in most programs that submit
+        return app.new_id(now)
     ctx = _parent(app) if options.get("derived_id", True) else None
     if ctx is None:
         return app.new_id(now)

@@ -11,7 +11,7 @@ from headrace.draft import Draft
 from headrace.engine import Hint, Inserted, Topic
 from headrace.errors import EngineError, NotOpen, Unavailable
 from headrace.handle import JobHandle
-from headrace.worker.context import Context
+from headrace.runtime.waiting import current
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -46,7 +46,7 @@ def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     """Store a job that has no relations, and of which nothing but its commit must be waited for; None: not this way."""
     session = None if app.waiter is not None or app.submit_middlewares else sync.session_of(app)
     direct = None if session is None else session.engine.direct
-    if session is None or direct is None or draft.options.get("requires") or Context.current_or_none() is not None:
+    if session is None or direct is None or draft.options.get("requires") or current.get() is not None:
         return None
     clock = session.host.store_clock
     if clock is not None and clock.is_old:

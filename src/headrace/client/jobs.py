@@ -41,6 +41,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle
 from headrace.handler import check_task_name
 from headrace.options import check_key, check_options, fill_templates, merged, refuse_function
+from headrace.runtime.waiting import current
 from headrace.worker.context import Context
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     connection = draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
-    parentage, lanes = child_of_handler(draft.app), session.lanes
+    parentage, lanes = None if current.get() is None else child_of_handler(draft.app), session.lanes
     now = session.host.clock.now() if lanes.knows_time else await lanes.now()
     job = draft.job(now, parentage)
     if "webhook" in draft.options:

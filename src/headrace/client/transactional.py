@@ -114,15 +114,17 @@ def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bo
 
     A request that is repeated is no duplicate in this sense: it is answered as the first time.
     """
-    duplicate, replaced = isinstance(answer, Duplicated), isinstance(answer, Duplicated) and answer.replaced
-    if duplicate and draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, answer.job):
-        raise Duplicate(answer.job)
+    job = answer.job
+    if not isinstance(answer, Duplicated):
+        return JobHandle(draft.app, job.id, last=job, handler=draft.handler, uncommitted=uncommitted)
+    if draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, job):
+        raise Duplicate(job)
     return JobHandle(
         draft.app,
-        answer.job.id,
-        last=answer.job,
-        duplicate=duplicate,
-        replaced=replaced,
+        job.id,
+        last=job,
+        duplicate=True,
+        replaced=answer.replaced,
         handler=draft.handler,
         uncommitted=uncommitted,
     )

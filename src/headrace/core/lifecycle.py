@@ -55,7 +55,8 @@ __all__ = [
 ]
 
 # A member of an enum costs a call to look up in Python 3.11: those on the way of every job are looked up once.
-_RUNNING, _COMPLETED, _START, _COMPLETE = Status.RUNNING, Status.COMPLETED, Verb.START, Verb.COMPLETE
+_QUEUED, _RUNNING, _COMPLETED = Status.QUEUED, Status.RUNNING, Status.COMPLETED
+_START, _COMPLETE = Verb.START, Verb.COMPLETE
 _DID = Outcome.COMPLETED
 
 _UNTROUBLED: dict[str, Any] = {
@@ -85,12 +86,15 @@ def submit(
     pending: bool = False,
 ) -> Job:
     """A new job, where the submit verb puts it."""
-    due = now if available_at is None else max(available_at, now)
+    due, status = now, _QUEUED  # as most jobs are
+    if available_at is not None or waits or pending:
+        due = now if available_at is None else max(available_at, now)
+        status = Status.PENDING if pending else placed(now, due, waits)
     return Job(
         id=id,
         spec=spec,
         payload_text=payload_text,
-        status=Status.PENDING if pending else placed(now, due, waits),
+        status=status,
         available_at=due,
         arrived_at=due,
         updated_at=now,

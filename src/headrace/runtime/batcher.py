@@ -184,7 +184,8 @@ class Batcher(Generic[T, A]):
             if self._queue:
                 self._quiet = False
                 self._pump(self._run())
-        self._settled.set()
+        if self._closed:
+            self._settled.set()
 
     async def close(self, patience: float = 5.0) -> None:
         """Take no more, write what is waiting, answer everybody; give up on a silent store after ``patience``."""

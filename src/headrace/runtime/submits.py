@@ -430,7 +430,7 @@ class Submits:
             if isinstance(answer, Inserted):
                 self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
 
-        return short.insert_one(job, self.host.clock.now(), over)
+        return short.insert_one(job, job.updated_at, over)  # it was made just now
 
     def _tell_ready(self, jobs: Iterable[Job]) -> None:
         # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.

@@ -252,3 +252,31 @@ async def test_after_an_error_the_connection_goes_back_to_the_pool() -> None:
     assert ends[1][1] is None
     assert prompt(one)
     await one.close()
+
+
+async def test_a_statement_without_a_task_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_PATIENCE", 0.3)
+    one = await opened(1)
+    pid = await pid_of(one)
+    ends: list[tuple[list[Any], Exception | None]] = []
+
+    async def run(seconds: float) -> Exception | None:
+        connection, before = one.at_hand(), len(ends)
+        assert connection is not None
+        one.begin(connection, _SLEEP, [seconds], lambda *end: ends.append(end))
+        await until(lambda: len(ends) > before)
+        return ends[-1][1]
+
+    assert await run(0.0) is None  # it is prepared
+    assert await run(0.0) is None
+    error = await run(60.0)
+    assert isinstance(error, Unavailable)
+    assert error.outcome == "unknown"
+    assert isinstance(error.__cause__, TimeoutError)
+    assert await pid_of(one) != pid  # that connection still waits for its answer
+    assert len(ends) == 3
+    assert not one._begun
+    await one.close()
+
+
+_SLEEP = "SELECT pg_sleep($1)"

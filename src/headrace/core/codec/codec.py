@@ -106,7 +106,7 @@ def _to_text(value: Any) -> str:
         raise Misfit(_TOO_DEEP) from None
     except (TypeError, ValueError, OverflowError, NotImplementedError, msgspec.EncodeError) as error:
         raise Misfit(str(error)) from None
-    if is_too_deep(data):
+    if len(data) > DEPTH and is_too_deep(data):  # each level has a bracket
         raise Misfit(_TOO_DEEP)
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
     if value is not None and b"null" in data:

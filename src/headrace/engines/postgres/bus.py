@@ -40,6 +40,8 @@ _TICK = 0.001
 _MOST_CHANGES = 10
 """How many hints about changes may wait to be sent; of more, only the number of changes is told."""
 
+_READY, _CHANGED = Topic.READY, Topic.CHANGED  # looked up once: in Python 3.11 that is a call
+
 _notice = msgspec.json.Decoder(Notice).decode
 
 
@@ -125,7 +127,7 @@ class NotifyBus:
         loop = self._loop
         if loop is None:
             return
-        if _here(loop):
+        if asyncio._get_running_loop() is loop:
             self._send(loop, hint)
         else:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
@@ -155,12 +157,12 @@ class NotifyBus:
             loop.call_soon(self._local.deliver, hint)
         if not self._wanted_elsewhere(hint.topic):
             return
-        if hint.topic is Topic.CHANGED:  # whoever sends these has spaced them
+        if hint.topic is _CHANGED:  # whoever sends these has spaced them
             self._add_change(hint)
             self._said.set()
             return
         names: Sequence[str] = hint.names
-        if self._carried and names and hint.topic is Topic.READY:
+        if self._carried and names and hint.topic is _READY:
             names = [name for name in names if not self._was_carried(name)]
             if not names:
                 return
@@ -188,8 +190,8 @@ class NotifyBus:
 
         Once the statement is committed, pass them to ``ready_told``; if it failed, forget them.
         """
-        names = self._throttle.pass_by(Topic.READY, queues, self._host.clock.monotonic())
-        return self.written(Hint(Topic.READY, tuple(names)), own=True) if names else []
+        names = self._throttle.pass_by(_READY, queues, self._host.clock.monotonic())
+        return self.written(Hint(_READY, tuple(names)), own=True) if names else []
 
     def ready_told(self, notifications: Sequence[Notification]) -> None:
         """Remember that these were committed, so that the next ``send`` does not notify other sessions again."""
@@ -249,13 +251,6 @@ class NotifyBus:
         else:
             if signs and self._listener is not None:
                 self._listener.said(signs)
-
-
-def _here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def _settle(task: asyncio.Task[None]) -> None:

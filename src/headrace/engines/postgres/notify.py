@@ -156,11 +156,13 @@ class Throttle:
         free, told = list[str](), set[tuple[Topic, int]]()
         for name in names:
             key = topic, _group(name)
+            ahead = self._free.get(key, now) - now
+            if ahead > self._gap / 2:
+                continue
             waiting = self._waiting.get(key, {})
             # A hint that waits alone in its group goes along up to half a gap ahead of its time. That spares a
             # statement for it, and the rate stays, because the time of the next one is counted from its time.
-            early = self._gap / 2 if len(waiting) == 1 and name in waiting else 0.0
-            if self._free.get(key, now) <= now + early:
+            if ahead <= 0.0 or (len(waiting) == 1 and name in waiting):
                 free.append(name)
                 told.add(key)
                 if name in waiting:

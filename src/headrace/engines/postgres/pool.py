@@ -8,12 +8,13 @@ driver's pool only if somebody waits there, if something went wrong on it, or if
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn, cast
 
 import asyncpg
 from asyncpg.prepared_stmt import PreparedStatement
+from asyncpg.protocol import NO_TIMEOUT
 
 from headrace.engines.postgres.connection import Connection, raise_meaning, sql
 from headrace.engines.postgres.stepping import step_through
@@ -61,6 +62,8 @@ COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, *
 
 _PATIENCE = 30.0
 """Seconds for a statement; after that the connection counts as broken."""
+_TICK = 0.001
+"""Seconds by which a timer may go off too early."""
 _REPLAN = 1.0
 _UNUSED = 120.0
 """Seconds after which a connection that was not needed is closed; at most twice that."""
@@ -77,7 +80,7 @@ class _Connection(Connection):
     planned_at = float("-inf")
     """When its plans were last discarded (monotonic)."""
     prepared: tuple[str, PreparedStatement[asyncpg.Record]] | None = None
-    """A text, and the statement that ``fetch_prepared`` keeps for it."""
+    """A text, and the statement that ``run_prepared`` keeps for it."""
 
     def get_reset_query(self) -> str:
         return ""
@@ -86,11 +89,26 @@ class _Connection(Connection):
         self.prepared = None  # the driver takes it for void once the connection was in its pool
         await super().reset(timeout=timeout)
 
-    async def fetch_prepared(self, text: str, args: Sequence[Any]) -> list[Any]:
+    def run_prepared(self, text: str, args: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
         """``fetch`` of a statement that is run again and again: the driver need not look for it each time, which takes
-        a good part of the time that it needs for a statement."""
-        if self.prepared is None or self.prepared[0] is not text:
-            self.prepared = text, await self.prepare(text)
+        a good part of the time that it needs for a statement. There is no limit to its time, once it is prepared."""
+        prepared = self.prepared
+        if prepared is None or prepared[0] is not text:
+            return self._prepare_and_run(text, args)
+        # All that ``PreparedStatement.fetch`` comes to in the end. What it does before that, on four levels of
+        # coroutines, is to make sure that the connection did not go back to the pool: then it was reset, see there.
+        running: Coroutine[Any, Any, list[Any]] = self._protocol.bind_execute(  # type: ignore[attr-defined]
+            prepared[1]._state,  # type: ignore[attr-defined]
+            args,
+            "",
+            0,
+            False,
+            NO_TIMEOUT,
+        )
+        return running
+
+    async def _prepare_and_run(self, text: str, args: Sequence[Any]) -> list[Any]:
+        self.prepared = text, await self.prepare(text)
         return await self.prepared[1].fetch(*args)
 
     async def replan(self, now: float) -> None:
@@ -121,17 +139,22 @@ class Pool:
         self._say_to_read = ";".join(said)
         self._patience = LONG_PATIENCE if long else _PATIENCE
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._at_hand: list[Connection] = []
         """Connections of the pool that nobody uses at the moment; the last is taken first."""
         self._fewest = 0
         """How many of them, the first ones, were not needed since the last look."""
         self._looking: asyncio.TimerHandle | None = None
         self._releasing: set[asyncio.Future[None]] = set()
+        self._begun: dict[Connection, tuple[float, Callable[[None, BaseException], None]]] = {}
+        """By connection the statements that ``begin`` has begun: when (by the loop's clock), and how to end them."""
+        self._watching: asyncio.TimerHandle | None = None
         self._asking = 0
         """How many wait for a connection of the driver's pool."""
 
     async def open(self) -> None:
         """Open the pool; it connects when the first statement comes."""
+        self._loop = asyncio.get_running_loop()
         self._pool = await asyncpg.create_pool(
             self._url,
             min_size=0,
@@ -147,9 +170,10 @@ class Pool:
         """Close all connections, even those in use."""
         pool, self._pool = self._pool, None
         self._at_hand.clear()
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        for timer in (self._looking, self._watching):
+            if timer is not None:
+                timer.cancel()
+        self._looking = self._watching = None
         if pool is not None:
             pool.terminate()
 
@@ -174,23 +198,28 @@ class Pool:
             if not (well and self._keep(connection, pool)):
                 await pool.release(connection, timeout=self._patience)
 
-    def at_hand(self) -> Connection | None:
+    def at_hand(self) -> _Connection | None:
         """A connection for ``begin``, if one is at hand, and a statement is all that has to be sent on it."""
-        return None if self._pgbouncer or self._replan is not None else self._take_at_hand()
+        if self._pgbouncer or self._replan is not None:
+            return None
+        return self._take_at_hand()  # type: ignore[return-value]  # the pool makes them so
 
     def begin(
         self,
-        connection: Connection,
+        connection: _Connection,
         text: str,
         args: Sequence[Any],
         done: Callable[[list[Any], Exception | None], None],
     ) -> None:
         """``fetch``, without a task, on a connection that was ``at_hand``; ``done`` is called with the rows, or with
         the error that ``fetch`` would have raised."""
-        pool = self._pool
+        pool, loop = self._pool, self._loop
         assert pool is not None
+        assert loop is not None
 
         def over(rows: list[Any] | None, error: BaseException | None) -> None:
+            if self._begun.pop(connection, None) is None:
+                return  # it was given up
             meant = None if error is None else _meant(connection, error)
             try:
                 if meant is not None or not self._keep(connection, pool):
@@ -200,7 +229,22 @@ class Pool:
             finally:
                 done(rows or [], meant)
 
-        step_through(cast("_Connection", connection).fetch_prepared(text, args), over)
+        self._begun[connection] = loop.time(), over
+        if self._watching is None:
+            self._watching = loop.call_later(self._patience, self._watch)
+        step_through(connection.run_prepared(text, args), over)
+
+    def _watch(self) -> None:
+        """Give up statements that were begun too long ago. One timer watches all of them: on uvloop one for each, set
+        and taken back, would make the loop go round once more for it."""
+        loop, self._watching = asyncio.get_running_loop(), None
+        late = loop.time() - self._patience
+        for began, over in list(self._begun.values()):
+            if began <= late + _TICK:
+                over(None, TimeoutError())
+        if self._begun:
+            first = min(began for began, _ in self._begun.values())
+            self._watching = loop.call_later(max(_TICK, first - late), self._watch)
 
     def _released(self, releasing: asyncio.Future[None]) -> None:
         self._releasing.discard(releasing)

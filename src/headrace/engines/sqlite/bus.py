@@ -63,6 +63,8 @@ class SocketBus:
         self._local = LocalBus()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._directory: Path | None = None
+        self._place = ""
+        """The same as a text, which is quicker to look at."""
         self._receiver: socket.socket | None = None
         self._sender: socket.socket | None = None
         self._own = ""
@@ -77,6 +79,7 @@ class SocketBus:
         self._listed = (-1, 0.0)
         try:
             self._directory = _make_directory(directory_of(self._path))
+            self._place = str(self._directory)
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
         except (OSError, AttributeError):
@@ -106,8 +109,11 @@ class SocketBus:
                 else:
                     loop.call_soon_threadsafe(self._local.deliver, hint)
         if directory is not None and sender is not None:
-            with contextlib.suppress(OSError, UnicodeError):
-                self._send_to_others(directory, sender, hint)
+            try:
+                if self._list(directory):
+                    self._send_to_others(directory, sender, hint)
+            except (OSError, UnicodeError):
+                pass
 
     def wanted(self, topic: Topic) -> bool:
         """Whether anybody may be listening."""
@@ -152,7 +158,7 @@ class SocketBus:
         return [name for name in self._list(directory) if letter in name.partition(".")[2]]
 
     def _list(self, directory: Path) -> list[str]:
-        stamp, now = os.stat(directory).st_mtime_ns, self._host.clock.monotonic()
+        stamp, now = os.stat(self._place).st_mtime_ns, self._host.clock.monotonic()
         if stamp != self._listed[0] or not 0 <= now - self._listed[1] < _FRESH:
             self._others = [name for name in os.listdir(directory) if not name.startswith(self._own)]
             self._listed = (stamp, now)

@@ -24,14 +24,16 @@ class Direct:
         self._writer, self._jobs = writer, jobs
 
     def insert(self, job: Job, now: datetime) -> Inserted | None:
-        if job.spec.dedup is not None or job.spec.request_key is not None:
-            return None
-        refuse_jobs((job,))
+        alone = is_one(job)
+        if not alone:
+            if job.spec.dedup is not None or job.spec.request_key is not None:
+                return None
+            refuse_jobs((job,))
         known = self._jobs.lines.recall(job)
         if known is None:
             return None
         line, collected = known
-        if is_one(job):
+        if alone:
             seq = self._writer.run_at_once(LoneInsertion(job, line, collected).write_new)
         else:
             insertion = Insertion([job], [line], collected)

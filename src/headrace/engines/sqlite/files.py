@@ -34,13 +34,27 @@ class Files:
         if has_moved(connection):
             raise _replaced(self._path)
         self._logs = [_identity(name) for name in self._beside]
+        self._known: tuple[int, ...] = ()
+        """All of these, once all files are there."""
 
     def check(self) -> None:
         """Make sure that whoever opens the path finds what is committed here; takes a few microseconds.
 
         :raises StoreLost: they would not
         """
-        if find(self._path, self._name) != self._file:
+        stat = os.stat
+        try:
+            file, log, index = stat(self._name), stat(self._beside[0]), stat(self._beside[1])
+        except OSError:
+            self._look()
+            return
+        found = file.st_dev, file.st_ino, log.st_dev, log.st_ino, index.st_dev, index.st_ino
+        if found != self._known or not file.st_size:
+            self._look()
+
+    def _look(self) -> None:
+        """Look at each file, and say what is wrong: ``check`` takes no more steps than it must when all is well."""
+        if find(self._path) != self._file:
             raise _replaced(self._path)
         for place, name in enumerate(self._beside):
             found, known = _identity(name), self._logs[place]
@@ -48,15 +62,16 @@ class Files:
                 self._logs[place] = found
             elif found != known:
                 raise _logless(self._path, name)
+        self._known = *self._file, *(self._logs[0] or ()), *(self._logs[1] or ())
 
 
-def find(path: Path, name: str | None = None) -> _Identity:
-    """The identity of the file that is at this path, where one was open; ``name``: the path as text, for speed.
+def find(path: Path) -> _Identity:
+    """The identity of the file that is at this path, where one was open.
 
     :raises StoreLost: it is gone, or nothing is left in it
     """
     try:
-        found = os.stat(name or path)
+        found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         raise _deleted(path) from None
     except OSError as error:

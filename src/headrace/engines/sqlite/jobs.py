@@ -17,7 +17,6 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Inserted, Overdue
-from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.groups import Groups
 from headrace.engines.sql.lines import Learned
 from headrace.engines.sql.record import LOWEST, encode, micros, moment
@@ -72,7 +71,6 @@ class Jobs:
         if known is None:
             return False
         try:
-            refuse_jobs((job,))
             insertion = LoneInsertion(job, *known)
 
             def over(seq: int | None, error: Exception | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.core.bounds import is_text
 from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
 from headrace.engines.sql.admission import is_related
@@ -15,7 +16,7 @@ from headrace.engines.sql.columns import function, job_of, names, row, tuple_typ
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.reader import RecordReader, Sight
-from headrace.engines.sql.record import Micros, key_of, micros, stage_of
+from headrace.engines.sql.record import Micros, key_of, stage_of
 from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD, REPORT
 
 __all__ = [
@@ -68,25 +69,37 @@ row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 )
 """A job as ``insert_rows.sql`` takes it."""
 
-_row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
+row_of_one: Callable[[Job, int, int], tuple[Any, ...]] = function(
     "row_of_one",
-    "job, line, at",
-    [row("job.id.bytes" if column.type == "uuid" else column.new for column in NEW)],
+    "job, line, collected",
+    [
+        "at = Micros()",
+        row(
+            [
+                *("job.id.bytes" if column.type == "uuid" else column.new for column in NEW),
+                "at[job.spec.created_at] >> BUCKET",
+                "collected",
+            ]
+        ),
+    ],
     stage_of=stage_of,
     held_key=key_of,
+    Micros=Micros,
+    BUCKET=BUCKET,
 )
-
-
-def row_of_one(job: Job, line: int, collected: int) -> tuple[Any, ...]:
-    """A job as ``insert_one.sql`` takes it, in a line that is valid for this count of collections."""
-    return (*_row_of_one(job, line, Micros()), micros(job.spec.created_at) >> BUCKET, collected)
+"""A job as ``insert_one.sql`` takes it, in a line that is valid for this count of collections."""
 
 
 def is_one(job: Job) -> bool:
-    """Whether ``insert_one.sql`` stores all there is of a job: it is new, and has no keys, labels or relations."""
+    """Whether ``insert_one.sql`` stores all there is of a job: it is new, and has no keys, labels or relations.
+
+    If its line is known, it need not be looked whether it has texts that cannot be kept: the others are in the line.
+    """
     spec = job.spec
     return (
         is_new(job)
+        and "\0" not in job.payload_text
+        and (spec.concurrency_key is None or is_text(spec.concurrency_key))
         and not is_related(job)
         and not spec.tags
         and spec.dedup is None

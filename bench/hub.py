@@ -1,0 +1,310 @@
+"""The hub: submits over HTTP, a thousand who listen, ten thousand who say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import psutil  # type: ignore[import-untyped]
+
+from bench.hub_load import connected, get, post, pump, subscribed
+from bench.hub_shop import app as shop
+from bench.progress import Progress
+from bench.stores import Stores
+from headrace.worker.tuning import fast_loop
+
+__all__ = ["HubFigures", "hub", "hub_lines"]
+
+CLIENTS = 50
+LISTENERS, PER_SECOND, HELD = 1000, 200, 0.3
+"""Subscribers, jobs a second that they listen to, and the seconds that each of these runs."""
+IDLE = 10_000
+T = TypeVar("T")
+
+
+@dataclass
+class HubFigures:
+    """Samples of each."""
+
+    bare: list[float] = field(default_factory=list)
+    """Requests a second of the route that only validates and answers."""
+    submits: list[float] = field(default_factory=list)
+    logged: list[float] = field(default_factory=list)
+    """The same with the access log, which goes nowhere."""
+    bulk: list[float] = field(default_factory=list)
+    start_ms: list[float] = field(default_factory=list)
+    """p99 of how long the start of a job was under way to its subscriber."""
+    end_ms: list[float] = field(default_factory=list)
+    unheard: int = 0
+    alone: list[float] = field(default_factory=list)
+    """Jobs a second of a worker beside an idle hub."""
+    listened: list[float] = field(default_factory=list)
+    """The same while a thousand subscribers listen to other jobs."""
+    idle: int = 0
+    """How many idle connections there were."""
+    idle_kib: list[float] = field(default_factory=list)
+    """Memory for each."""
+    usual_ms: list[float] = field(default_factory=list)
+    """p99 of a request."""
+    crowded_ms: list[float] = field(default_factory=list)
+    """The same beside idle connections."""
+
+
+def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
+    """Everything, as often as asked for; what is compared is measured by turns."""
+    found, size = HubFigures(), 0.1 if quick else 1.0
+    progress = Progress(7 * repeat)
+    for _ in range(repeat):
+        progress.step("hub: a route that only answers")
+        with _bare() as address:
+            found.bare.append(_submits(address, int(20_000 * size)))
+        for rates, flags, what in (
+            (found.submits, ["--no-access-log"], "submits over HTTP"),
+            (found.logged, [], "submits, with the access log"),
+        ):
+            progress.step(f"hub: {what}")
+            with stores.fresh() as store, _hub(store, *flags) as (address, _):
+                rates.append(_submits(address, int(20_000 * size)))
+        progress.step("hub: bulk")
+        with stores.fresh() as store, _hub(store, "--no-access-log") as (address, _):
+            found.bulk.append(_bulk(address, int(100 * size)))
+        progress.step(f"hub: {LISTENERS:,} subscribers")
+        with stores.fresh() as store:
+            _listen(found, store)
+        progress.step("hub: drains, with and without subscribers")
+        with stores.fresh() as store:
+            _drains(found, store, int(40_000 * size))
+        progress.step(f"hub: {IDLE:,} idle connections")
+        with stores.fresh() as store:
+            _crowd(found, store, int(IDLE * (0.1 if quick else 1)), int(3_000 * size))
+    progress.done()
+    return found
+
+
+# -- processes
+
+
+def _url(store: str) -> str:
+    return store if "://" in store else f"sqlite:///{store}"
+
+
+@contextmanager
+def _process(*words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A command of ours that tells its events, and the first of them."""
+    command = [sys.executable, "-m", "headrace", *words, "--json"]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean)
+    try:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())
+        process.terminate()
+        process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+@contextmanager
+def _hub(store: str, *flags: str) -> Iterator[tuple[str, psutil.Process]]:
+    # Its log would be events on stdout, which nobody reads here.
+    command = [sys.executable, "-m", "headrace", "hub", "bench.hub_shop:app", "--url", _url(store), "--port", "0"]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    words = [*command, "--log-format", "json", *flags]
+    reading, writing = os.pipe()
+    process = subprocess.Popen(words, stderr=writing, text=True, env=clean)
+    os.close(writing)
+    with os.fdopen(reading) as log:
+        try:
+            address = str(json.loads(log.readline())["url"])
+            drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)
+            yield address, psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            process.wait(60)
+            drain.wait(10)
+
+
+@contextmanager
+def _bare() -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, "-m", "bench.hub_bare"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _run(work: Awaitable[T]) -> T:
+    async def whole() -> T:
+        return await work
+
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        return runner.run(whole())
+
+
+# -- what is measured
+
+
+def _submits(address: str, count: int) -> float:
+    """Requests a second, of 50 clients with keep-alive."""
+    request = post("/api/jobs", {"task": "noop", "payload": {"n": 1}})
+    _run(pump(address, iter([request] * (count // 10)), CLIENTS))
+    seconds, spans = _run(pump(address, iter([request] * count), CLIENTS))
+    return len(spans) / seconds
+
+
+def _bulk(address: str, calls: int) -> float:
+    """Jobs a second, 1,000 in a request, four clients."""
+    request = post("/api/jobs/bulk", {"jobs": [{"task": "noop", "payload": {"n": n}} for n in range(1000)]})
+    _run(pump(address, iter([request] * 4), 2))
+    seconds, spans = _run(pump(address, iter([request] * calls), 4))
+    return 1000 * len(spans) / seconds
+
+
+def _listen(found: HubFigures, store: str) -> None:
+    """A thousand subscribers, each to a job of its own; 200 of these start in a second."""
+    worker = ("worker", "bench.hub_shop:app", "--url", _url(store), "--concurrency", "150")
+    with _hub(store, "--no-access-log") as (address, _), _process(*worker):
+        spans = _run(_hear(address, store))
+    for status, into in (("running", found.start_ms), ("completed", found.end_ms)):
+        into.append(_p99(spans[status]) * 1000)
+        found.unheard += LISTENERS - len(spans[status])
+
+
+async def _hear(address: str, store: str) -> dict[str, list[float]]:
+    spans: dict[str, list[float]] = {"running": [], "completed": []}
+    over = asyncio.Event()
+
+    def told(status: str, seconds: float) -> None:
+        if status in spans:
+            spans[status].append(seconds)
+        if len(spans["completed"]) >= LISTENERS:
+            over.set()
+
+    with shop.override(url=_url(store)), connected() as transports:
+        async with shop:
+            first = datetime.now(UTC) + timedelta(seconds=10)
+            drafts = [
+                shop.by_name["hold"]
+                .options(not_before=first + timedelta(seconds=n / PER_SECOND))
+                .draft(HELD + (n % 10) / 100)
+                for n in range(LISTENERS)
+            ]
+            jobs = await shop.submit_many(drafts)
+            await subscribed(address, [f"/api/jobs/{job.id}/events" for job in jobs], told, transports)
+            try:
+                async with asyncio.timeout(60):
+                    await over.wait()
+            except TimeoutError:
+                pass
+    return spans
+
+
+def _drains(found: HubFigures, store: str, jobs: int) -> None:
+    """A worker beside a hub, by turns with and without subscribers to jobs that wait."""
+    with _hub(store, "--no-access-log") as (address, _):
+        _run(_by_turns(found, address, store, jobs))
+
+
+async def _by_turns(found: HubFigures, address: str, store: str, jobs: int) -> None:
+    with shop.override(url=_url(store)):
+        async with shop:
+            waiting = await shop.by_name["never"].map([(n,) for n in range(LISTENERS)])
+            await _drain(store, jobs // 4)  # the first is slower than the rest, whoever listens
+            for rates, listeners in ((found.alone, 0), (found.listened, LISTENERS)) * 2:
+                with connected() as transports:
+                    paths = [f"/api/jobs/{job.id}/events" for job in waiting[:listeners]]
+                    await subscribed(address, paths, lambda status, seconds: None, transports)
+                    rates.append(await _drain(store, jobs))
+
+
+async def _drain(store: str, jobs: int) -> float:
+    """Jobs a second of one worker; that it starts and ends is counted, as the same for all."""
+    for start in range(0, jobs, 1000):
+        await shop.by_name["noop"].map([(n,) for n in range(start, min(start + 1000, jobs))])
+    command = [sys.executable, "-m", "headrace", "worker", "bench.hub_shop:app", "--url", _url(store), "--burst"]
+    command += ["--queues", "default"]
+    began = time.time()
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+    assert await process.wait() == 0
+    return jobs / (time.time() - began)
+
+
+def _crowd(found: HubFigures, store: str, idle: int, requests: int) -> None:
+    """What others notice of so many connections that say nothing, and what they cost."""
+    with _hub(store, "--no-access-log", "--sockets", str(2 * idle)) as (address, process):
+        _run(_beside(found, address, process, idle, requests))
+
+
+async def _beside(found: HubFigures, address: str, process: psutil.Process, idle: int, requests: int) -> None:
+    asked = [get("/api/version")] * requests
+    await pump(address, iter(asked), 10)
+    _, spans = await pump(address, iter(asked), 10)
+    found.usual_ms.append(_p99(spans) * 1000)
+    before = process.memory_info().rss
+    port = int(address.rpartition(":")[2])
+    with connected() as transports:
+        for _ in range(0, idle, 200):
+            made = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(200)))
+            for reader, writer in made:
+                transports.append(writer.transport)  # type: ignore[arg-type]
+                writer.write(asked[0])
+                await reader.readuntil(b"}")
+        found.idle = len(transports)
+        found.idle_kib.append((process.memory_info().rss - before) / 1024 / len(transports))
+        _, spans = await pump(address, iter(asked), 10)
+        found.crowded_ms.append(_p99(spans) * 1000)
+
+
+def _p99(spans: Sequence[float]) -> float:
+    return sorted(spans)[int(len(spans) * 0.99)] if spans else float("nan")
+
+
+# -- what is said
+
+PEERS = (
+    "peers: none was run. pg-boss, graphile-worker, oban and pgqueuer have no HTTP interface; faktory has one for",
+    "  looking, and jobs are pushed over a protocol of its own, by a program in Go that is not to be had here.",
+)
+
+
+def hub_lines(found: HubFigures) -> Iterator[str]:
+    """The figures against what was promised; of several runs the best, as everywhere."""
+    bare, ours, logged, bulk = max(found.bare), max(found.submits), max(found.logged), max(found.bulk)
+    yield f"submits over HTTP, {CLIENTS} clients with keep-alive, requests a second"
+    yield _line("a route that only validates and answers", f"{bare:,.0f}")
+    yield _line("the hub", f"{ours:,.0f}", f"{ours / bare:.2f}× (≥ 0.50)", ours >= 0.5 * bare)
+    yield _line("… with its access log", f"{logged:,.0f}", f"{logged / bare:.2f}×")
+    yield "bulk, 1,000 jobs a request, jobs a second"
+    yield _line("the hub", f"{bulk:,.0f}", "(≥ 20,000)", bulk >= 20_000)
+    yield f"{LISTENERS:,} subscribers by SSE, {PER_SECOND} jobs a second: p99 from what happened to the news of it"
+    for what, spans in (("start", found.start_ms), ("end", found.end_ms)):
+        yield _line(what, f"{min(spans):,.0f} ms", "(≤ 250)", min(spans) <= 250)
+    yield _line("not told", str(found.unheard), "", not found.unheard)
+    alone, listened = max(found.alone), max(found.listened)
+    yield "drain of one worker beside the hub, jobs a second"
+    yield _line("nobody listens", f"{alone:,.0f}")
+    ratio = listened / alone
+    yield _line(f"{LISTENERS:,} subscribers", f"{listened:,.0f}", f"{ratio:.2f}× (≥ 0.97)", ratio >= 0.97)
+    yield f"{found.idle:,} idle connections"
+    yield _line("memory for each", f"{min(found.idle_kib):,.1f} KiB")
+    yield _line(
+        "p99 of a request beside them", f"{min(found.crowded_ms):,.1f} ms", f"without {min(found.usual_ms):.1f}"
+    )
+    yield from PEERS
+
+
+def _line(what: str, figure: str, more: str = "", good: bool | None = None) -> str:
+    mark = " " if good is None else "✓" if good else "✗"
+    return f"  {mark} {what:<40} {figure:>10}   {more}".rstrip()
