@@ -69,6 +69,14 @@ async def connected(hub: Served) -> AsyncIterator[tuple[asyncio.StreamReader, as
         writer.transport.abort()
 
 
+async def test_small_answers_are_sent_at_once(url: str) -> None:
+    async with serving(url, quiet()) as hub:
+        assert (await hub.client.get("/api/version")).status_code == 200
+        [connection] = hub.server.server_state.connections
+        at_once = connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert at_once, "the body of an answer would wait for the client to acknowledge the head: 40 ms"
+
+
 async def test_a_request_under_way_is_finished_and_a_new_one_is_not_let_in(url: str, gate: Gate) -> None:
     async with serving(url, quiet()) as hub:
         under_way = asyncio.create_task(hub.client.get("/slow"))
