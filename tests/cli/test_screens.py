@@ -37,6 +37,8 @@ APP = "--app tests.support.full_store:app"
 CASES: Mapping[str, Case] = {
     "demo": Case("demo --url {url}", press=(("Ctrl-C ends the demo", CTRL_C),)),
     "worker": Case(f"worker {APP} --grace 0", press=(("at once", CTRL_C),)),
+    "hub": Case("hub --port 0 --no-webhooks", press=(("hub at http", CTRL_C),)),
+    "up": Case(f"up {APP} --port 0 --no-webhooks --grace 0", press=(("at once", CTRL_C),)),
     "submit": Case("submit resize image=x.png"),
     "run": Case("run nobody_serves_this --wait 50ms", full=1, empty=1),
     "jobs": Case("jobs", shows=" ".join(Status) + " {completed:short} nobody_serves_this (retries exhausted)"),
@@ -92,6 +94,7 @@ CASES: Mapping[str, Case] = {
     "schedules delete": Case("schedules delete monthly", empty=3, shows="monthly"),
     "tasks": Case("tasks", shows="send_newsletter never served image, width?"),
     "workers": Case("workers", shows="build-7.internal.example images mail"),
+    "workers drain": Case("workers drain {worker}", empty=3, shows="{worker:short}"),
     "keys": Case("keys", shows="nightly import shop hr_ read, submit customer-123 never"),
     "keys list": Case("keys list", shows="nightly import shop hr_ read, submit customer-123 never"),
     "keys create": Case("keys create ci --scope read,submit --expires 90d", shows="hr_ keep it now"),
