@@ -29,7 +29,7 @@ __all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "Submitted", "Verdict"]
 
 _log = logging.getLogger("headrace.hub")
 
-KEY = "idempotency-key"
+KEY = b"idempotency-key"
 MOST = 1000
 """Jobs in one body of JSON; lines may be any number."""
 OURS = "headrace."
@@ -94,18 +94,17 @@ _encoder = msgspec.json.Encoder()
 
 async def submit(ask: Ask) -> Answer:
     """Submit a job; one that was there before is answered with 200."""
-    keys = ask.request.headers.getlist(KEY)
+    keys = [value for name, value in ask.request.scope["headers"] if name == KEY]
     if len(keys) > 1:
         raise _malformed("Idempotency-Key", "the header Idempotency-Key is given more than once")
-    draft, warnings = await _draft(ask, submission_of(ask.body, keys[0] if keys else None))
+    draft, warnings = await _draft(ask, submission_of(ask.body, keys[0].decode("latin-1") if keys else None))
     handle = await draft.submit()
     job = handle.last
     assert job is not None
-    app = ask.hub.app
     position, start = await ask.hub.positions.of(job)
     submitted = Submitted(
         job_id=job.id,
-        status=seen_status(job, app.host.clock.now()),
+        status=seen_status(job, ask.hub.app.host.clock.now()) if handle.duplicate else job.status,
         position=position,
         estimated_start=start,
         created_at=job.created_at,
@@ -113,8 +112,7 @@ async def submit(ask: Ask) -> Answer:
         replaced=handle.replaced,
         warnings=warnings,
     )
-    where = {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{job.id}"}
-    return Answer(submitted, 200 if handle.duplicate else 201, where)
+    return Answer(submitted, 200 if handle.duplicate else 201)
 
 
 async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
@@ -145,7 +143,7 @@ async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...
 async def submit_bulk(ask: Ask) -> Answer | Response:
     """Submit many jobs: up to 1,000 in a document, any number as lines."""
     request, options = ask.request, ask.hub.options
-    if request.headers.get(KEY) is not None:
+    if any(name == KEY for name, _ in request.scope["headers"]):
         raise _malformed("Idempotency-Key", "give each job an `idempotency_key` of its own")
     bulk = _Bulk(ask)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
