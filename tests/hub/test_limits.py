@@ -157,7 +157,7 @@ async def test_whoever_submits_too_fast_is_told_when_to_come_back() -> None:
                 headers = {"authorization": f"Bearer {key}"}
                 return await hub.client.post(f"/api/jobs{path}", json=body, headers=headers)
 
-            one = {"task": "add", "payload": {}}
+            one: dict[str, Any] = {"task": "add", "payload": {}}
             assert (await submit(slow, **one)).status_code == 201
             assert (await submit(slow, "/bulk", jobs=[one] * 5)).status_code == 200  # is one submit
             for path, body in (("", one), ("/bulk", {"jobs": [one]})):
