@@ -176,6 +176,33 @@ async def test_a_job_that_is_gone_is_told_as_missing(here: Scene) -> None:
         await here.app.follow("00000000-0000-7000-8000-000000000000")
 
 
+async def test_a_job_that_is_retried_while_somebody_still_reads_its_end_is_followed_again(here: Scene) -> None:
+    job = await here.talk.submit(1)
+    slow = await here.app.follow(job.id)
+    await slow.take()
+    await here.app.cancel(job.id)
+    await until(lambda: slow.job.ended and slow._followed._task.done())
+    await here.app.retry(job.id)
+    async with await here.app.follow(job.id) as reader:
+        assert (await anext(reader)).job.status is Status.QUEUED
+        here.gate.set()
+        async with here.app.worker(), asyncio.timeout(30):
+            assert [news.job.status async for news in reader][-1] is Status.COMPLETED
+    slow.close()
+
+
+async def test_a_fault_is_told_to_all_who_look(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(id: object) -> object:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(here.app.session.watcher, "follow", broken)
+    job = await here.talk.submit(1)
+    async with await here.app.follow(job.id) as reader:
+        with pytest.raises(ZeroDivisionError):
+            async for _ in reader:
+                pass
+
+
 async def test_closing_the_app_ends_it() -> None:
     scene = Scene("memory://")
     async with scene.app:

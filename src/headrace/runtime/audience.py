@@ -105,16 +105,19 @@ class Followed:
     def __init__(self, audience: Audience, job: Job) -> None:
         self.audience, self.id, self.job = audience, job.id, job
         self.place: Place | None = None
-        self.error: HeadraceError | None = None
+        self.error: Exception | None = None
         """Why it cannot be followed any more."""
         self.version = 0
         """Grows whenever there may be new entries."""
         self.readers: set[Reader] = set()
         self._pages: dict[tuple[Kind, Cursor, int], asyncio.Future[list[Entry]]] = {}
-        # In a context of its own: it outlives whoever happens to be the first to look.
-        self._task = asyncio.create_task(self._run(), name="headrace-followed", context=Context())
+        self._task = self._begin()
         if job.status is Status.QUEUED:
             audience.places.expect(job.queue)
+
+    def _begin(self) -> asyncio.Task[None]:
+        # In a context of its own: it outlives whoever happens to be the first to look.
+        return asyncio.create_task(self._run(), name="headrace-followed", context=Context())
 
     async def _run(self) -> None:
         while not self.job.ended:
@@ -126,6 +129,9 @@ class Followed:
                     return self.fail(error)
                 _log.debug("job %s cannot be followed for now: %s", self.id, error)
                 await self.audience.host.sleep(_AWAY)
+            except Exception as error:
+                _log.exception("job %s cannot be followed", self.id)
+                return self.fail(error)
         return None
 
     def stop(self) -> None:
@@ -137,6 +143,8 @@ class Followed:
         if job == self.job or job.rev < self.job.rev:
             return
         self.job = job
+        if self._task.done() and not job.ended and self.error is None:
+            self._task = self._begin()  # it had ended, and somebody has it retried
         if job.status is Status.QUEUED:
             self.audience.places.expect(job.queue)
         else:
@@ -157,7 +165,7 @@ class Followed:
         self._pages.clear()
         self._tell()
 
-    def fail(self, error: HeadraceError) -> None:
+    def fail(self, error: Exception) -> None:
         """It cannot be followed any more."""
         self.error = error
         self._tell()

@@ -36,6 +36,9 @@ async def test_a_job_is_followed_from_its_submit_to_its_end(doing: Doing) -> Non
                 await stream.until("status", status="running", attempt=1)
                 told = await stream.until("progress", progress=40)
                 assert told.data["message"] == "under way"
+                mark = Mark.read(told.id or "")
+                assert mark is not None
+                assert mark.at == (await job.refresh()).updated_at, "its id says that it was told"
                 doing.gate.set()
                 rest = await stream.rest()
         assert [one.data["message"] for one in rest if one.name == "log"][-1] == "done"

@@ -104,9 +104,11 @@ def _parts(news: News, mark: Mark) -> list[bytes]:
     told = list(changes(news))
     if news.over and told and told[-1][0] == "status":
         told.pop()
-    for name, document in told:
+    for name, document in told[:-1]:
         tell(name, document)
-    mark = news.mark
+    mark = news.mark  # from here on, all that happened is told, or stands in a snapshot
+    for name, document in told[-1:]:
+        tell(name, document)
     if news.place is not None:
         tell("position", position_of(news.job, news.place))
     if news.over:
