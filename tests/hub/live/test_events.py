@@ -81,6 +81,22 @@ async def test_a_short_job_is_told_to_have_started_and_ended(doing: Doing) -> No
     assert [one for one in statuses if one != "accepted"] == ["running", "completed"]
 
 
+async def test_who_lost_the_connection_before_the_last_event_is_told_the_end(tmp_path: Path) -> None:
+    doing = Doing(url_of("sqlite", tmp_path))
+    async with serving(doing.app) as hub:
+        job = await doing.quick.submit(1)
+        path = f"/api/jobs/{job.id}/events"
+        async with listening(hub, path) as stream:
+            first = await stream.next()
+            async with doing.app.worker():
+                events = await stream.rest()
+        for seen in (first, *events[:-1]):
+            assert seen is not None
+            assert seen.id is not None
+            async with listening(hub, path, last_event_id=seen.id) as stream:
+                assert (await stream.rest())[-1].data["ended"] is True
+
+
 async def test_an_attempt_that_fails_is_told_as_a_retry_and_the_last_as_the_end(doing: Doing) -> None:
     async with serving(doing.app) as hub:
         job = await doing.fail.submit("no luck")
