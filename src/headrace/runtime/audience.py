@@ -149,7 +149,10 @@ class Followed:
             self.audience.places.expect(job.queue)
         else:
             self.place = None
-        self.renew()
+        if job.ended:
+            self.renew()
+        else:
+            self._tell()
 
     def stand(self, place: Place) -> bool:
         """Note where it stands; whether that is news, which another estimate alone is not."""
@@ -288,7 +291,7 @@ class Reader:
             return await self._first(job)
         logs, items, whole = list[Entry](), list[Entry](), True
         before = self._told
-        if self._entries and version != self._read:
+        if self._entries and version != self._read and job.attempt > 0:  # before, there are none
             # Behind the look at the job: what was added before the end is there when the end is.
             most = self._most
             logs = await followed.tail(Kind.LOG, self._mark.log, PAGE)
@@ -296,9 +299,9 @@ class Reader:
             whole = len(logs) < PAGE and len(items) < most
             if items:
                 self._most = max(1, min(PAGE, _BYTES * len(items) // (1 + sum(len(one.data) for one in items))))
-        if whole:
-            self._read = version
-        elif job.ended:
+            if whole:
+                self._read = version
+        if job.ended and not whole:
             job = before  # its end is told behind all of its entries
         news = place if place != self._place else None
         over = whole and job.ended
