@@ -177,8 +177,16 @@ class Followed:
         for reader in self.readers:
             reader.wake()
 
-    async def tail(self, kind: Kind, after: Cursor, most: int) -> list[Entry]:
-        """Entries behind the cursor; those who stand at the same place share a question."""
+    async def entries(self, log: Cursor, item: Cursor, items: int) -> tuple[list[Entry], list[Entry]]:
+        """Lines and items behind these cursors, read at the same time; who stands at the same place shares that."""
+        pages = self._page(Kind.LOG, log, PAGE), self._page(Kind.ITEM, item, items)
+        try:
+            return await asyncio.shield(pages[0]), await asyncio.shield(pages[1])
+        except HeadraceError:
+            self._pages.clear()
+            raise
+
+    def _page(self, kind: Kind, after: Cursor, most: int) -> asyncio.Future[list[Entry]]:
         page = self._pages.get((kind, after, most))
         if page is None:
             if len(self._pages) >= _PAGES:
@@ -186,11 +194,7 @@ class Followed:
             page = asyncio.ensure_future(self.audience.engine.entries.tail(self.id, kind, after, most))
             page.add_done_callback(_heard)
             self._pages[kind, after, most] = page
-        try:
-            return await asyncio.shield(page)
-        except HeadraceError:
-            self._pages.clear()
-            raise
+        return page
 
 
 def _heard(page: asyncio.Future[list[Entry]]) -> None:
@@ -294,8 +298,7 @@ class Reader:
         if self._entries and version != self._read and job.attempt > 0:  # before, there are none
             # Behind the look at the job: what was added before the end is there when the end is.
             most = self._most
-            logs = await followed.tail(Kind.LOG, self._mark.log, PAGE)
-            items = await followed.tail(Kind.ITEM, self._mark.item, most)
+            logs, items = await followed.entries(self._mark.log, self._mark.item, most)
             whole = len(logs) < PAGE and len(items) < most
             if items:
                 self._most = max(1, min(PAGE, _BYTES * len(items) // (1 + sum(len(one.data) for one in items))))
