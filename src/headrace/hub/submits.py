@@ -23,6 +23,7 @@ from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
 from headrace.hub.scoping import customer_of, jobs_of, may_submit
 from headrace.hub.serving import read_body
+from headrace.hub.webhooks.guard import guard_of
 from headrace.hub.wording import Submission, SubmitBody, submission_of
 
 __all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "Submitted", "Verdict"]
@@ -131,6 +132,8 @@ async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...
             message = f"{field}s named {OURS}… are headrace's own"
             raise Problem(403, "forbidden", "This is not for submits", message, faults=[Fault(field, message)])
     may_submit(ask, said.task, queue)
+    if (wish := draft.options.get("webhook")) is not None:
+        guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
         wanted = draft.options
         await ask.hub.caps.admit(ask.caller, draft.task, wanted.get("priority", 50), wanted.get("requires", {}))
