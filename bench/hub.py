@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import psutil  # type: ignore[import-untyped]
 
-from bench.hub_load import connected, get, post, pump, subscribed
+from bench.hub_load import connected, get, post, pump, subscribed, upgrade
 from bench.hub_shop import app as shop
 from bench.progress import Progress
 from bench.stores import Stores
@@ -50,13 +50,13 @@ class HubFigures:
     listened: list[float] = field(default_factory=list)
     """The same while a thousand subscribers listen to other jobs."""
     idle: int = 0
-    """How many idle connections there were."""
+    """How many idle sockets there were."""
     idle_kib: list[float] = field(default_factory=list)
     """Memory for each."""
     usual_ms: list[float] = field(default_factory=list)
     """p99 of a request."""
     crowded_ms: list[float] = field(default_factory=list)
-    """The same beside idle connections."""
+    """The same beside idle sockets."""
 
 
 def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
@@ -83,7 +83,7 @@ def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
         progress.step("hub: drains, with and without subscribers")
         with stores.fresh() as store:
             _drains(found, store, int(40_000 * size))
-        progress.step(f"hub: {IDLE:,} idle connections")
+        progress.step(f"hub: {IDLE:,} idle sockets")
         with stores.fresh() as store:
             _crowd(found, store, int(IDLE * (0.1 if quick else 1)), int(3_000 * size))
     progress.done()
@@ -254,14 +254,17 @@ async def _beside(found: HubFigures, address: str, process: psutil.Process, idle
     found.usual_ms.append(_p99(spans) * 1000)
     before = process.memory_info().rss
     port = int(address.rpartition(":")[2])
+    writers = list[asyncio.StreamWriter]()  # one that nobody has closes its connection
     with connected() as transports:
         for _ in range(0, idle, 200):
             made = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(200)))
+            writers += [writer for _, writer in made]
             for reader, writer in made:
                 transports.append(writer.transport)  # type: ignore[arg-type]
-                writer.write(asked[0])
-                await reader.readuntil(b"}")
-        found.idle = len(transports)
+                writer.write(upgrade("/ws"))
+                await reader.readuntil(b"\r\n\r\n")
+        found.idle = len(process.net_connections(kind="tcp")) - 1  # one listens
+        assert found.idle >= idle
         found.idle_kib.append((process.memory_info().rss - before) / 1024 / len(transports))
         _, spans = await pump(address, iter(asked), 10)
         found.crowded_ms.append(_p99(spans) * 1000)
@@ -297,7 +300,7 @@ def hub_lines(found: HubFigures) -> Iterator[str]:
     yield _line("nobody listens", f"{alone:,.0f}")
     ratio = listened / alone
     yield _line(f"{LISTENERS:,} subscribers", f"{listened:,.0f}", f"{ratio:.2f}× (≥ 0.97)", ratio >= 0.97)
-    yield f"{found.idle:,} idle connections"
+    yield f"{found.idle:,} idle sockets"
     yield _line("memory for each", f"{min(found.idle_kib):,.1f} KiB")
     yield _line(
         "p99 of a request beside them", f"{min(found.crowded_ms):,.1f} ms", f"without {min(found.usual_ms):.1f}"

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from bench.children import BrokenDown
 
-__all__ = ["Heard", "connected", "get", "post", "pump", "subscribed"]
+__all__ = ["Heard", "connected", "get", "post", "pump", "subscribed", "upgrade"]
 
 PATIENCE = 120.0
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
@@ -31,6 +31,12 @@ def _where(address: str) -> tuple[str, int]:
 def get(path: str) -> bytes:
     """The bytes of a request."""
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def upgrade(path: str) -> bytes:
+    """The bytes of a request for a WebSocket."""
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    return f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
 
 
 def post(path: str, document: object) -> bytes:

@@ -96,6 +96,17 @@ CASES: Mapping[str, Case] = {
     "keys list": Case("keys list", shows="nightly import shop hr_ read, submit customer-123 never"),
     "keys create": Case("keys create ci --scope read,submit --expires 90d", shows="hr_ keep it now"),
     "keys revoke": Case("keys revoke shop", empty=3, shows="shop is revoked"),
+    "webhooks": Case("webhooks", shows="{webhook} off completion"),
+    "webhooks list": Case("webhooks list", shows="{webhook} hooks.example.com"),
+    "webhooks show": Case("webhooks show {webhook}", empty=3, shows="{webhook} resize"),
+    "webhooks add": Case("webhooks add https://hooks.example.com/new --event completion", shows="whsec_ keep"),
+    "webhooks on": Case("webhooks on {webhook}", empty=3, shows="{webhook} on"),
+    "webhooks off": Case("webhooks off {webhook}", empty=3, shows="{webhook} off"),
+    "webhooks rotate": Case("webhooks rotate {webhook}", empty=3, shows="whsec_ {webhook}"),
+    "webhooks test": Case("webhooks test {webhook}", empty=3, shows="queued"),
+    "webhooks deliveries": Case("webhooks deliveries --webhook {webhook}", shows="headrace.deliver"),
+    "webhooks redeliver": Case("webhooks redeliver {delivery}", full=4, empty=3),
+    "webhooks delete": Case("webhooks delete {doomed_webhook}", empty=3, shows="removed"),
     "prune": Case("prune", shows="pruned"),
     "migrate": Case("migrate", shows="up to date"),
     "doctor": Case("doctor", full=1, shows="nobody_serves_this queues resume images"),
@@ -180,7 +191,8 @@ def test_every_command_fits_the_terminal_on_a_full_store(size: Size, full: tuple
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_every_command_fits_the_terminal_on_an_empty_store(size: Size, empty: Path) -> None:
-    nowhere = dict.fromkeys(("batch", "family", "talkative", "worker", *Status), "01990000-0000-7000-8000-0000deadbeef")
+    names = ("batch", "family", "talkative", "worker", "delivery", "webhook", "doomed_webhook", *Status)
+    nowhere = dict.fromkeys(names, "01990000-0000-7000-8000-0000deadbeef")
     press = {name: case.press for name, case in CASES.items() if case.press and "asked" not in name}
     found = type_all(typed(nowhere), size=size, store=empty, press=press)
     faults = {}

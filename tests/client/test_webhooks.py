@@ -13,7 +13,7 @@ import pytest
 from headrace import App, Status
 from headrace.core.job import Job
 from headrace.core.webhooks import QUEUE, TASK
-from headrace.errors import ConfigError, JobNotFound, TransitionRefused, UnknownWebhook
+from headrace.errors import ConfigError, TransitionRefused, UnknownWebhook
 from headrace.runtime.webhooks import OF_JOBS, SECRETS
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
@@ -319,7 +319,7 @@ async def test_redeliver_does_what_the_delivery_needs(sums: Sums) -> None:
     assert (await app.redeliver(delivery.id)).status is Status.QUEUED
     await end(app, delivery, "no")
     assert ((await app.redeliver(delivery.id, by="ann")).id, await told(app)) == (delivery.id, ["job.submitted"])
-    with pytest.raises(JobNotFound, match="no delivery"):
+    with pytest.raises(TransitionRefused, match="no delivery"):
         await app.redeliver(job.id)
     with pytest.raises(ConfigError, match="not of both"):
         await app.deliveries(webhook="wh_1", job=job.id)
@@ -366,3 +366,16 @@ async def test_addresses_that_nobody_names_any_more_are_forgotten(quick: Sums) -
     assert await app.forget_unused_webhooks() == 1
     assert await app.forget_unused_webhooks() == 0
     assert len(await documents.settings(OF_JOBS)) == len(await documents.settings(SECRETS)) == 1
+
+
+async def test_the_doctor_says_who_would_deliver(quick: Sums) -> None:
+    await quick.app.add_webhook(URL, events=["submitted"])
+    await quick.add.submit(1)
+    async with quick.app.worker(queues=["default"]):
+        await until(lambda: _remedies(quick.app))
+        assert {"headrace hub" in remedy for remedy in await _remedies(quick.app)} == {True}
+
+
+async def _remedies(app: App) -> list[str]:
+    about = [check for check in await app.doctor() if check.level == "fail" and "headrace." in check.message]
+    return [check.remedy or "" for check in about] if len(about) == 2 else []

@@ -109,7 +109,7 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
             [child] = (await app.jobs(parent=bob.jobs["running"])).items
             bob.jobs["child"] = child.id
             alice.jobs["held up"] = (await app.submit("hold", {"note": ALICE}, customer=ALICE)).id
-            async with serving(app, HubOptions(submits_per_second=None)) as hub:
+            async with serving(app, HubOptions(submits_per_second=None, webhooks=False)) as hub:
                 yield Scene(hub, alice, bob, made.text, worker.id)
             held.set()
 
@@ -138,6 +138,8 @@ async def _furnish(app: App, one: Customer) -> None:
     await app.resolve(one.jobs["completed"], result=one.name)
     await app.cancel(one.jobs["cancelled"])
     one.jobs["rerun"] = (await app.rerun(one.jobs["failed"])).id
+    hook = await app.add_webhook(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
+    one.webhook = hook.webhook.id
     async with app.batch() as batch:
         batch.add(await app.draft("quick", note, **options))
     one.batch = batch.id

@@ -130,6 +130,12 @@ NAMED: dict[str, Callable[[Scene], object]] = {
 }
 """What of Bob's the other parameters may name."""
 
+OF_DELIVERIES: dict[str, Callable[[Scene], object]] = {
+    "webhook": lambda scene: scene.bob.webhook,
+    "job": lambda scene: scene.bob.jobs["completed"],
+}
+"""The same of parameters that no filter of jobs has."""
+
 
 async def found(scene: Scene, operation: Operation) -> Faults:
     if operation.method != "GET":
@@ -139,7 +145,7 @@ async def found(scene: Scene, operation: Operation) -> Faults:
     async for fault in is_served(scene, operation):
         yield fault
     for name in set(_parameters(operation)) - HARMLESS:
-        of_bob = NAMED[name](scene)
+        of_bob = (NAMED | OF_DELIVERIES)[name](scene)
         of_nobody = scene.app.new_id() if isinstance(of_bob, UUID) else "nobody"
         told = [
             (await ask(scene.hub, operation, scene.alice.key, query={name: str(value)})).without(value)
@@ -277,7 +283,24 @@ async def feed(scene: Scene, operation: Operation) -> Faults:
             yield f"it tells of {traces}"
 
 
+async def add_webhook(scene: Scene, operation: Operation) -> Faults:
+    async def told_of(**fields: Any) -> Heard:
+        body = {"url": "https://hooks.example/of-alice", **fields}
+        return await ask(scene.hub, operation, scene.alice.key, body=body)
+
+    told = [(await told_of(customer=name)).without(name) for name in (BOB, "nobody")]
+    if told[0] != told[1] or told[0][0] != 403:
+        yield f"customer: {told}"
+    heard = await told_of()
+    if heard.status != 201 or tells_of_bob(scene, heard) or f'"customer":"{ALICE}"' not in heard.text:
+        yield f"{heard}"
+    made = await scene.app.submit("quick", {"note": BOB}, customer=BOB)
+    if (await scene.app.deliveries(job=made.id)).items:
+        yield "hers is told of his job"
+
+
 BY_HAND: dict[str, Proof] = {
+    "add_webhook": add_webhook,
     "submit_job": submits,
     "submit_jobs": submits,
     "act_on_jobs": act_on_jobs,
@@ -381,7 +404,7 @@ def test_everything_has_a_proof() -> None:
         by_hand = operation.bounded not in PROOFS or (operation.bounded == "found" and operation.method != "GET")
         assert not by_hand or operation.name in BY_HAND, f"say how {operation.name} keeps customers apart"
         if operation.bounded == "found":
-            unknown = set(_parameters(operation)) - HARMLESS - set(NAMED)
+            unknown = set(_parameters(operation)) - HARMLESS - set(NAMED) - set(OF_DELIVERIES)
             assert not unknown, f"say what of Bob's {unknown} of {operation.name} may name"
         if operation.name == "submit_job":
             unknown = set(operation.body.__struct_encode_fields__) - MAY_NAME - NAMES_NOTHING

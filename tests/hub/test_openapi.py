@@ -120,6 +120,13 @@ class Things:
             [worker] = self.app.local_workers.all()
             await until(lambda: worker.healthy)
             return str(worker.id)
+        if kind == "webhooks":
+            hook = (await self.app.add_webhook("https://hooks.example/", events=["failed"])).webhook.id
+            if operation.name != "redeliver":
+                return hook
+            delivery = await self.app.test_webhook(hook)
+            await self.app.resolve(delivery.id, error="as asked")
+            return str(delivery.id)
         return str(await self._job(operation.name))
 
     async def _job(self, name: str) -> UUID:

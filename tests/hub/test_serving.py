@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx2
 
+from headrace.hub import HubOptions
 from tests.hub.serving import serving
 
 
@@ -54,3 +55,16 @@ async def test_a_method_that_is_not_for_a_path_is_told_which_are(tmp_path: Path)
             assert (answer.status_code, answer.headers["allow"]) == (405, allowed), path
             assert answer.headers["content-type"] == "application/problem+json"
         assert (await hub.client.get("/api/queues")).json() == {"items": []}
+
+
+async def test_a_path_is_found_whatever_its_root(tmp_path: Path) -> None:
+    """Paths without parts that vary are looked up, all others are matched; both answer alike."""
+    async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
+        assert (await hub.client.head("/api/version")).status_code == 200
+        assert (await hub.client.delete("/api/version")).status_code == 405
+        assert (await hub.client.get("/api/version/")).status_code in (307, 404)
+    options = HubOptions(root_path="/behind", maintenance=False, webhooks=False)
+    async with serving(f"sqlite:///{tmp_path}/jobs.db", options) as hub:
+        answer = await hub.client.get("/api/version")  # the proxy takes the root off
+        assert (answer.status_code, set(answer.json())) == (200, {"headrace"})
+        assert (await hub.client.post("/api/jobs", json={"task": "a"})).status_code == 201

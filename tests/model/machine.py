@@ -23,6 +23,7 @@ from headrace.core.query import Filter
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.sweep import sweep
+from headrace.core.target import EVENTS, Target
 from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, WorkerInfo
 from headrace.engine.statements import walk_async
 from headrace.errors import ConfigError, TransitionRefused
@@ -47,6 +48,7 @@ _DRAFT = st.fixed_dictionaries(
         "retry": st.sampled_from([Retry(0), Retry(1), Retry(3, backoff=[0, 2])]),
         "timeout": st.sampled_from([None, 4.0]),
         "requires": st.sampled_from([{}, {}, {"gpu": True}]),
+        "webhook": st.sampled_from([None, None, None, (Target("wh_1", EVENTS), Target("wh_2", ("completed",), "one"))]),
     }
 )
 _PLACE = st.fixed_dictionaries(
@@ -188,6 +190,7 @@ class Machine(RuleBasedStateMachine):
 
         changes, over = self.sides.agree(tell)
         self.touched.update(change.job.id for change in changes)
+        self._found(*(job for change in changes for job in change.inserts))
         if over:
             id = self.sides.dice.new_id(self.now)
             job = submit(id, Spec(task=TASKS[0], created_at=self.now), '{"n":1}', self.now)
@@ -357,6 +360,14 @@ class Machine(RuleBasedStateMachine):
         self._note(batches[0], self.sides.apply(batches, self.now))
 
     def _write(self, batches: list[list[Change]]) -> None:
+        """What inserts jobs is written alone: one of them may wait for a job that another of the changes ends, and
+        whether that end is noted, or the new job finds it ended, is for the store to say."""
+        alone = [place for place, change in enumerate(batches[0]) if change.inserts]
+        parts = [[place for place in range(len(batches[0])) if place not in alone], *([place] for place in alone)]
+        for part in parts:
+            self._write_together([[batch[place] for place in part] for batch in batches])
+
+    def _write_together(self, batches: list[list[Change]]) -> None:
         ids = [self.sides.dice.token() for _ in batches[0]]
         stamped = [[replace(change, id=id) for change, id in zip(batch, ids, strict=True)] for batch in batches]
         if ids:
@@ -371,6 +382,8 @@ class Machine(RuleBasedStateMachine):
                 self.freed.add(change.job.id)
             if isinstance(verdict, Applied) and change.verb is Verb.RETRY:
                 self.let_go.discard(change.job.id)
+            if isinstance(verdict, Applied):
+                self._found(*change.inserts)  # deliveries to webhooks
 
     @rule(seconds=st.sampled_from([0.000001, 1, 2, 5, 30]))
     def time_passes(self, seconds: float) -> None:

@@ -115,7 +115,15 @@ async def fill(url: str) -> dict[str, str]:
             await app.pause_queue("images", by="ada on build-7")
             await app.create_key("nightly import", ["submit"], tasks=["resize"], queues=["images"], expires=60)
             await app.create_key("shop", ["read", "submit"], customer="customer-123", by="ada on build-7")
+            address = "https://hooks.example.com/services/T0/B0/notifications-of-jobs"
+            hook, doomed_hook = [
+                (await app.add_webhook(address, events=["completion"], tasks=["resize"])).webhook.id for _ in range(2)
+            ]
+            delivery = await app.test_webhook(hook)
+            for _ in range(10):
+                await app.note_undelivered(hook, "HTTP 503")
             ids = {name: str(handle.id) for name, handle in found.items()}
+            ids |= {"webhook": hook, "doomed_webhook": doomed_hook, "delivery": str(delivery.id)}
             ids |= {"running": str(running[0].id), "batch": str(batch.id), "pending": str(pending.id)}
             ids |= {"assigned": str(assigned.id), "worker": str(other)}
             print(*(f"{name}={id}" for name, id in ids.items()), flush=True)  # noqa: T201  # read by the test

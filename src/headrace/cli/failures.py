@@ -21,6 +21,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.UnknownSchedule, NOT_FOUND),
     (errors.UnknownSetting, NOT_FOUND),
     (errors.UnknownWorker, NOT_FOUND),
+    (errors.UnknownWebhook, NOT_FOUND),
     (errors.UnknownKey, NOT_FOUND),
     (errors.TransitionRefused, REFUSED),
     (errors.Duplicate, REFUSED),

@@ -25,6 +25,8 @@ from headrace.core.retention import Kept
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
 from headrace.core.suspects import REQUIREMENT
+from headrace.core.webhooks import QUEUE as WEBHOOKS
+from headrace.core.webhooks import TASK as DELIVER
 from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
 from headrace.errors import UnknownWorker
 from headrace.handler import Handler
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 _START = "start a worker: headrace worker MODULE:APP"
+_START_HUB = "start a hub, which delivers webhooks: headrace hub"
 _LOOKED_AT = 20
 """Queues of which jobs are looked at to explain a worker."""
 _COUNTED = 100
@@ -238,7 +241,8 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         had = [row.silent_since for row in rows if row.silent_since is not None and task in row.info.tasks]
         last = f"; the last worker that had it has been {told_silence(max(had), now)}" if had else ""
         message = f"no living worker has the task {task!r}, and {jobs} of it could run now{last}"
-        found.append(Check("tasks", "fail", message, f"{_START}; or cancel them: headrace cancel --task {task} --yes"))
+        start = _START_HUB if task == DELIVER else _START
+        found.append(Check("tasks", "fail", message, f"{start}; or cancel them: headrace cancel --task {task} --yes"))
     if able and later:
         names = ", ".join(later)
         remedy = "start a worker that has them, or cancel their jobs"
@@ -260,7 +264,8 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         served = any(info.queues is None or count.queue in info.queues for info in able)
         if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
             message = f"no living worker serves the queue {count.queue!r}, and {many(count.jobs, 'job')} could run now"
-            remedy = f"headrace worker MODULE:APP --queues {count.queue}"
+            ours = count.queue == WEBHOOKS
+            remedy = _START_HUB if ours else f"headrace worker MODULE:APP --queues {count.queue}"
             found.append(Check("queues", "fail", message, remedy))
     return found
 

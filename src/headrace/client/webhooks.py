@@ -19,7 +19,7 @@ from headrace.core.job import Event, Job
 from headrace.core.query import Page
 from headrace.core.record import Record
 from headrace.core.retry import Seconds, seconds
-from headrace.core.status import Status
+from headrace.core.status import Status, Verb
 from headrace.core.subscription import (
     Credentials,
     KeptSecret,
@@ -37,7 +37,7 @@ from headrace.core.target import GROUPS, checked_events
 from headrace.core.webhooks import TASK, delivery
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import ConfigError, JobNotFound, Unavailable, UnknownWebhook
+from headrace.errors import ConfigError, TransitionRefused, Unavailable, UnknownWebhook
 from headrace.handle import JobHandle, as_id
 from headrace.runtime.secret import secret_bytes
 from headrace.runtime.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, read_webhooks
@@ -215,13 +215,13 @@ class Webhooked(Lifetime):
         """Send a message once more: one that waits for its next attempt goes out now, one that was given up gets eight
         attempts again, one that was taken is sent again as a new job. It has the same ``webhook-id``.
 
-        :raises JobNotFound: there is no such delivery
-        :raises TransitionRefused: it is being sent, or waits for one before it
+        :raises JobNotFound: there is no such job
+        :raises TransitionRefused: it is no delivery, is being sent, or waits for one before it
         """
         app = cast("App", self)
         job = await app.get(id)
         if job.task != TASK:
-            raise JobNotFound(job.id, f"no delivery {job.id}: this is a job of {job.task!r}")
+            raise TransitionRefused(job, Verb.RERUN, "it is no delivery of a webhook")
         if job.status is Status.COMPLETED:
             return await (await app.rerun(job.id, by=by)).refresh()
         if job.ended:

@@ -24,7 +24,7 @@ from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
 from headrace.hub.positions import Positions
 from headrace.hub.problems import Problem
-from headrace.hub.serving import problem_response, routes
+from headrace.hub.serving import Direct, problem_response, routes
 from headrace.hub.table import OPERATIONS
 from headrace.hub.webhooks import webhook_worker
 
@@ -46,18 +46,20 @@ class Hub:
         self.drafts, self.positions = Drafts(app), Positions(app)
         self.live = Live(self)
         """Streams and sockets."""
+        found = [*routes(self, OPERATIONS), socket_route(self)]
         self._asgi = Starlette(
-            routes=[*routes(self, OPERATIONS), socket_route(self)],
+            routes=found,
             lifespan=lambda _: self.open(),
             exception_handlers={HTTPException: _unknown},
         )
+        self._direct = Direct(found, self._asgi)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] == "lifespan":
             await self._asgi(scope, receive, send)
         else:
-            await self.access.serve(self._asgi, scope, receive, send)
+            await self.access.serve(self._direct, scope, receive, send)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:

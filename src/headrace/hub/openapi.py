@@ -197,7 +197,8 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
 
 def _in_path(operation: Operation) -> Iterable[dict[str, Any]]:
     for name in re.findall(r"\{(\w+)", operation.path):
-        schema = {"type": "string", "minLength": 1} | ({"format": "uuid"} if name.endswith("id") else {})
+        is_uuid = name.endswith("id") and operation.bounded != "webhook"  # whose ids begin with wh_
+        schema = {"type": "string", "minLength": 1} | ({"format": "uuid"} if is_uuid else {})
         one = {"name": name, "in": "path", "required": True, "schema": schema}
         if name in operation.path_examples:
             one["example"] = operation.path_examples[name]

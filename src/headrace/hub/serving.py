@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
@@ -21,7 +22,7 @@ from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["problem_response", "read_body", "routes"]
+__all__ = ["Direct", "problem_response", "read_body", "routes"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -52,6 +53,34 @@ def _rank(path: str, made: Mapping[str, Mapping[str, Route]]) -> int:
     return 0 if "{" not in path and any(one.path_regex.match(path) for one in others) else 1
 
 
+class Direct:
+    """Finds the endpoints whose paths have no parts that vary by their paths, which is quicker than to try each route.
+
+    Everything else, and what stands behind a root path, is for the router.
+    """
+
+    def __init__(self, routes: Iterable[BaseRoute], router: ASGIApp) -> None:
+        self._router = router
+        self._found = {
+            (method, route.path): route.endpoint
+            for route in routes
+            if isinstance(route, Route) and "{" not in route.path
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        endpoint = None
+        if scope["type"] == "http" and not scope.get("root_path"):
+            endpoint = self._found.get((scope["method"], scope["path"]))
+        if endpoint is None:
+            await self._router(scope, receive, send)
+            return
+        scope["endpoint"], scope["path_params"] = endpoint, {}
+        response = await endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
 def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
     """What answers to all other methods of a path."""
     allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
@@ -71,7 +100,8 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
     async def endpoint(request: Request) -> Response:
         try:
             caller = hub.door.caller(request, operation)
-            request.state.caller = caller
+            state = request.scope["state"]
+            state["caller"] = caller
             query = _query(request, operation)
             document = None
             if body is not None and not (operation.bare and _is_bare(request)):
@@ -82,7 +112,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             answer = await operation.do(ask)
             if isinstance(answer, Response):
                 return answer
-            request.state.job_id = getattr(answer.document, "job_id", None)  # for the access log
+            state["job_id"] = getattr(answer.document, "job_id", None)  # for the access log
             return _response(answer)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody hears it
@@ -103,7 +133,20 @@ def _response(answer: Answer) -> Response:
     if document is None:
         return Response(status_code=answer.status, headers=dict(answer.headers))
     data = _encode(plain(document) if isinstance(document, Record | list | tuple) else document)
-    return Response(data, answer.status, dict(answer.headers), "application/json")
+    if answer.headers:
+        return Response(data, answer.status, dict(answer.headers), "application/json")
+    return _Json(data, answer.status)
+
+
+class _Json(Response):
+    """A document with no headers but what all have; made at once, since most answers are such."""
+
+    def __init__(self, data: bytes, status: int) -> None:
+        self.body, self.status_code, self.background = data, status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(data)), _IS_JSON]
+
+
+_IS_JSON = (b"content-type", b"application/json")
 
 
 def problem_response(problem: Problem) -> Response:
@@ -165,23 +208,28 @@ def _is_bare(request: Request) -> bool:
 
 async def read_body(request: Request, most: int, patience: float) -> bytes:
     """The body, if it is JSON, not too large, and comes in time."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    given = dict(request.scope["headers"])
+    kind = given.get(b"content-type", b"")
+    if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
         raise Problem(415, "media-type", "The body must be JSON", "send it with Content-Type: application/json")
-    length = request.headers.get("content-length", "")
+    length = given.get(b"content-length", b"")
     if length.isdigit() and int(length) > most:
         raise _too_large(most)
-    parts, size = [], 0
+    parts, size, more = list[bytes](), 0, True
     try:
         async with asyncio.timeout(patience):
-            async for part in request.stream():
-                size += len(part)
+            while more:  # as Request.stream does, whose generator costs as much as all of this
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
                 if size > most:
                     raise _too_large(most)
-                parts.append(part)
+                more = message.get("more_body", False)
     except TimeoutError:
         raise Problem(408, "too-slow", "The body did not come in time", f"it must come within {patience:g} s") from None
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(most: int) -> Problem:

@@ -23,13 +23,14 @@ from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
 from headrace.hub.scoping import customer_of, jobs_of, may_submit
 from headrace.hub.serving import read_body
+from headrace.hub.webhooks.guard import guard_of
 from headrace.hub.wording import Submission, SubmitBody, submission_of
 
 __all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "Submitted", "Verdict"]
 
 _log = logging.getLogger("headrace.hub")
 
-KEY = "idempotency-key"
+KEY = b"idempotency-key"
 MOST = 1000
 """Jobs in one body of JSON; lines may be any number."""
 OURS = "headrace."
@@ -94,18 +95,17 @@ _encoder = msgspec.json.Encoder()
 
 async def submit(ask: Ask) -> Answer:
     """Submit a job; one that was there before is answered with 200."""
-    keys = ask.request.headers.getlist(KEY)
+    keys = [value for name, value in ask.request.scope["headers"] if name == KEY]
     if len(keys) > 1:
         raise _malformed("Idempotency-Key", "the header Idempotency-Key is given more than once")
-    draft, warnings = await _draft(ask, submission_of(ask.body, keys[0] if keys else None))
+    draft, warnings = await _draft(ask, submission_of(ask.body, keys[0].decode("latin-1") if keys else None))
     handle = await draft.submit()
     job = handle.last
     assert job is not None
-    app = ask.hub.app
     position, start = await ask.hub.positions.of(job)
     submitted = Submitted(
         job_id=job.id,
-        status=seen_status(job, app.host.clock.now()),
+        status=seen_status(job, ask.hub.app.host.clock.now()) if handle.duplicate else job.status,
         position=position,
         estimated_start=start,
         created_at=job.created_at,
@@ -113,8 +113,7 @@ async def submit(ask: Ask) -> Answer:
         replaced=handle.replaced,
         warnings=warnings,
     )
-    where = {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{job.id}"}
-    return Answer(submitted, 200 if handle.duplicate else 201, where)
+    return Answer(submitted, 200 if handle.duplicate else 201)
 
 
 async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
@@ -133,6 +132,8 @@ async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...
             message = f"{field}s named {OURS}… are headrace's own"
             raise Problem(403, "forbidden", "This is not for submits", message, faults=[Fault(field, message)])
     may_submit(ask, said.task, queue)
+    if (wish := draft.options.get("webhook")) is not None:
+        guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
         wanted = draft.options
         await ask.hub.caps.admit(ask.caller, draft.task, wanted.get("priority", 50), wanted.get("requires", {}))
@@ -145,7 +146,7 @@ async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...
 async def submit_bulk(ask: Ask) -> Answer | Response:
     """Submit many jobs: up to 1,000 in a document, any number as lines."""
     request, options = ask.request, ask.hub.options
-    if request.headers.get(KEY) is not None:
+    if any(name == KEY for name, _ in request.scope["headers"]):
         raise _malformed("Idempotency-Key", "give each job an `idempotency_key` of its own")
     bulk = _Bulk(ask)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms, submits
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
+from headrace.hub.webhooks import routes as webhooks
 
 __all__ = ["OPERATIONS"]
 
@@ -16,6 +17,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *keys.OPERATIONS,
     *events.OPERATIONS,
     *rooms.OPERATIONS,
+    *webhooks.OPERATIONS,
     *health.OPERATIONS,
     *openapi.OPERATIONS,
     *docs.OPERATIONS,

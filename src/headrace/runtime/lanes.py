@@ -218,7 +218,9 @@ class Lanes:
                 applied.append(change)
                 job = change.job
                 follows = follows or verdict.noted or job.spec.batch is not None or job.waits > 0
-                follows = follows or _CANCELLED in change.notes or any(one.waits for one in change.inserts)
+                follows = follows or _CANCELLED in change.notes
+                if change.inserts and not follows:
+                    follows = any(one.waits for one in change.inserts)
         self._tell_of(applied)
         if follows:
             self.notes.ask()

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from headrace.core.subscription import checked_url
 from headrace.errors import ConfigError
+from headrace.hub.options import HubOptions
 
-__all__ = ["Forbidden", "Guard", "Resolve", "resolve"]
+__all__ = ["Forbidden", "Guard", "Resolve", "guard_of", "resolve"]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -113,6 +115,12 @@ class Guard:
         shut = isinstance(plain, IPv6Address) and any(plain in network for network in _NEVER)
         if shut or not plain.is_global or plain.is_multicast or plain.is_reserved or plain.is_unspecified:
             raise Forbidden(f"{address} is a private or special address; --webhook-allow {address} would allow it")
+
+
+@cache
+def guard_of(options: HubOptions) -> Guard:
+    """The guard of a hub."""
+    return Guard(options.webhook_allow, http=options.webhook_http)
 
 
 def _meant(address: Address) -> Address:
