@@ -123,7 +123,7 @@ async def follow(port: int, id: UUID, heard: Heard | None, opened: asyncio.Event
         writer.close()
 
 
-async def hear(url: str, port: int, streams: int, jobs: int) -> None:
+async def hear(url: str, port: int, streams: int, jobs: int, hub: asyncio.subprocess.Process) -> None:
     heard, left = Heard(), jobs
 
     async def one() -> None:
@@ -140,7 +140,7 @@ async def hear(url: str, port: int, streams: int, jobs: int) -> None:
         openings[job.id] = asyncio.Event()
         waiting.append(asyncio.create_task(follow(port, job.id, heard, openings[job.id])))
     await asyncio.gather(*(one.wait() for one in openings.values()))
-    began = time.monotonic()
+    began, spent = time.monotonic(), processor(hub)
     words = ("worker", "bench.live:app", "--queues", "paced", "--concurrency", str(round(RATE * TAKES)))
     async with program(*words, url=url):
 
@@ -151,6 +151,7 @@ async def hear(url: str, port: int, streams: int, jobs: int) -> None:
         await asyncio.gather(*(then(task) for task in waiting))
     took = time.monotonic() - began
     print(f"{streams} streams, {streams + jobs} jobs in {took:.1f} s ({(streams + jobs) / took:.0f} a second)")
+    print(f"the hub had a processor for {100 * (processor(hub) - spent) / took:.0f} % of the time")
     heard.tell()
 
 
@@ -197,7 +198,7 @@ async def main() -> None:
         port = free_port()
         async with app, program("hub", "bench.live:app", "--port", str(port), url=url, until="http") as hub:
             if not given.drain:
-                await hear(url, port, given.streams, given.jobs)
+                await hear(url, port, given.streams, given.jobs, hub)
                 return
             waiting = await later.with_options({"delay": 3600}).map([() for _ in range(given.streams)])
             for _ in range(3):

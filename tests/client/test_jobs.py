@@ -262,3 +262,22 @@ async def test_what_would_be_a_warning_can_be_had_as_text() -> None:
             assert "no worker has registered a task named 'ad'" in text
             assert "did you mean 'add'?" in text
             assert (await app.draft_with_warnings("add", {"a": 1}))[1] == ()
+
+
+async def test_of_each_of_many_its_webhooks_are_told(sums: Sums) -> None:
+    """The deliveries of a job are stored with it, and none with one that is not stored."""
+    await sums.app.add_webhook("https://example.com/all", events=["submitted"])
+    hook = {"url": "https://example.com/own", "events": ["submitted"]}
+    drafts = [
+        sums.add.draft(1),
+        sums.add.options(webhook=hook).draft(2),
+        sums.add.options(dedup="k").draft(3),
+        sums.add.options(dedup="k").draft(4),
+        sums.add.options(after=[sums.app.new_id()]).draft(5),
+    ]
+    found = await sums.app.submit_each(drafts)
+    kinds = [type(one) if isinstance(one, Exception) else one.duplicate for one in found]
+    assert kinds == [False, False, False, True, JobNotFound]
+    told = (await sums.app.jobs(queue="headrace.webhooks")).items
+    about = sorted(tag for one in told for tag in one.tags if not tag.startswith("wh_"))
+    assert about == sorted(str(id) for id in (drafts[0].id, drafts[1].id, drafts[1].id, drafts[2].id))

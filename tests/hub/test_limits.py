@@ -146,3 +146,25 @@ async def test_acts_keep_to_the_caps_of_a_customer() -> None:
             await jobs[0].cancel()
             assert await act("act", act="retry", filter={"task": "add"}) == 429  # three would be live
             assert await app.count(status="cancelled") == 3
+
+
+async def test_whoever_submits_too_fast_is_told_when_to_come_back() -> None:
+    async with App("memory://") as app:
+        slow, other = [(await app.create_key(name, ["submit", "read"])).text for name in ("slow", "other")]
+        async with serving(app, HubOptions(submits_per_second=0.001, submit_burst=2)) as hub:
+
+            async def submit(key: str, path: str = "", **body: Any) -> Any:
+                headers = {"authorization": f"Bearer {key}"}
+                return await hub.client.post(f"/api/jobs{path}", json=body, headers=headers)
+
+            one: dict[str, Any] = {"task": "add", "payload": {}}
+            assert (await submit(slow, **one)).status_code == 201
+            assert (await submit(slow, "/bulk", jobs=[one] * 5)).status_code == 200  # is one submit
+            for path, body in (("", one), ("/bulk", {"jobs": [one]})):
+                answer = await submit(slow, path, **body)
+                assert (answer.status_code, answer.headers["content-type"]) == (429, "application/problem+json")
+                assert 900 < int(answer.headers["retry-after"]) <= 1000
+            assert await app.count(task="add") == 6
+            assert (await submit(other, **one)).status_code == 201
+            looked = await hub.client.get("/api/jobs", headers={"authorization": f"Bearer {slow}"})
+            assert looked.status_code == 200

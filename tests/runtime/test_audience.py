@@ -143,24 +143,27 @@ async def test_a_hint_without_names_is_about_all(here: Scene) -> None:
 
 async def test_while_the_store_is_away_it_waits(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AWAY", 0.02)
-    tail, away = here.app.engine.entries.tail, [True]
+    tail, away, tries = here.app.engine.entries.tail, [True], list[object]()
 
     async def broken(*of: object, **options: object) -> object:
         if away[0]:
+            tries.append(of)
             raise Unavailable("away")
         return await tail(*of, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(here.app.engine.entries, "tail", broken)
-    job = await here.talk.submit(1)
+    here.gate.set()
+    async with here.app.worker():
+        job = await here.talk.submit(1)
+        await job.result(timeout=30)
     async with await here.app.follow(job.id) as reader:
-        await anext(reader)
+        assert (await anext(reader)).job.ended
         following = asyncio.create_task(anext(reader))
-        await here.app.cancel(job.id)
-        await asyncio.sleep(0)
+        await until(lambda: tries)
         assert not following.done()
         away[0] = False
         async with asyncio.timeout(30):
-            assert (await following).job.status is Status.CANCELLED
+            assert lines([await following]) == [1, 2]
 
 
 async def test_a_job_that_is_gone_is_told_as_missing(here: Scene) -> None:
@@ -174,6 +177,33 @@ async def test_a_job_that_is_gone_is_told_as_missing(here: Scene) -> None:
                 pass
     with pytest.raises(JobNotFound):
         await here.app.follow("00000000-0000-7000-8000-000000000000")
+
+
+async def test_a_job_that_is_retried_while_somebody_still_reads_its_end_is_followed_again(here: Scene) -> None:
+    job = await here.talk.submit(1)
+    slow = await here.app.follow(job.id)
+    await slow.take()
+    await here.app.cancel(job.id)
+    await until(lambda: slow.job.ended and slow._followed._task.done())
+    await here.app.retry(job.id)
+    async with await here.app.follow(job.id) as reader:
+        assert (await anext(reader)).job.status is Status.QUEUED
+        here.gate.set()
+        async with here.app.worker(), asyncio.timeout(30):
+            assert [news.job.status async for news in reader][-1] is Status.COMPLETED
+    slow.close()
+
+
+async def test_a_fault_is_told_to_all_who_look(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(id: object) -> object:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(here.app.session.watcher, "follow", broken)
+    job = await here.talk.submit(1)
+    async with await here.app.follow(job.id) as reader:
+        with pytest.raises(ZeroDivisionError):
+            async for _ in reader:
+                pass
 
 
 async def test_closing_the_app_ends_it() -> None:

@@ -105,16 +105,19 @@ class Followed:
     def __init__(self, audience: Audience, job: Job) -> None:
         self.audience, self.id, self.job = audience, job.id, job
         self.place: Place | None = None
-        self.error: HeadraceError | None = None
+        self.error: Exception | None = None
         """Why it cannot be followed any more."""
         self.version = 0
         """Grows whenever there may be new entries."""
         self.readers: set[Reader] = set()
         self._pages: dict[tuple[Kind, Cursor, int], asyncio.Future[list[Entry]]] = {}
-        # In a context of its own: it outlives whoever happens to be the first to look.
-        self._task = asyncio.create_task(self._run(), name="headrace-followed", context=Context())
+        self._task = self._begin()
         if job.status is Status.QUEUED:
             audience.places.expect(job.queue)
+
+    def _begin(self) -> asyncio.Task[None]:
+        # In a context of its own: it outlives whoever happens to be the first to look.
+        return asyncio.create_task(self._run(), name="headrace-followed", context=Context())
 
     async def _run(self) -> None:
         while not self.job.ended:
@@ -126,6 +129,9 @@ class Followed:
                     return self.fail(error)
                 _log.debug("job %s cannot be followed for now: %s", self.id, error)
                 await self.audience.host.sleep(_AWAY)
+            except Exception as error:
+                _log.exception("job %s cannot be followed", self.id)
+                return self.fail(error)
         return None
 
     def stop(self) -> None:
@@ -137,11 +143,16 @@ class Followed:
         if job == self.job or job.rev < self.job.rev:
             return
         self.job = job
+        if self._task.done() and not job.ended and self.error is None:
+            self._task = self._begin()  # it had ended, and somebody has it retried
         if job.status is Status.QUEUED:
             self.audience.places.expect(job.queue)
         else:
             self.place = None
-        self.renew()
+        if job.ended:
+            self.renew()
+        else:
+            self._tell()
 
     def stand(self, place: Place) -> bool:
         """Note where it stands; whether that is news, which another estimate alone is not."""
@@ -157,7 +168,7 @@ class Followed:
         self._pages.clear()
         self._tell()
 
-    def fail(self, error: HeadraceError) -> None:
+    def fail(self, error: Exception) -> None:
         """It cannot be followed any more."""
         self.error = error
         self._tell()
@@ -166,8 +177,16 @@ class Followed:
         for reader in self.readers:
             reader.wake()
 
-    async def tail(self, kind: Kind, after: Cursor, most: int) -> list[Entry]:
-        """Entries behind the cursor; those who stand at the same place share a question."""
+    async def entries(self, log: Cursor, item: Cursor, items: int) -> tuple[list[Entry], list[Entry]]:
+        """Lines and items behind these cursors, read at the same time; who stands at the same place shares that."""
+        pages = self._page(Kind.LOG, log, PAGE), self._page(Kind.ITEM, item, items)
+        try:
+            return await asyncio.shield(pages[0]), await asyncio.shield(pages[1])
+        except HeadraceError:
+            self._pages.clear()
+            raise
+
+    def _page(self, kind: Kind, after: Cursor, most: int) -> asyncio.Future[list[Entry]]:
         page = self._pages.get((kind, after, most))
         if page is None:
             if len(self._pages) >= _PAGES:
@@ -175,11 +194,7 @@ class Followed:
             page = asyncio.ensure_future(self.audience.engine.entries.tail(self.id, kind, after, most))
             page.add_done_callback(_heard)
             self._pages[kind, after, most] = page
-        try:
-            return await asyncio.shield(page)
-        except HeadraceError:
-            self._pages.clear()
-            raise
+        return page
 
 
 def _heard(page: asyncio.Future[list[Entry]]) -> None:
@@ -280,17 +295,16 @@ class Reader:
             return await self._first(job)
         logs, items, whole = list[Entry](), list[Entry](), True
         before = self._told
-        if self._entries and version != self._read:
+        if self._entries and version != self._read and job.attempt > 0:  # before, there are none
             # Behind the look at the job: what was added before the end is there when the end is.
             most = self._most
-            logs = await followed.tail(Kind.LOG, self._mark.log, PAGE)
-            items = await followed.tail(Kind.ITEM, self._mark.item, most)
+            logs, items = await followed.entries(self._mark.log, self._mark.item, most)
             whole = len(logs) < PAGE and len(items) < most
             if items:
                 self._most = max(1, min(PAGE, _BYTES * len(items) // (1 + sum(len(one.data) for one in items))))
-        if whole:
-            self._read = version
-        elif job.ended:
+            if whole:
+                self._read = version
+        if job.ended and not whole:
             job = before  # its end is told behind all of its entries
         news = place if place != self._place else None
         over = whole and job.ended

@@ -36,6 +36,9 @@ async def test_a_job_is_followed_from_its_submit_to_its_end(doing: Doing) -> Non
                 await stream.until("status", status="running", attempt=1)
                 told = await stream.until("progress", progress=40)
                 assert told.data["message"] == "under way"
+                mark = Mark.read(told.id or "")
+                assert mark is not None
+                assert mark.at == (await job.refresh()).updated_at, "its id says that it was told"
                 doing.gate.set()
                 rest = await stream.rest()
         assert [one.data["message"] for one in rest if one.name == "log"][-1] == "done"
@@ -76,6 +79,22 @@ async def test_a_short_job_is_told_to_have_started_and_ended(doing: Doing) -> No
             async with doing.app.worker():
                 statuses = [one.data["status"] for one in await stream.rest() if one.name == "status"]
     assert [one for one in statuses if one != "accepted"] == ["running", "completed"]
+
+
+async def test_who_lost_the_connection_before_the_last_event_is_told_the_end(tmp_path: Path) -> None:
+    doing = Doing(url_of("sqlite", tmp_path))
+    async with serving(doing.app) as hub:
+        job = await doing.quick.submit(1)
+        path = f"/api/jobs/{job.id}/events"
+        async with listening(hub, path) as stream:
+            first = await stream.next()
+            async with doing.app.worker():
+                events = await stream.rest()
+        for seen in (first, *events[:-1]):
+            assert seen is not None
+            assert seen.id is not None
+            async with listening(hub, path, last_event_id=seen.id) as stream:
+                assert (await stream.rest())[-1].data["ended"] is True
 
 
 async def test_an_attempt_that_fails_is_told_as_a_retry_and_the_last_as_the_end(doing: Doing) -> None:

@@ -101,16 +101,18 @@ def _parts(news: News, mark: Mark) -> list[bytes]:
     for entry in news.items:
         mark = replace(mark, item=entry.cursor)
         tell("item", item_of(entry))
-    told = list(changes(news))
+    told: list[tuple[str, msgspec.Struct]] = list(changes(news))
     if news.over and told and told[-1][0] == "status":
         told.pop()
-    for name, document in told:
+    if news.over:
+        told.append(("status", ended_as(news.job)))
+    for name, document in told[:-1]:
         tell(name, document)
-    mark = news.mark
+    mark = news.mark  # only with the last of them, all that happened is told
+    for name, document in told[-1:]:
+        tell(name, document)
     if news.place is not None:
         tell("position", position_of(news.job, news.place))
-    if news.over:
-        tell("status", ended_as(news.job))
     return [bytes(part) for part in parts]
 
 

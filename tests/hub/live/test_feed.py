@@ -1,0 +1,103 @@
+"""The feed that all readers share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import App
+from headrace.client.finding import filter_of
+from headrace.core.feed import Changed
+from headrace.core.query import Filter
+from headrace.errors import NotOpen
+from headrace.hub.live import feed as module
+from headrace.hub.live.feed import Seat, SharedFeed
+from tests.support.apps import Sums
+from tests.support.until import until
+
+
+@pytest.fixture
+async def sums() -> AsyncIterator[Sums]:
+    made = Sums()
+    async with made.app:
+        yield made
+
+
+def told(part: bytes) -> list[tuple[str, dict[str, object]]]:
+    events = [one.split("\n") for one in part.decode().split("\n\n") if one]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in events]
+
+
+async def all_told(seat: Seat, names: int) -> list[tuple[str, dict[str, object]]]:
+    found: list[tuple[str, dict[str, object]]] = []
+    async with asyncio.timeout(30):
+        while len(found) < names:
+            found += told(await seat.next(5))
+    return found
+
+
+def feeds(app: App) -> int:
+    return len(app.session._feeds)
+
+
+async def test_however_many_read_there_is_one_feed(sums: Sums) -> None:
+    shared = SharedFeed(sums.app)
+    seats = [await shared.join(Filter()) for _ in range(5)]
+    assert feeds(sums.app) == 1
+    job = await sums.add.submit(1)
+    for seat in seats:
+        assert (await all_told(seat, 1))[0][1]["id"] == str(job.id)
+    for seat in seats:
+        shared.leave(seat)
+    assert shared._task is None
+    again = await shared.join(Filter())  # who comes later begins a new one
+    later = await sums.add.submit(1)
+    assert (await all_told(again, 1))[0][1]["id"] == str(later.id)
+    shared.leave(again)
+
+
+async def test_each_sees_what_it_asked_for(sums: Sums) -> None:
+    shared = SharedFeed(sums.app)
+    slow, ended = await shared.join(filter_of({"queue": "slow"})), await shared.join(filter_of({"status": "cancelled"}))
+    one, two = await sums.add.submit(1), await sums.multiply.submit(1, 2)
+    assert [event["id"] for _, event in await all_told(slow, 1)] == [str(two.id)]
+    await sums.app.cancel(one.id)
+    assert [event["id"] for _, event in await all_told(ended, 1)] == [str(one.id)]
+    shared.close()
+
+
+async def test_a_job_that_changed_often_waits_once_and_as_it_is_now(sums: Sums) -> None:
+    shared = SharedFeed(sums.app)
+    seat = await shared.join(Filter())
+    job = (await sums.add.submit(1)).last
+    assert job is not None
+    shared._offer(Changed((job,)))
+    later = await sums.app.cancel(job.id)
+    shared._offer(Changed((later,)))
+    events = told(await seat.next(5))
+    assert [event["status"] for _, event in events] == ["cancelled"]
+    shared.close()
+
+
+async def test_of_more_than_a_reader_keeps_only_the_number_is_told(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BACKLOG", 3)
+    seat = Seat(SharedFeed(sums.app), Filter())
+    jobs = tuple(handle.last for handle in await sums.add.map([(n,) for n in range(5)]) if handle.last)
+    seat.offer([module._Change(job) for job in jobs], dropped=4)
+    events = told(await seat.next(5))
+    assert [name for name, _ in events] == ["job", "job", "job", "dropped"]
+    assert events[-1][1] == {"dropped": 6}
+    assert await seat.next(0.01) == b""
+
+
+async def test_closing_the_app_ends_it() -> None:
+    sums = Sums()
+    async with sums.app:
+        shared = SharedFeed(sums.app)
+        seat = await shared.join(Filter())
+    with pytest.raises(NotOpen):
+        await seat.next(5)
+    await until(lambda: not shared._seats)
