@@ -111,6 +111,8 @@ class _Schemas:
         made = msgspec.json.encode(msgspec.json.schema_components(self._kinds, ref_template=_REF)).decode()
         found, components = msgspec.json.decode(_LISTED.sub(r'"\1\2List"', made.replace("``", "`")))
         self.components: dict[str, Any] = components
+        for kind in self._kinds:
+            components.get(getattr(kind, "__name__", ""), {}).update(getattr(kind, "BESIDES", {}))
         notes = field_notes(self._kinds)
         for name, schema in self.components.items():
             for field, note in notes.get(name, {}).items():
