@@ -218,11 +218,11 @@ def way_of_a_job() -> Drawing:
 ROOMS = {
     "__main__": "python -m headrace",
     "cli": "the command line; writes through App",
-    "hub": "the hub",
+    "hub": "HTTP and sockets",
     "dashboard": "the dashboard",
     "endpoints": "remote handlers",
     "contrib": "adapters",
-    "testing": "for tests of users' programs",
+    "testing": "for users' tests",
     "conformance": "the suite for engines",
     "app": "a method for everything, few lines each",
     "tasks": "registering",

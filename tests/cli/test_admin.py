@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from tests.cli.conftest import Shell
+from tests.cli.patience import until_sync
 
 
 def test_stats_balance_the_books(shell: Shell) -> None:
@@ -34,6 +35,18 @@ def test_tasks_are_known_after_a_worker_was_there(shell: Shell) -> None:
 def test_workers_are_listed(shell: Shell) -> None:
     assert "no workers" in shell("workers", "--url", shell.url).stderr
     assert shell.json("workers", "--url", shell.url) == []
+
+
+def test_a_worker_of_another_process_is_drained(shell: Shell) -> None:
+    process = shell.start("worker", "quick:app")
+    until_sync(lambda: shell.json("workers", "--url", shell.url) != [])
+    [row] = shell.json("workers", "--url", shell.url)
+    id = row["info"]["id"]
+    said = shell("workers", "drain", id[-6:], "--url", shell.url).stderr
+    assert said == f"worker {id} on {row['info']['host']} (pid {process.pid}) was asked to leave; it holds 0 jobs\n"
+    assert process.wait(45) == 0
+    assert shell.json("workers", "--url", shell.url) == []
+    shell("workers", "drain", id[-6:], "--url", shell.url, code=3)
 
 
 def test_prune_and_migrate_say_what_they_did(shell: Shell) -> None:

@@ -104,7 +104,6 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
         # Bob's job has the only permit of the task, and Alice's waits for it: so hers has something to say about his.
         bob.jobs["running"] = (await app.submit("hold", {"note": BOB}, customer=BOB, tags=[BOB])).id
         async with app.worker(tasks=["hold"], grace=0) as worker:
-            await until(lambda: app.count(parent=bob.jobs["running"]))
             await until(lambda: _is(app, bob.jobs["running"], "running"))
             await until(lambda: app.count(parent=bob.jobs["running"]))
             [child] = (await app.jobs(parent=bob.jobs["running"])).items

@@ -7,8 +7,10 @@ parameter or a kind of bound says how it keeps customers apart.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -16,10 +18,12 @@ from uuid import UUID
 
 import pytest
 
+from headrace.hub.live.messages import MESSAGES, Message
 from headrace.hub.operation import Bounded, Operation
 from headrace.hub.table import OPERATIONS
 from headrace.testing import FakeClock
 from tests.hub.customers import ALICE, BOB, Scene, scene
+from tests.hub.live.listening import Socket, connected
 from tests.hub.walking import Heard, ask, open_stream
 from tests.support.apps import url_of
 
@@ -202,13 +206,13 @@ async def submits(scene: Scene, operation: Operation) -> Faults:
     for fields in (
         {},
         {"dedup": key},
-        {"dedup": f"{key}, replaced", "on_duplicate": "replace"},
+        {"dedup": key, "on_duplicate": "replace"},
         {"concurrency_key": key},
         of_request,
     ):
         heard = await _submit(scene, operation, fields)
         made = re.findall(r'"job_id":"([^"]+)"', heard.text)
-        if len(made) != 1 or UUID(made[0]) in _ids(scene):  # it may be hers, of an operation before
+        if len(made) != 1 or UUID(made[0]) in scene.bob.jobs.values():
             yield f"{fields}: {heard}"
         elif (await scene.app.get(made[0])).customer != ALICE:
             yield f"{fields}: the job is not hers"
@@ -223,11 +227,11 @@ async def _submit(scene: Scene, operation: Operation, fields: dict[str, Any]) ->
     )
 
 
-def _ids(scene: Scene) -> set[UUID]:
-    return set(scene.bob.jobs.values())
-
-
 # -- what acts on all that it finds
+
+
+ALL = {"created_after": "2000-01-01T00:00:00Z"}
+"""An act on many needs a filter; this one lets everything pass."""
 
 
 async def act_on_jobs(scene: Scene, operation: Operation) -> Faults:
@@ -241,12 +245,12 @@ async def act_on_jobs(scene: Scene, operation: Operation) -> Faults:
         told = [(await told_of(**{name: str(one)})).without(one) for one in (of_bob, of_nobody)]
         if told[0] != told[1] or told[0][0] not in (200, 403):
             yield f"{name}: of Bob's {told[0]}, of nobody's {told[1]}"
-    count = await scene.app.count(customer=ALICE, status="queued")
-    if (heard := await told_of(status="queued")).text != f'{{"count":{count}}}':
-        yield f"she has {count} queued jobs, and it counts {heard.text}"
+    count = await scene.app.dry_run("cancel", {"customer": ALICE})
+    if (heard := await told_of(**ALL)).text != f'{{"count":{count}}}':
+        yield f"she has {count} jobs that can be cancelled, and it counts {heard.text}"
     for one in OPERATIONS:
         if one.path.startswith("/api/jobs/{id}/") and one.scope == "act":
-            body = {**(one.example or {}), "act": one.path.rpartition("/")[2], "filter": {"customer": ALICE}}
+            body = {**(one.example or {}), "act": one.path.rpartition("/")[2], "filter": ALL}
             heard = await ask(scene.hub, operation, scene.alice.key, body=body)
             if heard.status != 200 or tells_of_bob(scene, heard):
                 yield f"{one.name}: {heard}"
@@ -300,8 +304,79 @@ PROOFS: dict[Bounded, Proof] = {
 }
 
 
+# -- messages of a socket
+
+
+def as_alice(scene: Scene) -> AbstractAsyncContextManager[Socket]:
+    """A socket of Alice's."""
+    return connected(scene.hub, additional_headers={"authorization": f"Bearer {scene.alice.key}"})
+
+
+async def one_job(scene: Scene, message: Message, socket: Socket) -> Faults:
+    for what, id in scene.bob.jobs.items():
+        told = []
+        for name in (id, alike(id, scene)):
+            answer = json.dumps(await socket.ask(message.name, job_id=str(name)))
+            told.append(answer.replace(str(name), "…"))
+        if told[0] != told[1] or '"status": 404' not in told[0]:
+            yield f"{what}: of Bob's {told[0]}, of nobody's {told[1]}"
+    for id in scene.alice.jobs.values():
+        heard = await socket.ask(message.name, job_id=str(id))
+        if heard["type"] == "error" or _traces(scene, json.dumps(heard)):
+            yield f"of her own: {heard}"
+
+
+async def refuses_customers(scene: Scene, message: Message, socket: Socket) -> Faults:
+    answer = await socket.ask(message.name, **message.example)
+    if answer["type"] != "error" or answer["problem"]["status"] != 403:
+        yield f"{answer}"
+
+
+async def tells_nothing(scene: Scene, message: Message, socket: Socket) -> Faults:
+    example = {**message.example, "job_id": str(scene.bob.jobs["queued"])} if "job_id" in message.example else {}
+    answer = json.dumps(await socket.ask(message.name, **example)).replace(example.get("job_id", "…"), "…")
+    if traces := _traces(scene, answer):
+        yield f"it tells of {traces}"
+
+
+def _traces(scene: Scene, said: str) -> set[str]:
+    return {trace for trace in scene.bob.traces if trace in said}
+
+
+OF_MESSAGES: dict[Bounded, Callable[[Scene, Message, Socket], Faults]] = {
+    "job": one_job,
+    "operator": refuses_customers,
+    "nothing": tells_nothing,
+}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_messages_keep_customers_apart(kind: str, tmp_path: Path) -> None:
+    wrong = list[str]()
+    async with scene(url_of(kind, tmp_path)) as both:
+        for message in MESSAGES:
+            async with as_alice(both) as socket:
+                proof = OF_MESSAGES[message.bounded]
+                wrong += [f"{message.name}: {fault}" async for fault in proof(both, message, socket)]
+    assert not wrong, "\n\n".join(wrong)
+
+
+async def test_a_socket_is_told_nothing_of_bobs_jobs(tmp_path: Path) -> None:
+    async with scene(url_of("sqlite", tmp_path)) as both, as_alice(both) as socket:
+        for id in both.bob.jobs.values():
+            await socket.ask("subscribe_job", job_id=str(id))
+        await socket.ask("subscribe_job", job_id=str(both.alice.jobs["queued"]))
+        for whose in (both.bob, both.alice):
+            await both.app.cancel(whose.jobs["queued"])
+        said = ""
+        while '"cancelled"' not in said:
+            said += json.dumps(await socket.next())
+        assert not _traces(both, said)
+
+
 def test_everything_has_a_proof() -> None:
     assert set(get_args(Bounded)) - set(PROOFS) == {"made", "told"}
+    assert {message.bounded for message in MESSAGES} <= set(OF_MESSAGES)
     for operation in OPERATIONS:
         by_hand = operation.bounded not in PROOFS or (operation.bounded == "found" and operation.method != "GET")
         assert not by_hand or operation.name in BY_HAND, f"say how {operation.name} keeps customers apart"
@@ -322,7 +397,7 @@ async def test_what_is_bobs_does_not_exist_for_alice(kind: str, tmp_path: Path) 
             proof = PROOFS.get(operation.bounded) or BY_HAND[operation.name]
             wrong += [f"{operation.name}: {fault}" async for fault in proof(both, operation)]
         assert (await both.jobs_of_bob())[: len(before)] == before, "behind these are what the feed told of"
-    assert wrong == []
+    assert not wrong, "\n\n".join(wrong)
 
 
 async def test_what_is_old_is_gone_whosever_it_is(tmp_path: Path) -> None:

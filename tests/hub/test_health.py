@@ -10,7 +10,9 @@ import pytest
 from headrace import App, Every
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions
+from headrace.hub.door import Door
 from tests.hub.serving import serving
+from tests.support.postgres import Server
 from tests.support.until import until
 
 
@@ -22,7 +24,10 @@ def url(tmp_path: Path) -> str:
 async def test_a_hub_that_is_well_says_so(url: str) -> None:
     async with serving(url, HubOptions(webhooks=False)) as hub:
         health, ready = await hub.client.get("/healthz"), await hub.client.get("/readyz")
-        assert (health.status_code, health.json()) == (200, {"status": "ok", "loops": {"maintenance": "ok"}})
+        assert (health.status_code, health.json()) == (
+            200,
+            {"status": "ok", "loops": {"keys": "ok", "maintenance": "ok"}},
+        )
         assert (ready.status_code, ready.json()["status"], ready.json()["store"]) == (200, "ready", "ok")
 
 
@@ -52,13 +57,50 @@ async def test_a_store_that_is_away_makes_a_hub_unready(url: str, monkeypatch: p
         assert (await hub.client.get("/healthz")).status_code == 200, "starting anew would not help"
 
 
+async def test_a_database_that_is_frozen_is_noticed_and_so_is_its_return(tmp_path: Path) -> None:
+    """A server that takes connections and answers nothing is the worst of those that are away."""
+    server = Server.start(tmp_path)
+    try:
+        async with serving(server.url(server.create_database()), HubOptions(webhooks=False)) as hub:
+
+            async def ready() -> tuple[int, str]:
+                answer = await hub.client.get("/readyz")
+                return answer.status_code, answer.json()["status"]
+
+            async def unready() -> bool:
+                return await ready() == (503, "unready")
+
+            async def back() -> bool:
+                return await ready() == (200, "ready")
+
+            assert await back()
+            server.freeze()
+            await until(unready)
+            assert (await hub.client.get("/healthz")).status_code == 200, "starting anew would not help"
+            server.thaw()
+            await until(back)
+    finally:
+        server.thaw()
+        server.stop()
+
+
 async def test_a_loop_that_died_fails_both_probes(url: str) -> None:
     async with serving(url) as hub:
         hub.hub.vitals.loops["follower"] = lambda: False
         for path in ("/healthz", "/readyz"):
             answer = await hub.client.get(path)
             assert answer.status_code == 503
-            assert answer.json()["loops"] == {"follower": "failed"}
+            assert answer.json()["loops"] == {"keys": "ok", "follower": "failed"}
+
+
+async def test_a_hub_that_does_not_hear_of_revoked_keys_is_not_well(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(door: Door, rings: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Door, "_follow", broken)
+    async with serving(url) as hub:
+        await until(lambda: not hub.hub.door.alive)
+        assert (await hub.client.get("/healthz")).json()["loops"] == {"keys": "failed"}
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "memory"])

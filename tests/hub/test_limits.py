@@ -15,6 +15,7 @@ from headrace.hub.limits import Caps, SubmitRate
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
 from headrace.testing import FakeClock
+from tests.hub.serving import serving
 from tests.support.apps import ENGINES, url_of
 
 
@@ -116,3 +117,32 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
         await caps.live(acme, 2)
         await caps.live(key(), 10)
         await Caps(app, HubOptions(customer_jobs=None)).live(acme, 10)
+
+
+async def test_acts_keep_to_the_caps_of_a_customer() -> None:
+    async with App("memory://") as app:
+        key = (await app.create_key("acme", ["act"], customer="acme")).text
+
+        @app.task
+        async def add() -> None: ...
+
+        jobs = [await add.options(customer="acme").submit() for _ in range(3)]
+        for job in jobs[1:]:
+            await job.cancel()
+        async with serving(app, HubOptions(customer_jobs=1, customer_profiles=1)) as hub:
+
+            async def act(path: str, **body: Any) -> int:
+                answer = await hub.client.post(
+                    f"/api/jobs/{path}", json=body, headers={"authorization": f"Bearer {key}"}
+                )
+                return answer.status_code
+
+            assert await act(f"{jobs[0].id}/reprioritise", priority=90) == 403
+            assert await act(f"{jobs[0].id}/reprioritise", priority=89) == 200
+            assert await act(f"{jobs[1].id}/rerun", priority=90) == 403
+            for verb in ("retry", "rerun"):
+                assert await act(f"{jobs[1].id}/{verb}") == 429
+                assert await act("act", act=verb, filter={"task": "add"}) == 429
+            await jobs[0].cancel()
+            assert await act("act", act="retry", filter={"task": "add"}) == 429  # three would be live
+            assert await app.count(status="cancelled") == 3

@@ -69,6 +69,14 @@ async def connected(hub: Served) -> AsyncIterator[tuple[asyncio.StreamReader, as
         writer.transport.abort()
 
 
+async def test_small_answers_are_sent_at_once(url: str) -> None:
+    async with serving(url, quiet()) as hub:
+        assert (await hub.client.get("/api/version")).status_code == 200
+        [connection] = hub.server.server_state.connections
+        at_once = connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert at_once, "the body of an answer would wait for the client to acknowledge the head: 40 ms"
+
+
 async def test_a_request_under_way_is_finished_and_a_new_one_is_not_let_in(url: str, gate: Gate) -> None:
     async with serving(url, quiet()) as hub:
         under_way = asyncio.create_task(hub.client.get("/slow"))
@@ -173,10 +181,21 @@ async def test_a_reader_that_reads_nothing_is_cut_off(url: str, monkeypatch: pyt
             deaf.close()
 
 
-async def test_a_head_that_is_too_long_is_refused(url: str) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET /api/version HTTP/1.1\r\nX-Long: " + b"x" * 100_000,
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["too long", "TLS", "no host"],
+)
+async def test_what_is_no_request_is_a_problem(said: bytes, url: str) -> None:
     async with serving(url, quiet()) as hub, connected(hub) as (reader, writer):
-        writer.write(b"GET /api/version HTTP/1.1\r\nX-Long: " + b"x" * 100_000)
-        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.write(said)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"application/problem+json" in answer
 
 
 async def test_too_many_connections_are_refused_in_words(url: str) -> None:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from headrace import App
-from headrace.core.keys import SCOPES
+from headrace.core.keys import SCOPES, Scope
+from headrace.hub.live.messages import MESSAGES
 from headrace.hub.table import OPERATIONS
+from tests.hub.live.listening import connected
 from tests.hub.serving import serving
 from tests.hub.walking import ask
+
+
+async def keys_without(app: App) -> dict[Scope, str]:
+    """For each scope a key that has all others."""
+    return {
+        scope: (await app.create_key(f"not {scope}", [one for one in SCOPES if one != scope])).text for scope in SCOPES
+    }
 
 
 def test_operations_are_told_apart() -> None:
@@ -33,10 +42,7 @@ async def test_without_a_key_every_operation_is_refused() -> None:
 
 async def test_without_its_scope_every_operation_is_refused() -> None:
     async with App("memory://") as app:
-        without = {
-            scope: (await app.create_key(f"not {scope}", [one for one in SCOPES if one != scope])).text
-            for scope in SCOPES
-        }
+        without = await keys_without(app)
         async with serving(app) as hub:
             wrong = list[str]()
             for operation in OPERATIONS:
@@ -45,3 +51,28 @@ async def test_without_its_scope_every_operation_is_refused() -> None:
                     if heard.status != 403 or f"this needs the scope {operation.scope};" not in heard.text:
                         wrong.append(f"{operation.name}: {heard}")
             assert wrong == []
+
+
+async def test_without_a_key_every_message_is_refused() -> None:
+    async with App("memory://") as app:
+        await app.create_key("operator", ["admin"])
+        async with serving(app) as hub:
+            for message in MESSAGES:
+                async with connected(hub) as socket:
+                    answer = await socket.ask(message.name, **message.example)
+                    refused = answer["type"] == "error" and answer["problem"]["status"] == 401
+                    # Who it is can be said by everybody; what the example says is no key.
+                    assert refused == (message.scope is not None or message.name == "authenticate"), answer
+
+
+async def test_without_its_scope_every_message_is_refused() -> None:
+    async with App("memory://") as app:
+        without = await keys_without(app)
+        async with serving(app) as hub:
+            for message in MESSAGES:
+                if message.scope is not None:
+                    async with connected(hub) as socket:
+                        assert (await socket.ask("authenticate", key=without[message.scope]))["type"] == "authenticated"
+                        answer = await socket.ask(message.name, **message.example)
+                        assert answer["problem"]["status"] == 403
+                        assert f"this needs the scope {message.scope};" in answer["problem"]["detail"]

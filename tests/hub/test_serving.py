@@ -34,7 +34,7 @@ async def test_an_unknown_parameter_is_named(tmp_path: Path) -> None:
 
 async def test_a_parameter_is_given_once_and_has_a_value(tmp_path: Path) -> None:
     async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
-        for query in ("step=hour&step=hour", "since=null", "step="):
+        for query in ("step=hour&step=hour", "since=null", "since=0.5", "step="):
             answer = await hub.client.get(f"/api/charts?{query}")
             assert answer.status_code == 400, query
             assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
@@ -47,6 +47,7 @@ async def test_a_method_that_is_not_for_a_path_is_told_which_are(tmp_path: Path)
             ("POST", "/api/queues/images", "DELETE, GET, HEAD, PATCH"),
             ("PATCH", "/api/queues/images/pause", "POST"),  # and sets no queue of the name images/pause
             ("GET", "/api/schedules/nightly/trigger", "POST"),
+            ("GET", "/api/jobs/act", "POST"),  # and asks for no job of the id act
             ("TRACE", "/api/stats", "GET, HEAD"),
         ):
             answer = await hub.client.request(method, path)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.failures import noted
+from headrace.cli.ids import resolve_worker
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
-from headrace.cli.run import StoreUnusable, choose, with_app
+from headrace.cli.run import StoreUnusable, choose, me, with_app
 from headrace.cli.state import State
+from headrace.core.explain.explanation import many
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,10 +57,10 @@ def tasks(state: State) -> None:
     with_app(state, work)
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @common
 def workers(state: State) -> None:
-    """List the workers the store knows, and how they are."""
+    """List the workers the store knows, and how they are; or have one leave."""
 
     async def work(app: App) -> None:
         found = await app.workers()
@@ -70,6 +72,24 @@ def workers(state: State) -> None:
             from headrace.cli.overview import workers_view
 
             console().print(workers_view(found, app.host.clock.now()))
+
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, work)
+
+
+@workers.command()
+@click.argument("id")
+@common
+def drain(state: State, id: str) -> None:
+    """Have a worker claim no more, finish what it runs, however long that takes, and leave."""
+
+    async def work(app: App) -> None:
+        row = await app.drain_worker(await resolve_worker(app, id), by=me())
+        if state.json:
+            document(row)
+        else:
+            who = f"worker {row.info.id} on {row.info.host} (pid {row.info.pid})"
+            say(f"{who} was asked to leave; it holds {many(row.holds, 'job')}")
 
     with_app(state, work)
 

@@ -51,7 +51,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rates": ("limits", "List and set rate limits: how many jobs may start per span of time."),
     "schedules": ("schedules", "List, create, pause, trigger and delete schedules."),
     "tasks": ("admin", "List tasks."),
-    "workers": ("admin", "List workers, and how they are."),
+    "workers": ("admin", "List workers, and how they are; have one leave."),
     "keys": ("keys", "List, create and revoke keys of the hub."),
     "audit": ("admin", "Show who changed queues, limits, rates, schedules and keys."),
     "prune": ("admin", "Delete ended jobs past their retention."),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from headrace.client.session import Session
 from headrace.core.charts import Charts, charts_of, step_for
 from headrace.core.histogram import Histogram
 from headrace.core.retry import Seconds
 from headrace.core.rollup import Step
 from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.client.session import Session
 
 __all__ = ["Moment", "charts", "estimated_processing_time", "running_times"]
 

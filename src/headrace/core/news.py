@@ -52,6 +52,11 @@ class Place(msgspec.Struct, frozen=True):
     estimated_start: datetime | None = None
     """None: nobody can say."""
 
+    def like(self, other: Place) -> bool:
+        """Whether it is the same place, whatever is estimated from it."""
+        known = self.estimated_start is None, other.estimated_start is None
+        return self.position == other.position and known[0] == known[1]
+
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody who follows a job is told at once."""

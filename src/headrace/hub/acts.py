@@ -149,7 +149,7 @@ class Rerun(Act, frozen=True):
                 raise Problem(400, "malformed", "The request cannot be understood", message)
             for task in tasks:
                 _not_ours("task", task)
-                await ask.hub.caps.admit(ask.caller, task, 0, {} if self.requires is UNSET else self.requires)
+                ask.hub.caps.profile(ask.caller, task, {} if self.requires is UNSET else self.requires)
         return filter
 
 

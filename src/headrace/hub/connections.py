@@ -77,6 +77,12 @@ class _Http(_Unread, H11Protocol):
         self._read()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in the form of every other problem."""
+        if not self.transport.is_closing():
+            self.transport.write(_GARBLED)
+            self.transport.close()
+
     def _await_head(self) -> None:
         self._head = self.loop.call_later(self._patience, self._too_slow)
 
@@ -115,6 +121,12 @@ def _problem(status: bytes, kind: bytes, title: bytes, detail: bytes, *more: byt
 
 
 _SLOW = _problem(b"408 Request Timeout", b"too-slow", b"The request did not come in time", b"its head took too long")
+_GARBLED = _problem(
+    b"400 Bad Request",
+    b"malformed",
+    b"The request cannot be understood",
+    b"it is not HTTP/1.1, or its head is too long",
+)
 _FULL = _problem(
     b"503 Service Unavailable",
     b"full",

@@ -67,6 +67,7 @@ class Door:
         self._listeners: dict[object, Revoked] = {}
         self._used: set[str] = set()
         self._use = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -80,7 +81,8 @@ class Door:
                 raise ConfigError(why)
             self._keyed = bool(ring)
             self._take(ring)
-            loops = [asyncio.create_task(one) for one in (self._follow(rings), self._expire(), self._note_uses())]
+            works = self._follow(rings), self._expire(), self._note_uses()
+            self._loops = loops = [asyncio.create_task(one) for one in works]
             try:
                 yield
             finally:
@@ -88,6 +90,11 @@ class Door:
                     loop.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
                 self._keyed, self._holders = True, {}
+
+    @property
+    def alive(self) -> bool:
+        """Whether it hears of keys that are revoked; if not, the process must be started anew."""
+        return not any(loop.done() for loop in self._loops)
 
     @property
     def keyed(self) -> bool:

@@ -114,7 +114,7 @@ OPERATIONS = (
         bounded="nothing",
         do=tell_health,
         gives={200: Health, 503: Health},
-        answered={"status": "ok", "loops": {"maintenance": "ok"}},
+        answered={"status": "ok", "loops": {"keys": "ok", "maintenance": "ok", "webhooks": "ok"}},
     ),
     Operation(
         name="ready",
@@ -125,7 +125,7 @@ OPERATIONS = (
         bounded="nothing",
         do=tell_ready,
         gives={200: Ready, 503: Ready},
-        answered={"status": "ready", "store": "ok", "loops": {"maintenance": "ok"}},
+        answered={"status": "ready", "store": "ok", "loops": {"keys": "ok", "maintenance": "ok", "webhooks": "ok"}},
     ),
     Operation(
         name="metrics",

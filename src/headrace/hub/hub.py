@@ -69,6 +69,7 @@ class Hub:
             await stack.enter_async_context(self.app)
             await stack.enter_async_context(self.live.running())
             await stack.enter_async_context(self.door.open())
+            self.vitals.loops["keys"] = lambda: self.door.alive
             stack.enter_context(self.metrics)
             if self.options.maintenance:
                 maintenance = await stack.enter_async_context(self.app.maintenance())

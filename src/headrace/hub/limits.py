@@ -80,7 +80,7 @@ class Caps:
         """
         if caller.customer is not None:
             self.urgent(caller, priority)
-            self._profile(caller.customer, task, requires)
+            self.profile(caller, task, requires)
             await self.live(caller)
 
     def urgent(self, caller: Caller, priority: int) -> None:
@@ -94,11 +94,16 @@ class Caps:
             faults = [Fault("priority", detail)]
             raise Problem(403, "forbidden", "This is not for this key", detail, faults=faults)
 
-    def _profile(self, customer: str, task: str, requires: Mapping[str, Any]) -> None:
-        """Every combination of requirements is a line that each claim looks at: a customer may not make too many."""
-        if not requires:
+    def profile(self, caller: Caller, task: str, requires: Mapping[str, Any]) -> None:
+        """Whether the caller's customer may ask for these requirements, too: each combination is a line that every
+        claim looks at.
+
+        :raises Problem: 429
+        """
+        if caller.customer is None or not requires:
             return
-        has, now, most = self._of(customer), self._app.host.clock.monotonic(), self._options.customer_profiles
+        has, now = self._of(caller.customer), self._app.host.clock.monotonic()
+        most = self._options.customer_profiles
         profile = sha256(msgspec.json.encode((task, requires), order="sorted")).digest()
         if profile not in has.profiles and len(has.profiles) >= most:
             has.profiles = {each: at for each, at in has.profiles.items() if now - at < _FORGOTTEN}

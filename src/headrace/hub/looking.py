@@ -295,6 +295,8 @@ def _of_job(name: str, path: str, summary: str, do: Do, **more: Any) -> Operatio
 _PAGE = {"items": [JOB], "cursor": None, "partial": False}
 _LINE = {"at": AT, "attempt": 1, "number": 1, "level": "INFO", "logger": "shop", "message": "300 of 1,000 rows"}
 
+_KNOWN = "The ETag of what the client has: 304 if it is still so."
+
 OPERATIONS = (  # what has a word in the place of an id is before what has an id there
     Operation(
         name="list_jobs",
@@ -326,6 +328,7 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         "A job as it stands; with wait, as soon as it has changed",
         show_job,
         query=Patience,
+        headers={"If-None-Match": _KNOWN},
         gives={200: JobView, 304: None},
         answered=JOB,
         live=True,
@@ -336,6 +339,7 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         "What the handler returned; with wait, as soon as the job has ended",
         show_result,
         query=Patience,
+        headers={"If-None-Match": _KNOWN},
         gives={200: Any, 304: None},
         refuses=(404, 409, 410),
         answered=JOB["result"],

@@ -27,6 +27,8 @@ async def patiently(ask: Ask, seconds: float, work: Coroutine[Any, Any, T]) -> T
     """
     working, revoked = asyncio.create_task(work), asyncio.Event()
     forget = ask.hub.door.on_revoked(lambda key: revoked.set() if key == ask.caller.key else None)
+    if not ask.hub.door.knows(ask.caller):  # since it was let in
+        revoked.set()
     leaving, *others = map(asyncio.create_task, (_left(ask.request), ask.hub.draining.wait(), revoked.wait()))
     tasks = (working, leaving, *others)
     try:

@@ -33,8 +33,10 @@ def listen(host: str, port: int) -> socket.socket:
 
     :raises OSError: the address cannot be used
     """
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    listener = socket.socket(family)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    # By its name: asyncio sends small answers at once (TCP_NODELAY) only where it sees that this is TCP.
+    listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

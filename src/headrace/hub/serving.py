@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -28,20 +29,27 @@ _encode = msgspec.json.Encoder().encode
 
 
 def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
-    """A route for each operation, in their order; other methods of their paths are refused.
-
-    Names may hold slashes: what ends with such a name comes last, for it could swallow what follows a name elsewhere.
-    """
-    made: dict[str, dict[str, BaseRoute]] = {}
+    """A route for each operation, in their order but for what could be taken for another; other methods are refused."""
+    made: dict[str, dict[str, Route]] = {}
     for one in operations:
         route = Route(one.path, _endpoint(hub, one), methods=[one.method], name=one.name)
         made.setdefault(one.path, {})[one.method] = route
+    ranks = {path: _rank(path, made) for path in made}
     found = list[BaseRoute]()
-    for last in (False, True):
-        paths = [path for path in made if path.endswith(":path}") is last]
+    for rank in sorted(set(ranks.values())):
+        paths = [path for path in made if ranks[path] == rank]
         found += (route for path in paths for route in made[path].values())
         found += (_refusing(path, made[path]) for path in sorted(paths, key=lambda path: path.endswith("}")))
     return found
+
+
+def _rank(path: str, made: Mapping[str, Mapping[str, Route]]) -> int:
+    """When a path is tried. ``/api/jobs/count`` before it is taken for a job; last what ends with a name that may hold
+    slashes, for it could swallow what follows a name elsewhere."""
+    if path.endswith(":path}"):
+        return 2
+    others = (next(iter(routes.values())) for other, routes in made.items() if other != path)
+    return 0 if "{" not in path and any(one.path_regex.match(path) for one in others) else 1
 
 
 def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
@@ -121,6 +129,8 @@ def _query(request: Request, operation: Operation) -> Any:
     for name, values in given.items():
         if name not in lists and len(values) > 1:
             raise _wrong(name, f"{name} is given {len(values)} times, and may be given once")
+        if name in _moments(kind) and ":" not in values[0]:  # msgspec would take seconds since 1970
+            raise _wrong(name, f"{name} must be a moment as in 2026-01-31T08:00:00Z, not {values[0]!r}")
     query = msgspec.convert(
         {name: given[name] if name in lists else given[name][0] for name in given}, kind, strict=False
     )
@@ -139,6 +149,12 @@ def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
     """The parameters that may be given more than once: those whose type is a tuple."""
     found = [(name, hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()]
     return frozenset(name for name, *hints in found if any(get_origin(hint) is tuple for hint in hints))
+
+
+@cache
+def _moments(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that are moments."""
+    return frozenset(name for name, hint in get_type_hints(kind).items() if datetime in (hint, *get_args(hint)))
 
 
 def _is_bare(request: Request) -> bool:

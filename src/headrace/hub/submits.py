@@ -270,6 +270,7 @@ OPERATIONS = (
         bounded="made",
         do=submit,
         body=SubmitBody,
+        headers={"Idempotency-Key": "A request that is repeated under the same key submits no second job."},
         gives={201: Submitted, 200: Submitted},
         refuses=(404, 409, 410, 422),
         example=_EXAMPLE,

@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import Self
 from uuid import UUID
 
-from headrace.core.entry import Entry, Kind
+from headrace.core.entry import Cursor, Entry, Kind
 from headrace.core.job import History, Job
 from headrace.core.news import Mark, News, Place, happened_since
 from headrace.core.status import Status
@@ -27,8 +27,10 @@ from headrace.runtime.places import Places, Placing
 
 __all__ = ["Audience", "Followed", "Reader"]
 
-PAGE = 200
-"""Entries that are read at once."""
+PAGE, _BYTES = 200, 1024 * 1024
+"""Entries that are read at once, and of the next ones so many as have about so many bytes, if they are like these."""
+FIRST_ITEMS = 10
+"""Items of a stream that are read first: each may be as large as a result."""
 _PAGES = 8
 """How many pages of a job are kept for readers that stand at the same place."""
 _FIRST, _LONGEST, _GROWTH = 1.0, 10.0, 1.6
@@ -108,7 +110,7 @@ class Followed:
         self.version = 0
         """Grows whenever there may be new entries."""
         self.readers: set[Reader] = set()
-        self._pages: dict[tuple[Kind, tuple[int, int]], asyncio.Future[list[Entry]]] = {}
+        self._pages: dict[tuple[Kind, Cursor, int], asyncio.Future[list[Entry]]] = {}
         # In a context of its own: it outlives whoever happens to be the first to look.
         self._task = asyncio.create_task(self._run(), name="headrace-followed", context=Context())
         if job.status is Status.QUEUED:
@@ -141,9 +143,9 @@ class Followed:
             self.place = None
         self.renew()
 
-    def stand(self, place: Place | None) -> bool:
-        """Note where it stands; whether that is news."""
-        if place == self.place or self.job.status is not Status.QUEUED:
+    def stand(self, place: Place) -> bool:
+        """Note where it stands; whether that is news, which another estimate alone is not."""
+        if self.job.status is not Status.QUEUED or (self.place is not None and place.like(self.place)):
             return False
         self.place = place
         self._tell()
@@ -164,15 +166,15 @@ class Followed:
         for reader in self.readers:
             reader.wake()
 
-    async def tail(self, kind: Kind, after: tuple[int, int]) -> list[Entry]:
+    async def tail(self, kind: Kind, after: Cursor, most: int) -> list[Entry]:
         """Entries behind the cursor; those who stand at the same place share a question."""
-        page = self._pages.get((kind, after))
+        page = self._pages.get((kind, after, most))
         if page is None:
             if len(self._pages) >= _PAGES:
                 self._pages.clear()
-            page = asyncio.ensure_future(self.audience.engine.entries.tail(self.id, kind, after, PAGE))
+            page = asyncio.ensure_future(self.audience.engine.entries.tail(self.id, kind, after, most))
             page.add_done_callback(_heard)
-            self._pages[kind, after] = page
+            self._pages[kind, after, most] = page
         try:
             return await asyncio.shield(page)
         except HeadraceError:
@@ -199,6 +201,7 @@ class Reader:
         self._mark = since or Mark(0, followed.job.created_at)
         self._told: Job | None = None
         self._place: Place | None = None
+        self._most = FIRST_ITEMS
         self._read = -1
         """The version of the entries that it has all of."""
         self._over = False
@@ -279,9 +282,12 @@ class Reader:
         before = self._told
         if self._entries and version != self._read:
             # Behind the look at the job: what was added before the end is there when the end is.
-            logs = await followed.tail(Kind.LOG, self._mark.log)
-            items = await followed.tail(Kind.ITEM, self._mark.item)
-            whole = len(logs) < PAGE and len(items) < PAGE
+            most = self._most
+            logs = await followed.tail(Kind.LOG, self._mark.log, PAGE)
+            items = await followed.tail(Kind.ITEM, self._mark.item, most)
+            whole = len(logs) < PAGE and len(items) < most
+            if items:
+                self._most = max(1, min(PAGE, _BYTES * len(items) // (1 + sum(len(one.data) for one in items))))
         if whole:
             self._read = version
         elif job.ended:

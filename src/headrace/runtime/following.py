@@ -39,6 +39,8 @@ TOGETHER = 0.01
 """Seconds; questions that fall due so soon after one another are asked at once."""
 MOST_A_SECOND = 10_000
 """Jobs or batches that are asked about without a hint: the more there are, the rarer the questions."""
+SHORTEST_REST, MOST_MISSED = 0.1, 1000
+"""Seconds between two looks at all followed jobs while changes are left out of hints, and jobs a second in them."""
 TOGETHER_PART = 0.25
 """And, after longer pauses, so soon as a part of the pause."""
 
@@ -149,7 +151,7 @@ class _Watching(ABC, Generic[T]):
         watched.waits.add(wait)
         if wait.seen is None:
             self._hinted.add(id)  # it may have ended already
-        if self._unlisten is None:
+        if self._unlisten is None and self._wants_hints(wait):
             self._unlisten = self._engine.bus.listen(self.topics, self._hear)
         # A loop that has just seen its last wait go is done before its callback says so.
         if self._loop is None or self._loop.done():
@@ -167,6 +169,10 @@ class _Watching(ABC, Generic[T]):
         if wait.error is not None:
             raise wait.error
         return wait.found
+
+    def _wants_hints(self, wait: _Wait[T]) -> bool:
+        """Whether this wait is ended by hints about ``topics``."""
+        return True
 
     def _leave(self) -> None:
         unlisten, self._unlisten = self._unlisten, None
@@ -383,9 +389,14 @@ class Watcher(_Watching[Job]):
     def _due(self) -> list[UUID]:
         if self._missed and not self._rests:
             self._missed, self._rests = False, True
-            asyncio.get_running_loop().call_later(LONGEST, self._rested)
+            rest = min(max(SHORTEST_REST, len(self._followers) / MOST_MISSED), LONGEST)
+            asyncio.get_running_loop().call_later(rest, self._rested)
             self._hinted.update(id for id in self._watched if str(id) in self._followers)
         return super()._due()
+
+    def _wants_hints(self, wait: _Wait[Job]) -> bool:
+        # Who follows hears of all changes already, and in full flow telling of each end costs a worker dear.
+        return wait.seen is None
 
     def _rested(self) -> None:
         self._rests = False

@@ -20,16 +20,19 @@ OFTEN, RARE, GROWTH = 1.0, 5.0, 1.6
 _SHARE = 20
 """And at least so many times as long as the last one took."""
 
+_AT_ONCE, _MOMENT = 50, 0.02
+"""How many are told one after another, and for how many seconds the others wait."""
+
 _log = logging.getLogger("headrace.places")
 
 Placing = Callable[[Sequence[Job]], Awaitable[Sequence[Place | None]]]
-"""Where these jobs of one queue stand; None for one that does not stand in line any more."""
+"""Where these jobs of one queue stand; None for those of which that is not known this time."""
 
 
 class _Standing(Protocol):
     job: Job
 
-    def stand(self, place: Place | None) -> bool: ...
+    def stand(self, place: Place) -> bool: ...
 
 
 class Places:
@@ -46,11 +49,10 @@ class Places:
     def expect(self, queue: str) -> None:
         """Somebody looks at a job that stands in this queue."""
         self._pause[queue] = OFTEN
-        if queue not in self._due:
-            self._due[queue] = 0.0
-        else:
-            self._due[queue] = min(self._due[queue], self._time() + OFTEN)
-        self._wake.set()
+        known, soon = self._due.get(queue), self._time() + OFTEN
+        if known is None or known > soon:
+            self._due[queue] = 0.0 if known is None else soon
+            self._wake.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="headrace-places", context=Context())
 
@@ -81,14 +83,18 @@ class Places:
             await self._host.wait(self._wake, max(0.001, min(self._due.values()) - self._time()))
 
     async def _place(self, queue: str, line: Sequence[_Standing]) -> None:
-        began, moved = self._time(), False
+        began, took, moved = self._time(), 0.0, False
         try:
             places = await self._placing([one.job for one in line])
+            took = self._time() - began
+            told = 0
             for one, place in zip(line, places, strict=True):
-                moved = one.stand(place) or moved
+                if place is not None and one.stand(place):
+                    told, moved = told + 1, True
+                    if told % _AT_ONCE == 0:  # what else there is to tell comes in between
+                        await self._host.sleep(_MOMENT)
         except HeadraceError as error:
             _log.debug("the places in queue %r are not known for now: %s", queue, error)
         pause = OFTEN if moved else min(self._pause.get(queue, OFTEN) * GROWTH, RARE)
         self._pause[queue] = pause
-        now = self._time()
-        self._due[queue] = now + max(pause, _SHARE * (now - began))
+        self._due[queue] = self._time() + max(pause, _SHARE * took)

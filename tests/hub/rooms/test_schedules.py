@@ -16,6 +16,7 @@ async def test_a_schedule_is_made_looked_at_and_removed(tmp_path: Path) -> None:
         made = (await hub.client.put("/api/schedules/nightly", json=NIGHTLY)).json()
         assert (made["task"], made["queue"], made["priority"], made["source"]) == ("resize", "images", 5, "dynamic")
         assert made["rule"]["expr"] == "0 2 * * *"
+        assert made.pop("warnings") == []
         assert (await hub.client.get("/api/schedules/nightly")).json() == made
         assert (await hub.client.get("/api/schedules")).json() == {"items": [made]}
         changed = NIGHTLY | {"rule": {"kind": "every", "minutes": 5}}
@@ -54,6 +55,13 @@ async def test_a_rule_is_tried_and_nothing_is_stored(tmp_path: Path) -> None:
         fires = (await hub.client.post("/api/schedules/fires", json={"rule": RULE, "n": 2})).json()["items"]
         assert [fire["local"][11:19] for fire in fires] == ["02:00:00"] * 2
         assert await hub.app.schedules() == []
+
+
+async def test_a_task_that_nobody_has_is_said(tmp_path: Path) -> None:
+    async with world(tmp_path) as hub:
+        answer = await hub.client.put("/api/schedules/nightly", json=NIGHTLY | {"task": "risize"})
+        assert answer.status_code == 200
+        assert "risize" in answer.json()["warnings"][0]
 
 
 async def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from headrace.core.status import Status
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.rooms.listed import Listed, Name
 
-__all__ = ["OPERATIONS", "CronRule", "EveryRule", "Fire", "NewSchedule", "RuleToTry", "Triggered"]
+__all__ = ["OPERATIONS", "CronRule", "EveryRule", "Fire", "NewSchedule", "RuleToTry", "ScheduleView", "Triggered"]
 
 Fires = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
@@ -59,6 +59,13 @@ class RuleToTry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """How many fires."""
 
 
+class ScheduleView(ScheduleInfo, frozen=True, kw_only=True):
+    """A schedule: its rule, its task, its state, and when it fires."""
+
+    warnings: tuple[str, ...] = ()
+    """What may have been a slip, such as a task that nobody has registered."""
+
+
 class HowMany(msgspec.Struct, frozen=True):
     """How many fires are asked for."""
 
@@ -95,8 +102,10 @@ async def put_schedule(ask: Ask) -> Answer:
     """Make a schedule, or change the one of this name."""
     app, said = ask.hub.app, msgspec.structs.asdict(ask.body)
     rule, task, payload = _plain(said.pop("rule")), said.pop("task"), said.pop("payload")
-    draft = await app.draft(task, payload, **{name: value for name, value in said.items() if value is not None})
-    return Answer(await app.schedule(ask.path["name"], rule, draft, by=ask.caller.name))
+    options = {name: value for name, value in said.items() if value is not None}
+    draft, warnings = await app.draft_with_warnings(task, payload, **options)
+    made = await app.schedule(ask.path["name"], rule, draft, by=ask.caller.name)
+    return Answer(ScheduleView(**msgspec.structs.asdict(made), warnings=warnings))
 
 
 async def delete_schedule(ask: Ask) -> Answer:
@@ -242,10 +251,10 @@ OPERATIONS = (
         bounded="operator",
         do=put_schedule,
         body=NewSchedule,
-        gives={200: ScheduleInfo},
+        gives={200: ScheduleView},
         refuses=(422,),
         example={"rule": _RULE, "task": "resize", "payload": {"image": "cat.png", "width": 320}},
-        answered=_VIEW,
+        answered=_VIEW | {"warnings": []},
         path_examples=_NAMED,
     ),
     Operation(

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.core.job import Job
+from headrace.core.news import Place
+from headrace.errors import Unavailable
+from headrace.runtime import places as module
+from headrace.runtime.host import Host
+from headrace.runtime.places import Places
+from tests.support.until import until
+
+
+class Standing:
+    def __init__(self, queue: str, told: list[Any]) -> None:
+        self.job: Any = SimpleNamespace(queue=queue, owner=self)
+        self.told = told
+
+    def stand(self, place: Place) -> bool:
+        self.told.append((self, place))
+        return True
+
+
+class Scene:
+    """Jobs that stand in line; their place is how often it was asked for."""
+
+    def __init__(self) -> None:
+        self.line: list[Standing] = []
+        self.asked: list[list[Standing]] = []
+        self.told: list[Any] = []
+        self.broken = False
+        self.places = Places(Host(), self.placing, lambda: self.line)
+
+    def join(self, queue: str = "default") -> Standing:
+        self.line.append(Standing(queue, self.told))
+        self.places.expect(queue)
+        return self.line[-1]
+
+    async def placing(self, jobs: Sequence[Job]) -> list[Place | None]:
+        self.asked.append([one.owner for one in jobs])  # type: ignore[attr-defined]
+        if self.broken:
+            raise Unavailable("away")
+        return [Place(len(self.asked)) for _ in jobs]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OFTEN", 0.02)
+
+
+async def test_a_queue_is_computed_once_for_all_who_stand_in_it(quick: None) -> None:
+    scene = Scene()
+    one, two, other = scene.join(), scene.join(), scene.join("slow")
+    await until(lambda: len(scene.told) >= 6)
+    assert scene.asked[0] == [one, two]
+    assert scene.asked[1] == [other]
+    scene.places.stop()
+
+
+async def test_it_ends_when_nobody_stands_in_line_and_begins_again(quick: None) -> None:
+    scene = Scene()
+    scene.join()
+    await until(lambda: scene.told)
+    scene.line.clear()
+    await until(lambda: scene.places._task is not None and scene.places._task.done())
+    before = len(scene.asked)
+    scene.join()
+    await until(lambda: len(scene.asked) > before)
+    scene.places.stop()
+
+
+async def test_a_store_that_is_away_is_asked_again(quick: None) -> None:
+    scene = Scene()
+    scene.broken = True
+    scene.join()
+    await until(lambda: scene.asked)
+    scene.broken = False
+    await until(lambda: scene.told)
+    scene.places.stop()
+
+
+async def test_however_often_somebody_comes_it_is_computed_once_a_second() -> None:
+    scene = Scene()
+    for _ in range(50):
+        scene.join()
+        await asyncio.sleep(0)
+    await until(lambda: scene.told)
+    assert len(scene.asked) == 1
+    scene.places.stop()
