@@ -248,7 +248,9 @@ async def test_a_lone_job_is_stored_to_the_letter_as_any_other(lab: Lab, options
 async def test_jobs_that_share_all_but_id_and_payload_have_the_rows_of_any_other(lab: Lab) -> None:
     first, other = lab.job(), lab.job(dedup="k", queue="other")
     alike = [replace(first, id=lab.new_id(), payload_text=f'{{"n":{n}}}') for n in range(3)]
-    later = replace(first, id=lab.new_id(), available_at=first.available_at + timedelta(hours=1), status=Status.SCHEDULED)
+    later = replace(
+        first, id=lab.new_id(), available_at=first.available_at + timedelta(hours=1), status=Status.SCHEDULED
+    )
     urgent = replace(first, id=lab.new_id(), reprioritised_to=90)  # not as a new one is
     jobs, lines = [first, *alike, other, *alike[:2], later, alike[2], first], [1, 1, 1, 2, 3, 1, 1, 1, 1, 1]
     for chosen in (jobs, [*jobs, urgent, first]):
