@@ -86,6 +86,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "installing headrace and its development tools into $(VENV)" >&2
 	@$(install) --editable . --group dev
 	@$(BIN)/python -m tests.support.pgbouncer || true # fetched now, so that no test needs the network
+	@$(BIN)/python -m tests.support.browser || true # likewise, unless Chromium is installed
 	@touch $(VENV)/.package $@
 
 $(VENV)/pyvenv.cfg:
