@@ -56,7 +56,7 @@ async def test_a_job_is_submitted_and_runs(hub: Served) -> None:
     body = {"task": "add", "payload": {"a": 2, "b": 3}, "tags": ["x"]}
     answer = await hub.client.post("/api/jobs", json=body)
     told = answer.json()
-    assert answer.status_code == 201
+    assert (answer.status_code, answer.headers["location"]) == (201, f"/api/jobs/{told['job_id']}")
     assert (told["status"], told["position"], told["estimated_start"]) == ("queued", 1, None)
     assert (told["duplicate"], told["replaced"], told["warnings"]) == (False, False, [])
     job = await hub.app.get(told["job_id"])

@@ -241,7 +241,7 @@ def _body(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     if operation.example is not None:
         content["example"] = operation.example
     contents = {operation.media: content}
-    if operation.lines is not None:
+    if operation.lines is not None and operation.lines[0] is not None:
         contents[_LINES] = _lines(operation.lines[0], operation.example)
     return {"required": not operation.bare, "content": contents}
 
