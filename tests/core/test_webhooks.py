@@ -163,3 +163,14 @@ def test_a_large_result_is_left_out_and_said_to_be(text: str) -> None:
 def test_what_no_store_keeps_is_decided_all_the_same(ending: Any) -> None:
     [told] = end(running(), ending).inserts
     assert told.payload["webhook"] == "wh_all", "it is for the store to refuse the change"
+
+
+def test_a_job_whose_record_has_lost_what_was_told_tells_by_new_deliveries() -> None:
+    """As a worker of the version before leaves it, which does not know that field."""
+    target = Target("wh_ends", ("completed",))
+    first = end(running(target), Completed("1"))
+    again = acts.retry(first.job, NOW).job
+    lost = replace(again, status=Status.RUNNING, worker=WORKER, epoch=9, started_at=NOW, told=None)
+    second = end(lost, Completed("1"))
+    assert types((*first.inserts, *second.inserts)) == ["job.completed"] * 2
+    assert first.inserts[0].id != second.inserts[0].id
