@@ -73,6 +73,7 @@ class Hub:
             await stack.enter_async_context(self.door.open())
             self.vitals.loops["keys"] = lambda: self.door.alive
             stack.enter_context(self.metrics)
+            stack.push_async_callback(self.vitals.close)
             if self.options.maintenance:
                 maintenance = await stack.enter_async_context(self.app.maintenance())
                 self.vitals.loops["maintenance"] = lambda: maintenance.alive

@@ -111,6 +111,8 @@ class _Schemas:
         made = msgspec.json.encode(msgspec.json.schema_components(self._kinds, ref_template=_REF)).decode()
         found, components = msgspec.json.decode(_LISTED.sub(r'"\1\2List"', made.replace("``", "`")))
         self.components: dict[str, Any] = components
+        for kind in self._kinds:
+            components.get(getattr(kind, "__name__", ""), {}).update(getattr(kind, "BESIDES", {}))
         notes = field_notes(self._kinds)
         for name, schema in self.components.items():
             for field, note in notes.get(name, {}).items():
@@ -239,7 +241,7 @@ def _body(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     if operation.example is not None:
         content["example"] = operation.example
     contents = {operation.media: content}
-    if operation.lines is not None:
+    if operation.lines is not None and operation.lines[0] is not None:
         contents[_LINES] = _lines(operation.lines[0], operation.example)
     return {"required": not operation.bare, "content": contents}
 
