@@ -48,6 +48,9 @@ MOST = 32 * 1024 * 1024
 """Bytes by which the memory of a hub may grow meanwhile: its caches fill, and no more."""
 
 READS = 30.0
+"""Seconds for an answer."""
+
+QUIET = ("--no-webhooks", "--no-access-log", "--submit-rate", "0")
 
 
 class Besieged:
@@ -105,7 +108,7 @@ def read(made: socket.socket) -> bytes:
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Besieged]:
     url = f"sqlite:///{tmp_path}/jobs.db"
-    with started(tmp_path, "hub", "--url", url, "--no-webhooks", "--no-access-log", "--submit-rate", "0") as running:
+    with started(tmp_path, "hub", "--url", url, *QUIET) as running:
         with closing(Besieged(running)) as made:
             yield from made.unharmed()
         assert running.end() == 0
@@ -227,9 +230,8 @@ SMUGGLED = {
 def one_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
     folder = tmp_path_factory.mktemp("smuggled")
     url = f"sqlite:///{folder}/jobs.db"
-    with started(folder, "hub", "--url", url, "--no-webhooks", "--no-access-log") as running:
-        with closing(Besieged(running)) as made:
-            yield made
+    with started(folder, "hub", "--url", url, *QUIET) as running, closing(Besieged(running)) as made:
+        yield made
 
 
 @pytest.mark.xdist_group("smuggled")
