@@ -104,3 +104,12 @@ async def test_the_log_can_be_left_out(url: str, log: list[logging.LogRecord]) -
     async with serving(url, HubOptions(maintenance=False, webhooks=False, access_log=False)) as hub:
         assert (await hub.client.get("/api/version")).headers["x-request-id"]
     assert not log
+
+
+async def test_behind_a_root_path_probes_are_quiet_and_jobs_are_named(url: str, log: list[logging.LogRecord]) -> None:
+    id = "01935c9e-7a3c-7d05-9c8e-2f6b8f0e4a11"
+    async with serving(url, HubOptions(maintenance=False, webhooks=False, root_path="/jobs")) as hub:
+        await hub.client.get("/healthz")
+        await hub.client.get(f"/api/jobs/{id}")
+    (line,) = map(vars, log)
+    assert (line["path"], line["job_id"]) == (f"/api/jobs/{id}", id)

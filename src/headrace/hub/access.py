@@ -124,6 +124,9 @@ def _tell(level: int, scope: Scope, path: str, status: int, seconds: float, size
 def _path(scope: Scope) -> str:
     """As it was asked for, still encoded, so that it is one word of ASCII; without what follows ``?``."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    raw = raw.removeprefix(
+        scope.get("root_path", "").encode()
+    )  # which the proxy took off, and the server put before it
     return raw.partition(b"?")[0].decode("ascii", "replace")[:1000]
 
 
