@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test quick soak check fix bench docs clean
+.PHONY: help run test quick soak fuzz check fix bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ quick: $(VENV)/.dev ## run the core, memory and SQLite tests and a smoke of the 
 
 soak: $(VENV)/.dev ## run the tests that take minutes, one after another, and print their figures; options for pytest in ARGS
 	@$(BIN)/python -m pytest -s tests/soak $(ARGS)
+
+fuzz: $(VENV)/.dev ## ask a hub for all that its API promises, 1,000 examples an operation, with a new seed each time
+	@HEADRACE_EXAMPLES=1000 $(BIN)/python -m pytest -s tests/hub/test_contract.py $(ARGS)
 
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
@@ -83,6 +86,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "installing headrace and its development tools into $(VENV)" >&2
 	@$(install) --editable . --group dev
 	@$(BIN)/python -m tests.support.pgbouncer || true # fetched now, so that no test needs the network
+	@$(BIN)/python -m tests.support.browser || true # likewise, unless Chromium is installed
 	@touch $(VENV)/.package $@
 
 $(VENV)/pyvenv.cfg:

@@ -390,6 +390,15 @@ async def test_a_cursor_that_is_none_is_named(open_: Open) -> None:
             assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "cursor")
 
 
+async def test_what_is_given_as_lines_is_documented_so(open_: Open) -> None:
+    paths = (await open_.served.client.get("/openapi.json")).json()["paths"]
+    for path, method in (("{id}/logs", "get"), ("{id}/items", "get"), ("act", "post")):
+        operation = paths[f"/api/jobs/{path}"][method]
+        assert {*operation["responses"]["200"]["content"]} == {"application/json", "application/x-ndjson"}
+        assert {*operation.get("requestBody", {}).get("content", {})} <= {"application/json"}
+    assert "If-None-Match" in {one["name"] for one in paths["/api/jobs/{id}"]["get"]["parameters"]}
+
+
 # -- explanations
 
 

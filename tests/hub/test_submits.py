@@ -18,36 +18,11 @@ from headrace.errors import Unavailable, Unstorable
 from headrace.hub import HubOptions, positions
 from headrace.hub.positions import Positions
 from tests.hub.callers import AS, ann, bob, let_in
+from tests.hub.page import SUBMIT
 from tests.hub.serving import Served, serving
 from tests.support.apps import ENGINES, Sums, busy_worker, url_of
 
 NDJSON = {"content-type": "application/x-ndjson"}
-
-PAGE = """
-{
-  "type": "text_to_image",
-  "priority": 75,
-  "payload": {
-    "prompt": "a beautiful landscape with mountains",
-    "steps": 30,
-    "cfg_scale": 7.5,
-    "width": 1024,
-    "height": 1024
-  },
-  "requirements": {
-    "service_type": "comfyui",
-    "component": "text-to-image-xl",
-    "hardware": {
-      "gpu_memory_gb": 8
-    },
-    "quality_level": "quality",
-    "timeout_minutes": 15
-  },
-  "customer_id": "customer-123",
-  "max_retries": 3
-}
-"""
-"""The submit of the EmProps page, to the letter."""
 
 
 @pytest.fixture(params=ENGINES)
@@ -81,7 +56,7 @@ async def test_a_job_is_submitted_and_runs(hub: Served) -> None:
     body = {"task": "add", "payload": {"a": 2, "b": 3}, "tags": ["x"]}
     answer = await hub.client.post("/api/jobs", json=body)
     told = answer.json()
-    assert answer.status_code == 201
+    assert (answer.status_code, answer.headers["location"]) == (201, f"/api/jobs/{told['job_id']}")
     assert (told["status"], told["position"], told["estimated_start"]) == ("queued", 1, None)
     assert (told["duplicate"], told["replaced"], told["warnings"]) == (False, False, [])
     job = await hub.app.get(told["job_id"])
@@ -94,7 +69,7 @@ async def test_a_job_is_submitted_and_runs(hub: Served) -> None:
 async def test_the_page_is_taken_to_the_letter(small: Served) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a warning of Python has no reader here
-        answer = await small.client.post("/api/jobs", content=PAGE)
+        answer = await small.client.post("/api/jobs", content=SUBMIT)
     told = answer.json()
     assert answer.status_code == 201
     assert {"job_id", "status", "position", "estimated_start", "created_at"} <= told.keys()

@@ -237,6 +237,7 @@ OPERATIONS = (
         do=act_on_all,
         body=ActOnAll,
         gives={200: Verdicts | Number},
+        lines=(None, Verdict),
         refuses=(409,),
         example={"act": "retry", "filter": {"status": "failed", "task": "resize"}, "dry_run": True},
         answered={

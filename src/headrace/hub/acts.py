@@ -18,7 +18,7 @@ from headrace.errors import LONGEST
 from headrace.hub.documents import job_view
 from headrace.hub.operation import Answer, Ask
 from headrace.hub.problems import Fault, Problem
-from headrace.hub.scoping import customer_of, may_submit
+from headrace.hub.scoping import customer_of, location_of, may_submit
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -120,8 +120,7 @@ class Rerun(Act, frozen=True):
         await ask.hub.caps.admit(ask.caller, job.task, priority, requires)
         again = await ask.hub.app.rerun(job.id, payload=self.payload, by=ask.caller.name, **self.options)
         made = again.last or await again.refresh()
-        where = {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{made.id}"}
-        return Answer(job_view(made), 200 if again.duplicate else 201, where)
+        return Answer(job_view(made), 200 if again.duplicate else 201, location_of(ask, made))
 
     def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
         return app.rerun_all(filter, payload=self.payload, by=by, **self.options)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from starlette.responses import Response
 
-from headrace.errors import HeadraceError
 from headrace.hub.operation import Answer, Ask, Operation
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ class Vitals:
         self.loops: dict[str, Callable[[], bool]] = {}
         """By name, whether a loop that the hub depends on is alive; whoever starts one adds it."""
         self._asking: asyncio.Task[bool] | None = None
+        self._ping: asyncio.Task[None] | None = None
         self._answered_at = float("-inf")
         self._up = False
 
@@ -68,17 +68,25 @@ class Vitals:
         return await asyncio.shield(self._asking)
 
     async def _ask(self) -> bool:
-        clock = self._hub.app.host.clock
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._hub.app.ping()
-            up = True
-        except (HeadraceError, TimeoutError, OSError) as error:
-            up = False
-            if self._up:
-                _log.warning("the store does not answer: %s", error or f"nothing within {PATIENCE:g} s")
-        self._up, self._answered_at = up, clock.monotonic()
+        # A question to a store that stands still may take long even to be called off: it is left to itself, and asked
+        # once at a time.
+        if self._ping is None or self._ping.done():
+            self._ping = asyncio.create_task(self._hub.app.ping())
+        answered, _ = await asyncio.wait({self._ping}, timeout=PATIENCE)
+        error = self._ping.exception() if answered and not self._ping.cancelled() else None
+        up = bool(answered) and error is None
+        if self._up and not up:
+            _log.warning("the store does not answer: %s", error or f"nothing within {PATIENCE:g} s")
+        self._up, self._answered_at = up, self._hub.app.host.clock.monotonic()
         return up
+
+    async def close(self) -> None:
+        """Ask no more."""
+        asked = {task for task in (self._asking, self._ping) if task is not None}
+        for task in asked:
+            task.cancel()
+        if asked:
+            await asyncio.wait(asked, timeout=PATIENCE)
 
 
 async def tell_health(ask: Ask) -> Answer:

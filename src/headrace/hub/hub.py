@@ -73,6 +73,7 @@ class Hub:
             await stack.enter_async_context(self.door.open())
             self.vitals.loops["keys"] = lambda: self.door.alive
             stack.enter_context(self.metrics)
+            stack.push_async_callback(self.vitals.close)
             if self.options.maintenance:
                 maintenance = await stack.enter_async_context(self.app.maintenance())
                 self.vitals.loops["maintenance"] = lambda: maintenance.alive
@@ -84,5 +85,5 @@ class Hub:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     """A path that is none of the table's."""
-    detail = f"{request.url.path}: /docs lists all"
+    detail = f"{request.url.path}: {request.scope.get('root_path', '')}/docs lists all"
     return problem_response(Problem(404, "no-such-path", "There is no such path", detail))

@@ -365,6 +365,7 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         read_logs,
         query=ReadLogs,
         gives={200: Page[LogLine]},
+        lines=(None, LogLine),
         answered={"items": [_LINE], "cursor": "1.1"},
     ),
     _of_job(
@@ -374,6 +375,7 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         read_items,
         query=ReadItems,
         gives={200: Page[StreamItem[Any]]},
+        lines=(None, StreamItem),
         answered={"items": [{"value": "row 1", "attempt": 1, "number": 1, "restarted": False}], "cursor": "1.1"},
     ),
     _of_job(

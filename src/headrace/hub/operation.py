@@ -76,7 +76,8 @@ class Operation:
     """It reads the body itself, as a stream; ``media`` says of what type."""
     media: str = "application/json"
     lines: tuple[Any, Any] | None = None
-    """It takes and gives lines of JSON as well (``application/x-ndjson``): the types of a line and of its answer."""
+    """It takes and gives lines of JSON as well (``application/x-ndjson``): the types of a line and of its answer. The
+    first is None where it only gives them, to those who accept them."""
     largest: Literal["body", "bulk"] = "body"
     """Which limit its body has."""
     headers: Mapping[str, str] = field(default_factory=dict)

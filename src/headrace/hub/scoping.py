@@ -15,7 +15,18 @@ from headrace.hub.problems import Fault, Problem
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["absent", "customer_of", "filters_of", "id_of", "is_own", "job_of", "jobs_of", "may_submit", "not_ours"]
+__all__ = [
+    "absent",
+    "customer_of",
+    "filters_of",
+    "id_of",
+    "is_own",
+    "job_of",
+    "jobs_of",
+    "location_of",
+    "may_submit",
+    "not_ours",
+]
 
 OURS = "headrace."
 """Tasks and queues that begin so are not for others: what runs there is trusted."""
@@ -24,6 +35,11 @@ OURS = "headrace."
 def is_own(ask: Ask, job: Job) -> bool:
     """Whether the caller may know of this job."""
     return ask.caller.customer is None or job.customer == ask.caller.customer
+
+
+def location_of(ask: Ask, job: Job) -> dict[str, str]:
+    """The header that says where the job is."""
+    return {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{job.id}"}
 
 
 def id_of(text: str) -> UUID:

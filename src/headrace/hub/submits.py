@@ -21,7 +21,7 @@ from headrace.handle import JobHandle
 from headrace.hub.ndjson import MEDIA, NdjsonResponse
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
-from headrace.hub.scoping import customer_of, jobs_of, may_submit, not_ours
+from headrace.hub.scoping import customer_of, jobs_of, location_of, may_submit, not_ours
 from headrace.hub.serving import read_body
 from headrace.hub.webhooks.guard import guard_of
 from headrace.hub.wording import Submission, SubmitBody, submission_of
@@ -111,7 +111,7 @@ async def submit(ask: Ask) -> Answer:
         replaced=handle.replaced,
         warnings=warnings,
     )
-    return Answer(submitted, 200 if handle.duplicate else 201)
+    return Answer(submitted, 200 if handle.duplicate else 201, location_of(ask, job))
 
 
 async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:

@@ -6,7 +6,7 @@ Where a body says the same thing in both, it must be the same; otherwise nobody 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 import msgspec
@@ -74,6 +74,9 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A job to submit. Seconds are numbers; moments are RFC 3339 with a zone."""
+
+    BESIDES: ClassVar[dict[str, Any]] = {"anyOf": [{"required": ["task"]}, {"required": ["type"]}]}
+    """What the types cannot say to the document: one of the two names of the task must be there."""
 
     task: Name | UnsetType = UNSET
     payload: dict[str, Any] = {}

