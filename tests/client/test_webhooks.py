@@ -305,6 +305,32 @@ async def test_a_rerun_is_told_of_to_its_own_webhook_and_to_who_subscribes_now(q
     assert await told(app, job=again.id) == ["job.submitted"] * 2
 
 
+async def test_a_rerun_for_another_customer_is_not_told_of_to_the_first_one(quick: Sums) -> None:
+    app = quick.app
+    acme = (await app.add_webhook(URL, customer="acme")).webhook.id
+    ours = (await app.add_webhook(URL)).webhook.id
+    job = await quick.add.options(customer="acme", webhook=URL).submit(1)
+    assert len((await job.refresh()).webhook or ()) == 3
+    await app.resolve(job.id, result=2)
+    again = await (await app.rerun(job.id, customer="other")).refresh()
+    assert [one.id for one in again.webhook or ()] == [ours]
+    assert await told(app, job=again.id, customer="acme") == []
+    back = await (await app.rerun(job.id)).refresh()
+    assert {one.id for one in back.webhook or ()} >= {acme, ours}
+
+
+async def test_a_rerun_tells_a_subscription_what_that_wants_now(quick: Sums) -> None:
+    app = quick.app
+    hook = (await app.add_webhook(URL)).webhook.id
+    job = await quick.add.submit(1)
+    await app.resolve(job.id, result=2)
+    await app.set_webhook(hook, events=["failed"])
+    again = await (await app.rerun(job.id)).refresh()
+    assert [one.events for one in again.webhook or ()] == [("failed",)]
+    await app.set_webhook(hook, tasks=["another"])
+    assert (await (await app.rerun(job.id)).refresh()).webhook is None
+
+
 # -- deliveries
 
 

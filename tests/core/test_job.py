@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from headrace.core.job import Attempt, ErrorInfo, Event, History, Job, Spec, spec_of
 from headrace.core.outcome import Completed
 from headrace.core.status import ENDED, HELD, Outcome, Status
+from headrace.core.target import Target
 from tests.core.stand import ID, NOW, OOPS, WORKER, at, end, running, stand, submitted
 
 RECORD = {
@@ -187,6 +188,15 @@ def test_a_spec_of_earlier_versions_is_read_with_one_value_for_each_name() -> No
     assert spec.headers == {"accept": ("text/html",), "host": ("h",)}
     assert spec.query == {"q": ("a", "b"), "page": ("7",), "all": ("true",), "name": ("x",)}
     assert (spec.task, spec.created_at, spec.tags) == ("t", NOW, ("kept",))
+
+
+def test_the_version_before_can_read_a_spec_with_webhooks() -> None:
+    spec = Spec(task="t", created_at=NOW, webhook=(Target("wh_1", ("completed",)),))
+    text = msgspec.json.encode(spec)
+    assert spec_of(text.decode()) == spec
+    before = msgspec.defstruct("Before", [("task", str), ("webhook", dict[str, Any] | None, None)])
+    assert msgspec.json.decode(text, type=before) == before("t")
+    assert replace(submitted(), spec=spec).to_dict()["webhook"] == [{"id": "wh_1", "events": ["completed"]}]
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"task":7}', '{"task":"t","created_at":"soon","headers":{"a":"b"}}'])

@@ -14,7 +14,7 @@ from headrace.core import acts, lifecycle
 from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.outcome import Completed, Failed, Released, Snoozed
-from headrace.core.status import Status
+from headrace.core.status import Reason, Status
 from headrace.core.target import EVENTS, Target
 from headrace.core.webhooks import GAP, KEPT, POLICY, QUEUE, RESULT, TASK, delivery, first_told, is_delivery, tell
 
@@ -97,12 +97,12 @@ def test_the_next_waits_for_the_last_to_the_same_target_however_that_ends() -> N
     assert (submitted.status, submitted.spec.after) == (Status.QUEUED, ())
 
 
-def test_ids_come_from_job_target_event_and_number() -> None:
+def test_ids_come_from_job_target_event_and_rev() -> None:
     [one], [same] = end(running(), Completed("1")).inserts, end(running(), Completed("2")).inserts
     assert one.id == same.id, "decided again, it is the same delivery"
     [other] = end(running(), Failed(error=OOPS)).inserts
     [elsewhere] = end(running(Target("wh_b", EVENTS)), Completed("1")).inserts
-    [later] = end(replace(running(), told=end(running(), Completed("1")).job.told), Completed("1")).inserts
+    [later] = end(replace(running(), rev=9), Completed("1")).inserts
     assert len({one.id, other.id, elsewhere.id, later.id}) == 4
 
 
@@ -163,3 +163,14 @@ def test_a_large_result_is_left_out_and_said_to_be(text: str) -> None:
 def test_what_no_store_keeps_is_decided_all_the_same(ending: Any) -> None:
     [told] = end(running(), ending).inserts
     assert told.payload["webhook"] == "wh_all", "it is for the store to refuse the change"
+
+
+def test_a_job_whose_record_has_lost_what_was_told_tells_by_new_deliveries() -> None:
+    """As a worker of the version before leaves it, which does not know that field."""
+    target, gone = Target("wh_ends", ("failed",)), Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
+    first = end(running(target), gone)
+    again = acts.retry(first.job, NOW).job
+    lost = replace(again, status=Status.RUNNING, worker=WORKER, epoch=9, started_at=NOW, told=None)
+    second = end(lost, gone)
+    assert types((*first.inserts, *second.inserts)) == ["job.failed"] * 2
+    assert first.inserts[0].id != second.inserts[0].id

@@ -232,6 +232,9 @@ def rerun(
     )
     if changed:
         spec = replace(spec, **changed)
+    if spec.webhook is not None and spec.customer != job.spec.customer:  # one customer hears nothing of another
+        targets = tuple(one for one in spec.webhook if one.customer in (None, spec.customer))
+        spec = replace(spec, webhook=targets or None)
     if not_after is None and job.not_after is not None and job.not_after > max(now, available_at or now):
         not_after = job.not_after
     text = job.payload_text if payload_text is None else payload_text

@@ -71,7 +71,8 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     rerun_of: UUID | None = None
     schedule: str | None = None
     fire_at: datetime | None = None
-    webhook: tuple[Target, ...] | None = None
+    webhook: tuple[Target, ...] | None = msgspec.field(default=None, name="webhooks")
+    """Stored under another name than the field that was reserved for it, which earlier versions read as an object."""
     trace: dict[str, str] | None = None
 
 
@@ -89,8 +90,6 @@ def spec_of(text: str) -> Spec:
         for name in ("headers", "query"):
             if isinstance(values := document.get(name), dict):
                 document[name] = {key: _listed(value) for key, value in values.items()}
-        if not isinstance(document.get("webhook"), list):
-            document.pop("webhook", None)  # it was reserved, and meant nothing
         return msgspec.convert(document, Spec)
 
 

@@ -112,7 +112,8 @@ def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple
                 continue
             spoke = at
         count = 1 if last is None else last.count + 1
-        id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{count}")
+        # By the rev, not the count: a worker of the version before forgets what was told.
+        id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{job.rev}")
         after = () if last is None or at - last.at >= KEPT else (last.last,)
         inserts.append(delivery(id, target, message_of(shown, event), at, after=after, tags=(str(job.id),)))
         told[target.id] = Told(target.id, count, id, at, spoke)

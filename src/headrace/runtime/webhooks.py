@@ -115,14 +115,15 @@ class Webhooks:
         spec = job.spec
         if is_delivery(spec):
             return (job if spec.webhook is None else replace(job, spec=replace(spec, webhook=None))), ()
-        if self._subscriptions and (matched := self._matching(spec)):
-            named = {one.id: one for one in spec.webhook or ()}
-            targets = (*named.values(), *(one for one in matched if one.id not in named))
+        if self._subscriptions and (targets := self._targets(spec)) != spec.webhook:
             job = replace(job, spec=replace(spec, webhook=targets))
         return (job, ()) if job.spec.webhook is None or job.told is not None else first_told(job)
 
-    def _matching(self, spec: Spec) -> list[Target]:
-        return [one.target for one in self._subscriptions if one.wants(spec)]
+    def _targets(self, spec: Spec) -> tuple[Target, ...] | None:
+        """What the submit names, and the subscriptions as they are now: a rerun has them as they were for its job."""
+        known = {one.id for one in self._subscriptions}
+        named = (one for one in spec.webhook or () if one.id not in known)
+        return (*named, *(one.target for one in self._subscriptions if one.wants(spec))) or None
 
     async def wished(self, job: Job, wish: Wish | None) -> Job:
         """A new job that refers to the webhook that its submit names; where that is lies in the store then.
