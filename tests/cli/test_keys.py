@@ -86,4 +86,4 @@ def test_a_running_hub_refuses_a_key_that_is_revoked_here(shell: Shell) -> None:
 def test_a_hub_that_others_can_reach_needs_keys(shell: Shell) -> None:
     for flags in (("--host", "0.0.0.0"), ("--proxy-headers",)):
         ended = shell("hub", "quick:app", "--port", "0", *flags, code=2)
-        assert "headrace keys create NAME --scope admin" in ended.stderr
+        assert "headrace keys create NAME --scope read,submit,act,admin" in ended.stderr

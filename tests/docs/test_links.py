@@ -37,6 +37,11 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert [name(page) for page in PAGES if page not in reached] == []
 
 
+def test_the_index_names_every_guide() -> None:
+    listed = {file for _, file, _ in targets(ROOT / "docs" / "index.md")}
+    assert [name(guide) for guide in sorted((ROOT / "docs" / "guides").glob("*.md")) if guide not in listed] == []
+
+
 def test_a_broken_link_is_found() -> None:
     text = (
         "# A page\n[one](two.md#three) and ![image](images/a.svg) and [out](https://example.org)\n```\n[no](x)\n```\n"

@@ -29,9 +29,12 @@ class Running:
         assert self.process.stdout is not None
         self.events: list[dict[str, Any]] = []
         self.address = str(self.next("started")["url"])
+        self.log = ""
+        """What it says on stderr; all of it once it has ended."""
         # So that a full pipe does not hold it up.
-        self._rest = threading.Thread(target=self._keep, daemon=True)
-        self._rest.start()
+        self._rest = [threading.Thread(target=one, daemon=True) for one in (self._keep, self._keep_log)]
+        for thread in self._rest:
+            thread.start()
 
     def next(self, event: str) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -45,6 +48,10 @@ class Running:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.events.append(json.loads(line))
+
+    def _keep_log(self) -> None:
+        for line in self.process.stderr or ():
+            self.log += line
 
     def get(self, path: str, **more: Any) -> Any:
         with urllib.request.urlopen(self.address + path, timeout=30, **more) as answer:
@@ -62,8 +69,13 @@ class Running:
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         self.process.wait(60)
-        self._rest.join(10)
+        self.until_read()
         return self.process.returncode
+
+    def until_read(self) -> None:
+        """Wait until all that it said is read, once it has ended."""
+        for thread in self._rest:
+            thread.join(10)
 
 
 @contextmanager
@@ -80,6 +92,7 @@ def started(folder: Path, *words: str) -> Iterator[Running]:
         text=True,
         start_new_session=True,
     )
+    running = None
     try:
         running = Running(process)
         running.until_ready()
@@ -89,4 +102,9 @@ def started(folder: Path, *words: str) -> Iterator[Running]:
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
+        if running is not None:
+            running.until_read()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()

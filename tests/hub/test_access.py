@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace import App
 from headrace.hub import HubOptions
 from headrace.logs import JsonFormatter
+from tests.hub.live.listening import connected
 from tests.hub.serving import serving
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -98,6 +101,39 @@ async def test_probes_are_told_only_to_those_who_want_everything(url: str, log: 
         logging.getLogger("headrace.hub.access").setLevel(logging.DEBUG)
         await hub.client.get("/healthz")
         assert len(log) == 1
+
+
+async def test_behind_a_prefix_probes_are_left_out_and_jobs_are_named(url: str, log: list[logging.LogRecord]) -> None:
+    options = HubOptions(root_path="/behind", maintenance=False, webhooks=False)
+    async with serving(url, options) as hub:
+        await hub.client.get("/healthz")
+        await hub.client.get("/readyz")
+        assert not log
+        id = (await hub.client.post("/api/jobs", json={"task": "a"})).json()["job_id"]
+        await hub.client.get(f"/api/jobs/{id}")
+    assert [vars(record)["job_id"] for record in log] == [id, id]
+
+
+async def test_a_key_that_is_refused_is_named_and_nobody_is_no_key(url: str, log: list[logging.LogRecord]) -> None:
+    async with App(url) as app:
+        shop = await app.create_key("shop", ["read"], customer="acme")
+    bearer = {"authorization": f"Bearer {shop.text}"}
+    async with serving(url) as hub:
+        for path in ("/api/keys", "/api/stats"):  # a scope that it lacks, and what is not for customers
+            assert (await hub.client.get(path, headers=bearer)).status_code == 403
+        assert (await hub.client.get("/docs")).status_code == 200
+        assert (await hub.client.get("/api/stats")).status_code == 401
+    assert [vars(record).get("key") for record in log] == ["shop", "shop", None, None]
+
+
+async def test_a_socket_that_says_its_key_in_a_message_is_named(url: str, log: list[logging.LogRecord]) -> None:
+    async with App(url) as app:
+        key = await app.create_key("watcher", ["read"])
+    async with serving(url) as hub:
+        async with connected(hub) as socket:
+            assert (await socket.ask("authenticate", key=key.text))["name"] == "watcher"
+        await until(lambda: bool(log))
+    assert [vars(record).get("key") for record in log] == ["watcher"]
 
 
 async def test_the_log_can_be_left_out(url: str, log: list[logging.LogRecord]) -> None:

@@ -213,5 +213,8 @@ async def test_the_documentation_shows_every_operation(hub: Served, browser: Bro
         assert operation.summary in shown
     await page.fill("#filter", "cancel")
     await page.wait_for_function("document.querySelectorAll('#contents a:not([hidden])').length > 0")
+    assert not await page.is_visible("#nothing")
+    await page.fill("#filter", "no such thing")
+    await page.wait_for_selector("#nothing", state="visible", timeout=10_000)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
     assert said == []

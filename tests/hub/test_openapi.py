@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import re
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -16,7 +18,7 @@ import schemathesis
 from headrace import App, Status
 from headrace.core.limits.rate import Rate
 from headrace.core.schedule.when import Cron
-from headrace.hub import HubOptions
+from headrace.hub import HubOptions, openapi
 from headrace.hub.openapi import document, problems_of
 from headrace.hub.operation import Operation
 from headrace.hub.table import OPERATIONS
@@ -89,6 +91,30 @@ async def test_it_is_served_and_says_where_a_proxy_has_put_it(tmp_path: Path) ->
         found = (await hub.client.get("/openapi.json")).json()
         assert found["servers"] == [{"url": "/queue"}]
         assert set(found["paths"]) == set(DOCUMENT["paths"])
+
+
+async def test_others_are_answered_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, answered = Event(), Event()
+
+    def slow(*operations: object, **options: object) -> dict[str, object]:
+        begun.set()
+        return {"waited": answered.wait(10)}
+
+    monkeypatch.setattr("headrace.hub.openapi.document", slow)
+    openapi._made.cache_clear()
+    try:
+        async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
+            making = [asyncio.create_task(hub.client.get("/openapi.json")) for _ in range(2)]
+            await until(begun.is_set)
+            assert (await hub.client.get("/api/version")).status_code == 200
+            answered.set()
+            assert [(await one).json() for one in making] == [{"waited": True}] * 2
+    finally:
+        openapi._made.cache_clear()
+
+
+def test_it_says_where_the_socket_is() -> None:
+    assert "`/ws`" in DOCUMENT["info"]["description"]
 
 
 # -- the examples, on a hub

@@ -68,3 +68,5 @@ async def test_a_path_is_found_whatever_its_root(tmp_path: Path) -> None:
         answer = await hub.client.get("/api/version")  # the proxy takes the root off
         assert (answer.status_code, set(answer.json())) == (200, {"headrace"})
         assert (await hub.client.post("/api/jobs", json={"task": "a"})).status_code == 201
+        nowhere = (await hub.client.get("/nothing")).json()
+        assert nowhere["detail"] == "/behind/nothing: /behind/docs lists all"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.hub.caller import ANYBODY
+
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
@@ -88,17 +90,18 @@ class Access:
         counts[0] += 1
         counts[1] += seconds
         path = _path(scope)
-        level = logging.DEBUG if path in _PROBES else logging.INFO
+        here = path.removeprefix(scope.get("root_path", ""))
+        level = logging.DEBUG if here in _PROBES else logging.INFO
         if self._hub.options.access_log and _log.isEnabledFor(level):
-            _tell(level, scope, path, status, seconds, size)
+            _tell(level, scope, path, here, status, seconds, size)
 
 
-def _tell(level: int, scope: Scope, path: str, status: int, seconds: float, size: int) -> None:
-    """One line for people, and its parts for programs."""
+def _tell(level: int, scope: Scope, path: str, here: str, status: int, seconds: float, size: int) -> None:
+    """One line for people, and its parts for programs; ``here``: the path without the proxy's prefix."""
     state: MutableMapping[str, Any] = scope["state"]
     method = scope.get("method", "WS")
     caller, job = state.get("caller"), state.get("job_id")
-    if job is None and path.startswith("/api/jobs/"):
+    if job is None and here.startswith("/api/jobs/"):
         id = scope.get("path_params", {}).get("id", "")
         job = id if _ID.fullmatch(id) else None  # whatever else stands there is in the path, encoded
     facts = {
@@ -111,7 +114,7 @@ def _tell(level: int, scope: Scope, path: str, status: int, seconds: float, size
         "client": (scope.get("client") or ("-",))[0],
     }
     about = ""
-    if caller is not None:
+    if caller is not None and caller is not ANYBODY:
         facts["key"] = caller.name
         about += f" key {caller.name}"
     if job is not None:

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import Any, cast
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -22,6 +23,11 @@ def http_protocol(options: HubOptions, most: int) -> type[asyncio.Protocol]:
 def socket_protocol(options: HubOptions) -> type[asyncio.Protocol]:
     """What makes the protocol of a WebSocket."""
     return cast("type[asyncio.Protocol]", partial(_Socket, patience=options.read_timeout))
+
+
+_COUNTED_AND_CHUNKED = {b"content-length", b"transfer-encoding"}
+_LAST = (b"connection", b"close")
+"""As if the client had said so: uvicorn closes after the answer."""
 
 
 class _Unread:
@@ -72,6 +78,14 @@ class _Http(_Unread, H11Protocol):
         if self.cycle is not before or self.transport.get_protocol() is not self:
             self._head_came()
 
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and {name for name, _ in self.headers} >= _COUNTED_AND_CHUNKED:
+            # Whoever stands in front may have gone by the length, and what follows the chunks may be somebody else's
+            # body: it is not listened to (RFC 9112, 6.1).
+            self.headers.append(_LAST)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
         self._read()
@@ -93,7 +107,8 @@ class _Http(_Unread, H11Protocol):
 
     def _too_slow(self) -> None:
         if not self.transport.is_closing():
-            self.transport.write(_SLOW)
+            if self.conn.their_state is not h11.SEND_BODY:  # whose request has been answered: nobody asked again
+                self.transport.write(_SLOW)
             self.transport.close()
 
 
@@ -101,6 +116,18 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
     def __init__(self, *, patience: float, **given: Any) -> None:
         super().__init__(**given)
         self._patience = patience
+
+    def send_receive_event_to_app(self) -> None:
+        """Pass a message on; a text that is none ends the socket, and is no error of the hub's that must be logged."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.send_close(1007)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._read()

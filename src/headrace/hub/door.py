@@ -118,6 +118,7 @@ class Door:
         if text is None:
             raise _unknown("send a key, as in Authorization: Bearer hr_…", challenge="")
         holder = self._holder(text)
+        connection.scope.setdefault("state", {})["caller"] = holder.caller  # the access log names who is refused, too
         self.admit(holder.caller, scope, operation.bounded)
         if scope == "submit" and holder.rate is not None:
             holder.rate.spend(self._app.host.clock.monotonic())

@@ -85,5 +85,5 @@ class Hub:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     """A path that is none of the table's."""
-    detail = f"{request.url.path}: /docs lists all"
+    detail = f"{request.url.path}: {request.scope.get('root_path', '')}/docs lists all"
     return problem_response(Problem(404, "no-such-path", "There is no such path", detail))

@@ -27,7 +27,7 @@ _ASKED = frozenset({b"host", b"origin", b"content-type", b"sec-fetch-site", b"se
 _OF_PROXIES = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
-MAKE = "make a key: headrace keys create NAME --scope admin"
+MAKE = "make a key: headrace keys create NAME --scope read,submit,act,admin"
 
 
 def unsafe(options: HubOptions) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
+from threading import Lock
 from types import UnionType
 from typing import Any, get_args
 
@@ -54,7 +56,8 @@ _BOUNDED: dict[Bounded, str] = {
 }
 
 _INTRODUCTION = """Durable jobs over HTTP. Bodies are JSON, times are RFC 3339, problems are `application/problem+json`
-(RFC 9457). A hub with keys wants one with each request: `Authorization: Bearer hr_…`."""
+(RFC 9457). A hub with keys wants one with each request: `Authorization: Bearer hr_…`. Programs that follow
+many jobs open a WebSocket at `/ws`, with a key of the scope `read`."""
 
 
 def problems_of(operation: Operation) -> list[int]:
@@ -293,8 +296,16 @@ def _problem(status: int) -> dict[str, Any]:
 # -- as operations themselves
 
 
-@cache
+_making = Lock()
+
+
 def _encoded(root_path: str, keyed: bool) -> bytes:
+    with _making:  # once, however many ask meanwhile
+        return _made(root_path, keyed)
+
+
+@cache
+def _made(root_path: str, keyed: bool) -> bytes:
     from headrace.hub.table import OPERATIONS as ALL  # which has these, too
 
     return msgspec.json.encode(document(ALL, root_path=root_path, keyed=keyed))
@@ -302,7 +313,8 @@ def _encoded(root_path: str, keyed: bool) -> bytes:
 
 async def openapi(ask: Ask) -> Response:
     """The document of this hub."""
-    data = _encoded(ask.hub.options.root_path, ask.hub.door.keyed)
+    # In a thread: to make it takes most of a second, in which others are answered.
+    data = await asyncio.to_thread(_encoded, ask.hub.options.root_path, ask.hub.door.keyed)
     return Response(data, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
 

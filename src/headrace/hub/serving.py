@@ -228,7 +228,8 @@ async def read_body(request: Request, most: int, patience: float) -> bytes:
                     raise _too_large(most)
                 more = message.get("more_body", False)
     except TimeoutError:
-        raise Problem(408, "too-slow", "The body did not come in time", f"it must come within {patience:g} s") from None
+        detail, last = f"it must come within {patience:g} s", {"Connection": "close"}
+        raise Problem(408, "too-slow", "The body did not come in time", detail, headers=last) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -75,8 +75,7 @@ def asked(folder: Path, url: str, *, examples: int, seed: int) -> Verdict:
         code, said = _schemathesis(hub, document, key, examples, seed)
         hub.until_ready()
         assert hub.end() == 0
-        assert hub.process.stderr is not None
-        return Verdict(code, said, hub.process.stderr.read())
+        return Verdict(code, said, hub.log)
 
 
 def fuzzed(document: dict[str, Any]) -> dict[str, Any]:

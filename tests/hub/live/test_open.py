@@ -91,6 +91,7 @@ async def test_what_a_revoked_key_has_open_is_closed(doing: Doing) -> None:
             await doing.app.revoke_key("shop")
             last = (await stream.rest())[-1]
             assert (last.name, last.data["status"]) == ("error", 401)
+            assert last.data["type"].endswith("/problems/key")  # as over HTTP
             for one in (socket, later):
                 assert (await one.until("error"))["problem"]["status"] == 401
                 assert await one.closed() == 1008

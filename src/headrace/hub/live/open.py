@@ -18,7 +18,7 @@ DRAINING = Problem(
     "connect again: another hub goes on where this one ends",
     headers={"Retry-After": "1"},
 )
-REVOKED = Problem(401, "unauthorized", "The key does not count any more", "it was revoked, or it expired")
+REVOKED = Problem(401, "key", "The key does not count any more", "it was revoked, or it expired")
 
 
 class Connection(Protocol):

@@ -202,7 +202,7 @@ class Socket:
         if message.scope is None:
             return
         if self._caller is None:
-            raise Problem(401, "unauthorized", "A key is needed", 'send {"type": "authenticate", "key": …} first')
+            raise Problem(401, "key", "A key is needed", 'send {"type": "authenticate", "key": …} first')
         self.hub.door.admit(self._caller, message.scope, message.bounded)
 
     def authenticate(self, key: str) -> Caller:
@@ -210,6 +210,7 @@ class Socket:
         if self._caller is not None and self._caller.key is not None:
             raise Problem(409, "refused", "It is known who this is", "open another socket to be somebody else")
         self._caller = self.hub.door.authenticate(key)
+        self._websocket.state.caller = self._caller  # for the access log
         return self._caller
 
     async def subscribe(self, text: str) -> Subscription:
