@@ -332,6 +332,17 @@ async def test_a_rerun_tells_a_subscription_what_that_wants_now(quick: Sums) -> 
     assert (await (await app.rerun(job.id)).refresh()).webhook is None
 
 
+async def test_an_address_that_was_removed_is_kept_again_when_a_submit_names_it(quick: Sums) -> None:
+    app, draft = quick.app, quick.add.options(webhook={"url": URL, "secret": SECRET})
+    [target] = (await (await draft.submit(1)).refresh()).webhook or ()
+    await app.delete_webhook(target.id)
+    with pytest.raises(UnknownWebhook):
+        await app.get_webhook(target.id)
+    await draft.submit(2)
+    assert (await app.get_webhook(target.id)).url == URL
+    assert (await app.webhook_credentials(target.id)).secrets
+
+
 # -- deliveries
 
 
