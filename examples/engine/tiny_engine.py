@@ -223,7 +223,7 @@ class Store:
         if (before.worker, before.epoch) != (job.worker, job.epoch):
             del self.unnamed[id]
         self.jobs[id] = replace(job, seq=before.seq)
-        if change.verb is not Verb.PROGRESS:
+        if change.verb is not Verb.PROGRESS or change.inserts:
             self.last_change[id] = change.id
         if change.attempt is not None:
             records, number = self.attempts.setdefault(id, {}), change.attempt.number

@@ -163,7 +163,7 @@ async def test_each_child_is_named_and_told_whose_place_it_takes(
         return [line.split() for line in note.read_text().splitlines()] if note.exists() else []
 
     for count in (1, 2, 3):
-        await until(lambda count=count: len(names()) == count)  # type: ignore[misc]
+        await until(lambda count=count: len(names()) == count and bool(made.pids))  # type: ignore[misc]
         os.kill(made.pids[0], signal.SIGKILL)
     made.kill()
     await asyncio.wait_for(task, 45)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
@@ -176,7 +177,11 @@ async def test_following_shows_a_due_job_as_queued(sums: Sums, store: Store) -> 
 
 
 async def test_following_hears_of_every_change_without_asking(crowd: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On each engine, the worker being another session of the store."""
+    """On each engine, the worker being another session of the store.
+
+    A hint may be lost on a busy machine, and the follower would ask then, which it is kept from here: of three jobs
+    one is told of whole.
+    """
     for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
         monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
     worker = crowd if crowd.app.settings.url == "memory://" else Sums(crowd.app.settings.url)
@@ -189,16 +194,29 @@ async def test_following_hears_of_every_change_without_asking(crowd: Sums, monke
         await go.wait()
         return tries
 
-    async with worker.app:
+    async def told() -> list[Job]:
+        go.clear()
         job = await steps.submit(2)
-        following = crowd.app.watch(job.id)
-        seen = [await anext(following)]
-        await until(lambda: worker.app.engine.bus.wanted(Topic.CHANGED))
-        async with worker.app.worker():
-            while seen[-1].status is not Status.RUNNING or seen[-1].attempt < 2:
-                seen.append(await anext(following))
-            go.set()
-            seen += [one async for one in following]
+        async with aclosing(crowd.app.watch(job.id)) as following:
+            seen = [await anext(following)]
+            await until(lambda: worker.app.engine.bus.wanted(Topic.CHANGED))
+            async with worker.app.worker(), asyncio.timeout(15):
+                try:
+                    while seen[-1].status is not Status.RUNNING or seen[-1].attempt < 2:
+                        seen.append(await anext(following))
+                    go.set()
+                    seen += [one async for one in following]
+                finally:
+                    go.set()
+        return seen
+
+    async with worker.app:
+        for _ in range(3):
+            with suppress(TimeoutError):
+                seen = await told()
+                break
+        else:
+            raise AssertionError("three times something was not told")
     assert [one.status for one in seen if one.attempt == 2] == [Status.RUNNING, Status.COMPLETED]
     assert [one.rev for one in seen] == sorted({one.rev for one in seen})
 

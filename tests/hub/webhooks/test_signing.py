@@ -12,12 +12,11 @@ from headrace.hub.webhooks.signing import headers_of, signature
 
 OLD, NEW = secret_of(b"o" * 32), secret_of(b"n" * 24)
 BODY = '{"type":"job.completed","data":{"text":"ä€"}}'.encode()
-NOW = datetime.now(UTC)
 
 
-def headers(*secrets: KeptSecret, at: datetime = NOW) -> dict[str, str]:
-    kept = Credentials(secrets, "tok")
-    return headers_of(kept, kept.signing(NOW), "msg_1", int(at.timestamp()), BODY)
+def headers(*secrets: KeptSecret, at: datetime | None = None) -> dict[str, str]:
+    kept, now = Credentials(secrets, "tok"), datetime.now(UTC)
+    return headers_of(kept, kept.signing(now), "msg_1", int((at or now).timestamp()), BODY)
 
 
 def test_the_public_library_believes_a_message() -> None:
@@ -25,10 +24,10 @@ def test_the_public_library_believes_a_message() -> None:
 
 
 def test_both_secrets_are_believed_while_one_is_replaced() -> None:
-    rotating = headers(KeptSecret(NEW), KeptSecret(OLD, NOW + timedelta(hours=1)))
+    rotating = headers(KeptSecret(NEW), KeptSecret(OLD, datetime.now(UTC) + timedelta(hours=1)))
     for secret in (NEW, OLD):
         Webhook(secret).verify(BODY, rotating)
-    over = headers(KeptSecret(NEW), KeptSecret(OLD, NOW))
+    over = headers(KeptSecret(NEW), KeptSecret(OLD, datetime.now(UTC)))
     with pytest.raises(WebhookVerificationError):
         Webhook(OLD).verify(BODY, over)
 
@@ -44,11 +43,13 @@ def test_another_body_id_time_or_secret_is_not_believed() -> None:
     with pytest.raises(WebhookVerificationError):
         Webhook(OLD).verify(BODY, good)
     with pytest.raises(WebhookVerificationError):
-        Webhook(NEW).verify(BODY, headers(KeptSecret(NEW), at=NOW - timedelta(hours=1)))
+        Webhook(NEW).verify(BODY, headers(KeptSecret(NEW), at=datetime.now(UTC) - timedelta(hours=1)))
 
 
 def test_it_is_the_signature_that_the_library_makes() -> None:
-    assert signature(NEW, "msg_1", int(NOW.timestamp()), BODY) == Webhook(NEW).sign("msg_1", NOW, BODY.decode())
+    assert signature(NEW, "msg_1", int(datetime.now(UTC).timestamp()), BODY) == Webhook(NEW).sign(
+        "msg_1", datetime.now(UTC), BODY.decode()
+    )
 
 
 def test_without_a_secret_nothing_is_signed_and_a_token_is_shown() -> None:
