@@ -232,5 +232,5 @@ EVERY = {"kind": "every", "minutes": 5}
 def test_the_problems_of_an_operation_are_those_it_can_have() -> None:
     assert problems_of(BY_NAME["version"]) == [400, 401, 403, 405, 429, 503]
     assert problems_of(BY_NAME["openapi"]) == [400, 405, 503]
-    assert problems_of(BY_NAME["set_queue"]) == [400, 401, 403, 405, 408, 413, 415, 429, 503]
-    assert problems_of(BY_NAME["put_schedule"]) == [400, 401, 403, 405, 408, 413, 415, 422, 429, 503]
+    assert problems_of(BY_NAME["set_queue"]) == [400, 401, 403, 404, 405, 408, 413, 415, 429, 503]
+    assert problems_of(BY_NAME["put_schedule"]) == [400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 503]

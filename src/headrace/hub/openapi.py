@@ -65,6 +65,8 @@ def problems_of(operation: Operation) -> list[int]:
     found = {400, 405, 503, *operation.refuses}
     if operation.scope is not None:
         found |= {401, 403, 429}
+    if "{" in operation.path:
+        found.add(404)  # also where the name is one that no path can hold, such as one with a line feed
     if operation.method != "GET":
         found.add(415)  # of a hub without keys: web pages of elsewhere cannot send JSON unasked
     if operation.body is not None or operation.raw:
