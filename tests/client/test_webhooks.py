@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Status
+from headrace.client import webhooks as module
 from headrace.core.job import Job
 from headrace.core.webhooks import QUEUE, TASK
 from headrace.errors import ConfigError, TransitionRefused, UnknownWebhook
@@ -416,3 +417,13 @@ async def test_the_doctor_says_who_would_deliver(quick: Sums) -> None:
 async def _remedies(app: App) -> list[str]:
     about = [check for check in await app.doctor() if check.level == "fail" and "headrace." in check.message]
     return [check.remedy or "" for check in about] if len(about) == 2 else []
+
+
+async def test_a_customer_does_not_take_the_place_of_others(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_OF_ONE", 2)
+    for _ in range(2):
+        await sums.app.add_webhook(URL, customer="ann")
+    with pytest.raises(ConfigError, match="there are 2 webhooks already"):
+        await sums.app.add_webhook(URL, customer="ann")
+    await sums.app.add_webhook(URL, customer="bob")
+    await sums.app.add_webhook(URL)
