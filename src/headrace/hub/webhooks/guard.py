@@ -7,6 +7,7 @@ the very address that was tested. A name that leads elsewhere the second time it
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -18,6 +19,8 @@ from headrace.errors import ConfigError
 from headrace.hub.options import HubOptions
 
 __all__ = ["Forbidden", "Guard", "Resolve", "guard_of", "resolve"]
+
+_log = logging.getLogger("headrace.webhooks")
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -98,7 +101,9 @@ class Guard:
             except ValueError:
                 continue
             except Forbidden as refusal:
-                why = refusal
+                # Customers read it in their deliveries: what names of the operator's network lead to is not for them.
+                why = Forbidden(f"{host} leads to a private or special address; --webhook-allow would allow it")
+                _log.info("%s: %s", host, refusal)
         if not good:
             raise why
         return good
