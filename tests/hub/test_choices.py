@@ -39,3 +39,10 @@ async def test_a_wrong_word_is_answered_with_the_right_ones(
 def test_a_place_that_asks_for_no_word_has_none() -> None:
     body = next(one.body for one in OPERATIONS if one.name == "submit_job")
     assert choices(body, "$.priority") == choices(body, "$.nowhere[0].else") == choices(body, "$") == ()
+
+
+def test_every_document_that_is_asked_for_can_be_looked_into() -> None:
+    kinds = [kind for one in OPERATIONS for kind in (one.body, one.query) if kind is not None]
+    assert len(kinds) > 20
+    for kind in kinds:
+        assert choices(kind, "$.status[0]") is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from headrace.hub.choices import choices
 __all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "decoded", "details_of", "malformed", "problem_of"]
 
 T = TypeVar("T")
+
+_log = logging.getLogger("headrace.hub")
 
 PAGE = "https://headrace.dev/problems/"
 """Where the documentation names each type; it is an identifier first."""
@@ -102,8 +105,18 @@ def problem_of(error: Exception) -> Problem | None:
             field, job = getattr(error, "field", None), getattr(error, "job", None)
             faults = (Fault(f"payload.{field}", str(error)),) if field else ()
             id = None if job is None else str(job.id)
-            return Problem(status, name, title, str(error), faults=faults, headers=headers, job_id=id)
+            return Problem(status, name, title, _detail(error), faults=faults, headers=headers, job_id=id)
     return None
+
+
+def _detail(error: Exception) -> str:
+    """What is said of an error. Where a store is, and what its driver says, is for the log and not for callers."""
+    if not isinstance(error, errors.Unavailable):
+        return str(error)
+    _log.info("answered 503: %s", error)
+    if error.outcome == "unknown":
+        return "the store did not answer, and may have stored it: ask again, with the same idempotency key"
+    return "the store cannot be reached for now, and nothing was stored: ask again"
 
 
 _NO_WORD = ("Invalid enum value ", "Invalid value ")

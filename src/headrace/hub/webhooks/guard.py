@@ -26,6 +26,8 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks up a name: the addresses that it leads to, as texts."""
 
 _NAT64, _SIX_TO_FOUR = IPv6Network("64:ff9b::/96"), IPv6Network("2002::/16")
+_WIRE = IPv4Address("168.63.129.16")
+"""What Azure tells its machines about themselves; of all clouds, it alone does so at a public address."""
 _NEVER = tuple(
     IPv6Network(text)
     for text in (
@@ -112,7 +114,7 @@ class Guard:
         plain = _meant(address)
         if any(one in network for network in self._allow for one in (address, plain) if one.version == network.version):
             return
-        shut = isinstance(plain, IPv6Address) and any(plain in network for network in _NEVER)
+        shut = plain == _WIRE or (isinstance(plain, IPv6Address) and any(plain in network for network in _NEVER))
         if shut or not plain.is_global or plain.is_multicast or plain.is_reserved or plain.is_unspecified:
             raise Forbidden(f"{address} is a private or special address; --webhook-allow {address} would allow it")
 
