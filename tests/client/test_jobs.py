@@ -12,6 +12,7 @@ import pytest
 from headrace import App, Duplicate, InvalidPayload, Status
 from headrace.client.registry import UnregisteredTask
 from headrace.errors import ConfigError, InvalidResult, JobNotFound, KeyReused, PayloadTooLarge, TransitionRefused
+from headrace.runtime import webhooks
 from tests.support.apps import ENGINES, Sums, url_of
 
 
@@ -281,3 +282,19 @@ async def test_of_each_of_many_its_webhooks_are_told(sums: Sums) -> None:
     told = (await sums.app.jobs(queue="headrace.webhooks")).items
     about = sorted(tag for one in told for tag in one.tags if not tag.startswith("wh_"))
     assert about == sorted(str(id) for id in (drafts[0].id, drafts[1].id, drafts[1].id, drafts[2].id))
+
+
+async def test_one_whose_webhook_cannot_be_kept_keeps_no_other_from_being_stored(
+    sums: Sums, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MOST", 1)
+    urls = [None, "https://example.com/1", "https://example.com/2", "https://example.com/1"]
+    drafts = [sums.add.draft(1) if url is None else sums.add.options(webhook=url).draft(1) for url in urls]
+    found = await sums.app.submit_each(drafts)
+    assert [type(one) if isinstance(one, Exception) else one.id for one in found] == [
+        drafts[0].id,
+        drafts[1].id,
+        ConfigError,
+        drafts[3].id,
+    ]
+    assert await sums.app.get_many([drafts[2].id]) == [None]

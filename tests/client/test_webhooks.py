@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Status
+from headrace.client import webhooks as module
 from headrace.core.job import Job
 from headrace.core.webhooks import QUEUE, TASK
 from headrace.errors import ConfigError, TransitionRefused, UnknownWebhook
@@ -331,6 +332,17 @@ async def test_a_rerun_tells_a_subscription_what_that_wants_now(quick: Sums) -> 
     assert (await (await app.rerun(job.id)).refresh()).webhook is None
 
 
+async def test_an_address_that_was_removed_is_kept_again_when_a_submit_names_it(quick: Sums) -> None:
+    app, draft = quick.app, quick.add.options(webhook={"url": URL, "secret": SECRET})
+    [target] = (await (await draft.submit(1)).refresh()).webhook or ()
+    await app.delete_webhook(target.id)
+    with pytest.raises(UnknownWebhook):
+        await app.get_webhook(target.id)
+    await draft.submit(2)
+    assert (await app.get_webhook(target.id)).url == URL
+    assert (await app.webhook_credentials(target.id)).secrets
+
+
 # -- deliveries
 
 
@@ -405,3 +417,13 @@ async def test_the_doctor_says_who_would_deliver(quick: Sums) -> None:
 async def _remedies(app: App) -> list[str]:
     about = [check for check in await app.doctor() if check.level == "fail" and "headrace." in check.message]
     return [check.remedy or "" for check in about] if len(about) == 2 else []
+
+
+async def test_a_customer_does_not_take_the_place_of_others(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_OF_ONE", 2)
+    for _ in range(2):
+        await sums.app.add_webhook(URL, customer="ann")
+    with pytest.raises(ConfigError, match="there are 2 webhooks already"):
+        await sums.app.add_webhook(URL, customer="ann")
+    await sums.app.add_webhook(URL, customer="bob")
+    await sums.app.add_webhook(URL)

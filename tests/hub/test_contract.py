@@ -39,6 +39,7 @@ def test_the_hub_answers_as_its_document_says(engine: str, tmp_path: Path) -> No
     assert verdict.code == 0, verdict.said
     assert verdict.phases == {"Examples", "Coverage", "Fuzzing", "Stateful"}, verdict.said
     assert verdict.cases > 5000, verdict.said
+    assert verdict.scenarios >= EXAMPLES, verdict.said
     assert verdict.links > 0, verdict.said
     assert "Traceback" not in verdict.log, verdict.log
     assert "Warning" not in verdict.log, verdict.log

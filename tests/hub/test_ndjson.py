@@ -81,12 +81,12 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(hub: Served) -> AsyncIterator[Talk]:
+async def talking(hub: Served, key: str = "none") -> AsyncIterator[Talk]:
     host, _, port = hub.address.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
         f"POST /api/jobs/bulk HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/x-ndjson\r\n"
-        "Transfer-Encoding: chunked\r\n\r\n".encode()
+        f"Authorization: Bearer {key}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     )
     try:
         yield Talk(reader, writer)
@@ -216,3 +216,22 @@ async def test_no_lines_are_no_answers(body: bytes) -> None:
         kind = {"content-type": "application/x-ndjson"}
         answer = await hub.client.post("/api/jobs/bulk", content=body, headers=kind)
         assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize("idle", [True, False])
+async def test_lines_end_with_their_key(idle: bool) -> None:
+    async with Sums().app as app:
+        key = await app.create_key("shop", ["submit"])
+        async with serving(app, options()) as hub, talking(hub, key.text) as talk:
+            talk.line(1)
+            await talk.head()
+            assert await talk.hear() is not None
+            await app.revoke_key("shop")
+            await until(lambda: key.key.prefix not in hub.hub.door._holders)
+            if not idle:
+                talk.line(2)
+            last = await talk.hear()
+            assert last is not None
+            assert (last["index"], last["verdict"], last["problem"]["status"]) == (1, "refused", 401)
+            assert await talk.hear() is None
+            assert await stored(hub) == 1

@@ -181,6 +181,43 @@ async def test_a_reader_that_reads_nothing_is_cut_off(url: str, monkeypatch: pyt
             deaf.close()
 
 
+async def test_a_reader_that_reads_slowly_is_not_cut_off(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Line:
+        """A connection of which a tenth is read between two looks."""
+
+        left, aborted = 1000, False
+
+        def get_write_buffer_size(self) -> int:
+            return self.left
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async with serving(url, quiet(read_timeout=60)) as hub, connected(hub) as (_, writer):
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await until(lambda: bool(hub.server.server_state.connections))
+        (protocol,) = hub.server.server_state.connections
+        line = Line()
+        monkeypatch.setattr(protocol, "transport", line)
+        protocol.pause_writing()
+        for _ in range(10):
+            line.left -= 100
+            protocol._look()  # type: ignore[union-attr]
+            assert not line.aborted
+        protocol._look()  # type: ignore[union-attr]
+        assert line.aborted, "nothing was read between these two"
+        monkeypatch.undo()
+
+
+async def test_two_lengths_end_the_connection(url: str) -> None:
+    async with serving(url, quiet()) as hub, connected(hub) as (reader, writer):
+        writer.write(
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        writer.write(b"0\r\n\r\nGET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.read()).count(b"HTTP/1.1 ") == 1
+
+
 @pytest.mark.parametrize(
     "said",
     [

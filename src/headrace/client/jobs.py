@@ -154,12 +154,20 @@ async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         return [await _alone(draft) for draft in drafts]
     session = app.session
     jobs = jobs_of(drafts, await session.lanes.now(), child_of_handler(app))
+    asked: list[Job | Exception] = [
+        await _wished_or_error(session, draft, job) if "webhook" in draft.options else job
+        for draft, job in zip(drafts, jobs, strict=True)
+    ]
+    answers = iter(await session.lanes.submits.insert_each([one for one in asked if isinstance(one, Job)]))
+    found = [next(answers) if isinstance(one, Job) else one for one in asked]
+    return [_handle_or_error(draft, answer) for draft, answer in zip(drafts, found, strict=True)]
+
+
+async def _wished_or_error(session: Session, draft: Draft[Any], job: Job) -> Job | Exception:
     try:
-        jobs = await wished(session, drafts, jobs)
-    except EngineError as error:
-        return [error] * len(drafts)
-    answers = await session.lanes.submits.insert_each(jobs)
-    return [_handle_or_error(draft, answer) for draft, answer in zip(drafts, answers, strict=True)]
+        return await session.lanes.submits.webhooks.wished(job, draft.options["webhook"])
+    except (ConfigError, EngineError) as error:
+        return error
 
 
 async def _alone(draft: Draft[R]) -> JobHandle[R] | Exception:

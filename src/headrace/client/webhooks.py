@@ -52,8 +52,8 @@ _log = logging.getLogger("headrace.webhooks")
 UNUSED = timedelta(days=35)
 """An address that no submit has named for so long is forgotten."""
 
-_MOST = 1000
-"""How many subscriptions there may be."""
+_MOST, _MOST_OF_ONE = 1000, 100
+"""How many subscriptions the operator may have, and each customer: nobody can take the place of others."""
 _TRIES = 20
 
 
@@ -104,8 +104,9 @@ class Webhooked(Lifetime):
         now = self.host.clock.now()
         given = secret_of(secret_bytes(32)) if secret is None else checked_secret(secret)
         token = None if bearer is None else checked_bearer(bearer)
-        if len(await self.webhooks()) >= _MOST:
-            raise ConfigError(f"there are {_MOST} webhooks already: remove one, or let one be told of more")
+        most = _MOST if customer is None else _MOST_OF_ONE
+        if sum(one.customer == customer for one in await self.webhooks()) >= most:
+            raise ConfigError(f"there are {most} webhooks already: remove one, or let one be told of more")
         webhook = Webhook(
             id=f"wh_{secret_bytes(16).hex()}",
             url=checked_url(url),

@@ -19,6 +19,7 @@ from headrace.hub.documents import JobView
 from headrace.hub.examples import ID, JOB, PATH
 from headrace.hub.filters import JobFilters, filters_in
 from headrace.hub.lines import lines_response, wants_lines
+from headrace.hub.live.open import REVOKED
 from headrace.hub.looking import Number
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, problem_of
@@ -153,7 +154,8 @@ async def act_on_all(ask: Ask) -> Answer | Response:
 async def _lines(
     ask: Ask, acted: Acted | None, acting: AsyncGenerator[Acted, None]
 ) -> AsyncGenerator[Sequence[Verdict | Counts], None]:
-    counts, stopped, problem = Counter[str](), None, None
+    counts, stopped = Counter[str](), None
+    problem: ProblemDetails | None = None
     try:
         async with aclosing(acting):
             while acted is not None:
@@ -161,6 +163,9 @@ async def _lines(
                 yield [Verdict.of(acted)]
                 if ask.hub.draining.is_set():
                     stopped = "the hub is about to stop"
+                    break
+                if not ask.hub.door.knows(ask.caller):
+                    stopped, problem = "the key does not count any more", REVOKED.details
                     break
                 acted = await anext(acting, None)
     except Exception as error:

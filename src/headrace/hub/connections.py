@@ -14,6 +14,9 @@ from headrace.hub.options import HubOptions
 
 __all__ = ["http_protocol", "socket_protocol"]
 
+_PARTS = 20
+"""In how many times the patience of the hub all of an answer must be read."""
+
 
 def http_protocol(options: HubOptions, most: int) -> type[asyncio.Protocol]:
     """What makes the protocol of an HTTP connection; ``most`` are there at once."""
@@ -31,19 +34,31 @@ _LAST = (b"connection", b"close")
 
 
 class _Unread:
-    """Cuts a connection off whose other end has read nothing for too long, and would keep what it was sent in memory.
+    """Cuts a connection off whose other end reads next to nothing, and would keep what it was sent in memory.
 
-    Closing would wait until it is read.
+    It must read a part of what is unread within each ``patience``: so who is slow is not cut off, and who is slow on
+    purpose keeps it for so many of them at most. Closing would wait until it is read.
     """
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
     _patience: float
     _unread: asyncio.TimerHandle | None = None
+    _left = _least = 0
 
     def pause_writing(self) -> None:
         super().pause_writing()  # type: ignore[misc]  # of the protocol that this is mixed into
-        self._unread = self.loop.call_later(self._patience, self.transport.abort)
+        self._left = self.transport.get_write_buffer_size()
+        self._least = max(1, self._left // _PARTS)
+        self._unread = self.loop.call_later(self._patience, self._look)
+
+    def _look(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        if self._left - left < self._least:
+            self.transport.abort()
+        else:
+            self._left = left
+            self._unread = self.loop.call_later(self._patience, self._look)
 
     def resume_writing(self) -> None:
         self._read()

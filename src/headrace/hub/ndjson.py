@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from headrace.hub.caller import Caller
+from headrace.hub.live.open import Connections
+from headrace.hub.problems import Problem
 
 __all__ = ["MEDIA", "Lines", "NdjsonResponse"]
 
@@ -95,8 +100,8 @@ class NdjsonResponse(Response):
     ``finish`` with what came of it, while the next are prepared, and gives their answers.
 
     A client need not read before it has sent all, as long as its answers are less than ``unread`` bytes. After that,
-    no more is read until it reads. Where nothing comes for ``patience`` seconds, or the hub is ``draining``, what came
-    is answered, and ``last`` gives the last line, which says why there is no more.
+    no more is read until it reads. Where nothing comes for ``patience`` seconds, the hub is about to stop, or the key
+    of the caller is revoked, what came is answered, and ``last`` gives the last line, which says why there is no more.
     """
 
     media_type = MEDIA
@@ -106,18 +111,21 @@ class NdjsonResponse(Response):
         request: Request,
         prepare: Prepare,
         finish: Finish,
-        last: Callable[[bool], bytes],
+        last: Callable[[Problem | None], bytes],
         *,
         longest: int,
         unread: int,
         patience: float,
-        draining: asyncio.Event,
+        caller: Caller,
+        connections: Connections,
     ) -> None:
-        """``last`` is called with whether the hub is draining."""
+        """``last`` is called with why the hub lets go of it; None: nothing comes any more."""
         super().__init__()
         del self.headers["content-length"]
         self._request, self._prepare, self._finish, self._last = request, prepare, finish, last
-        self._lines, self._patience, self._draining = Lines(longest), patience, draining
+        self._lines, self._patience = Lines(longest), patience
+        self._caller, self._connections = caller, connections
+        self._problem: Problem | None = None
         self._limit = asyncio.timeout(None)
         """Until when the next bytes are waited for."""
         self._outbox = _Outbox(unread)
@@ -127,17 +135,22 @@ class NdjsonResponse(Response):
         """Serve it."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
-            async with asyncio.TaskGroup() as group:
-                stopping = group.create_task(self._stop())
-                group.create_task(self._read(group)).add_done_callback(lambda _: stopping.cancel())
-                group.create_task(self._write(send))
+            with self._connections.holding(self):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._read(group))
+                    group.create_task(self._write(send))
         except* ClientDisconnect:
             pass  # nobody hears an answer; what is being stored is stored or not
 
-    async def _stop(self) -> None:
-        """Wait for no more bytes when the hub begins to stop."""
-        await self._draining.wait()
-        if self._limit.when() is not None:
+    @property
+    def caller(self) -> Caller:
+        """Whose it is."""
+        return self._caller
+
+    def let_go(self, problem: Problem) -> None:
+        """Read no more lines."""
+        self._problem = problem
+        with suppress(RuntimeError):  # nothing is waited for
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
@@ -147,10 +160,12 @@ class NdjsonResponse(Response):
             async for lines in self._incoming():
                 for start in range(0, len(lines), _GROUP):
                     await self._ahead.acquire()
+                    if self._problem is not None:
+                        raise TimeoutError
                     ready = await self._prepare(lines[start : start + _GROUP])
                     before = group.create_task(self._answer(ready, before))
         except TimeoutError:
-            last = self._last(self._draining.is_set())
+            last = self._last(self._problem)
         if before is not None:
             await asyncio.wait([before])
         if last:
@@ -161,7 +176,7 @@ class NdjsonResponse(Response):
         """The lines, as they come; :raises TimeoutError: none does any more"""
         parts = aiter(self._request.stream())
         while True:
-            if self._draining.is_set():
+            if self._problem is not None:
                 raise TimeoutError
             async with asyncio.timeout(self._patience) as self._limit:
                 part = await anext(parts, None)

@@ -42,7 +42,7 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     customer_priority: int = 89
     """How urgent the jobs of a customer may be; what is above is for the operator's own."""
     read_timeout: float = 30.0
-    """Seconds for a request's head, for its body, and for a reader that reads nothing."""
+    """Seconds for a request's head, for its body, and for a reader that reads next to nothing."""
     keep_alive: float = 65.0
     """Seconds for which a connection without a request is kept; longer than balancers keep theirs."""
     access_log: bool = True

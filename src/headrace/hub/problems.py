@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -9,10 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace import errors
+from headrace.hub.choices import choices
 
-__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "decoded", "details_of", "problem_of"]
+__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "decoded", "details_of", "malformed", "problem_of"]
 
 T = TypeVar("T")
+
+_log = logging.getLogger("headrace.hub")
 
 PAGE = "https://headrace.dev/problems/"
 """Where the documentation names each type; it is an identifier first."""
@@ -101,17 +105,34 @@ def problem_of(error: Exception) -> Problem | None:
             field, job = getattr(error, "field", None), getattr(error, "job", None)
             faults = (Fault(f"payload.{field}", str(error)),) if field else ()
             id = None if job is None else str(job.id)
-            return Problem(status, name, title, str(error), faults=faults, headers=headers, job_id=id)
+            return Problem(status, name, title, _detail(error), faults=faults, headers=headers, job_id=id)
     return None
 
 
+def _detail(error: Exception) -> str:
+    """What is said of an error. Where a store is, and what its driver says, is for the log and not for callers."""
+    if not isinstance(error, errors.Unavailable):
+        return str(error)
+    _log.info("answered 503: %s", error)
+    if error.outcome == "unknown":
+        return "the store did not answer, and may have stored it: ask again, with the same idempotency key"
+    return "the store cannot be reached for now, and nothing was stored: ask again"
+
+
+_NO_WORD = ("Invalid enum value ", "Invalid value ")
 _NAMED = re.compile(r"field `([^`]*)`")
 
 
-def malformed(error: msgspec.MsgspecError) -> Problem:
-    """The problem of a document that is none, or not of the type that was expected; it names the field."""
+def malformed(error: msgspec.MsgspecError, kind: Any = None) -> Problem:
+    """The problem of a document that is none, or not of the type that was expected; it names the field.
+
+    ``kind``: that type; where only certain words may stand, they are named.
+    """
     text = str(error)
     message, _, place = text.partition(" - at `")
+    if kind is not None and message.startswith(_NO_WORD) and (words := choices(kind, place.rstrip("`"))):
+        message += f": it is one of {', '.join(words)}"
+        text = f"{message} - at `{place}"
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
     if named := _NAMED.search(message):  # a field that the object should have, or should not
         field = f"{field}.{named[1]}" if field else named[1]
@@ -124,7 +145,7 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise malformed(error) from None
+        raise malformed(error, decoder.type) from None
     except (UnicodeDecodeError, RecursionError) as error:
         detail = "it is nested too deep" if isinstance(error, RecursionError) else "it is not UTF-8"
         raise Problem(400, "malformed", "The request cannot be understood", detail) from None

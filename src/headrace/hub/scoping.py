@@ -15,7 +15,21 @@ from headrace.hub.problems import Fault, Problem
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["absent", "customer_of", "filters_of", "id_of", "is_own", "job_of", "jobs_of", "location_of", "may_submit"]
+__all__ = [
+    "absent",
+    "customer_of",
+    "filters_of",
+    "id_of",
+    "is_own",
+    "job_of",
+    "jobs_of",
+    "location_of",
+    "may_submit",
+    "not_ours",
+]
+
+OURS = "headrace."
+"""Tasks and queues that begin so are not for others: what runs there is trusted."""
 
 
 def is_own(ask: Ask, job: Job) -> bool:
@@ -100,3 +114,11 @@ def may_submit(ask: Ask, task: str | None, queue: str) -> None:
         if bound is not None and name is not None and name not in bound:
             message = f"this key may use the {field}s {', '.join(sorted(bound))} alone, not {name!r}"
             raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault(field, message)])
+
+
+def not_ours(task: str, queue: str) -> None:
+    """Let pass what is not headrace's own: nobody forges a delivery; :raises Problem: 403"""
+    for field, name in (("task", task), ("queue", queue)):
+        if name.startswith(OURS):
+            message = f"{field}s named {OURS}… are headrace's own"
+            raise Problem(403, "forbidden", "This is not for submits", message, faults=[Fault(field, message)])

@@ -21,7 +21,7 @@ from headrace.handle import JobHandle
 from headrace.hub.ndjson import MEDIA, NdjsonResponse
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
-from headrace.hub.scoping import customer_of, jobs_of, location_of, may_submit
+from headrace.hub.scoping import customer_of, jobs_of, location_of, may_submit, not_ours
 from headrace.hub.serving import read_body
 from headrace.hub.webhooks.guard import guard_of
 from headrace.hub.wording import Submission, SubmitBody, submission_of
@@ -33,8 +33,6 @@ _log = logging.getLogger("headrace.hub")
 KEY = b"idempotency-key"
 MOST = 1000
 """Jobs in one body of JSON; lines may be any number."""
-OURS = "headrace."
-"""Tasks and queues that begin so are not for others: what runs there is trusted."""
 _AT_ONCE = 100
 """Jobs that are checked before others have their turn."""
 
@@ -127,10 +125,7 @@ async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...
             await jobs_of(ask, after)
     draft, warnings = await ask.hub.drafts.draft(said)
     queue: str = draft.options.get("queue", "default")
-    for field, name in (("task", draft.task), ("queue", queue)):
-        if name.startswith(OURS):
-            message = f"{field}s named {OURS}… are headrace's own"
-            raise Problem(403, "forbidden", "This is not for submits", message, faults=[Fault(field, message)])
+    not_ours(draft.task, queue)
     may_submit(ask, said.task, queue)
     if (wish := draft.options.get("webhook")) is not None:
         guard_of(ask.hub.options).check(wish.url)
@@ -159,7 +154,8 @@ async def submit_bulk(ask: Ask) -> Answer | Response:
             longest=options.body_most,
             unread=options.bulk_most,
             patience=options.read_timeout,
-            draining=ask.hub.draining,
+            caller=ask.caller,
+            connections=ask.hub.live.connections,
         )
     jobs = decoded(_jobs, await read_body(request, options.bulk_most, options.read_timeout)).jobs
     return Answer(BulkAnswer(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
@@ -210,11 +206,13 @@ class _Bulk:
         """``verdicts``, a line for each."""
         return _encoder.encode_lines(await self.verdicts(ready))
 
-    def last(self, draining: bool) -> bytes:
-        """The last line of an answer that ends early: the hub stops, or nothing is heard of the client."""
+    def last(self, why: Problem | None) -> bytes:
+        """The last line of an answer that ends early: the hub lets go of the client, or hears nothing of it."""
         patience = self._ask.hub.options.read_timeout
-        if draining:
+        if why is not None and why.status == 503:
             problem = Problem(503, "draining", "The hub stops", "send the rest again, to it or to another")
+        elif why is not None:
+            problem = why
         else:
             problem = Problem(408, "too-slow", "No more lines came in time", f"nothing came for {patience:g} s")
         return _encoder.encode_lines([Verdict(index=self._count, verdict="refused", problem=problem.details)])

@@ -34,8 +34,8 @@ STALE = 5.0
 MOST = 1000
 """How many addresses the jobs of one customer may name."""
 
-_KNOWN, _KNOWN_FOR = 10_000, 3600.0
-"""How many addresses of jobs a session remembers, and for how many seconds."""
+_KNOWN, _KNOWN_FOR = 10_000, 60.0
+"""How many addresses of jobs a session remembers, and for how many seconds: somebody may remove one elsewhere."""
 
 USED_BY_THE = timedelta(days=1)
 """How exactly it is noted when an address of jobs was last named."""
@@ -78,6 +78,7 @@ class Webhooks:
     def forget(self) -> None:
         """Look again before the next submit."""
         self._until = -math.inf
+        self._known.clear()
 
     async def look(self) -> None:
         """Read who subscribed; whoever asks meanwhile waits for the same answer. A store that is away is believed to

@@ -6,8 +6,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
+from starlette.types import Message
 
 from headrace.core.news import Mark
+from headrace.hub.caller import LOCAL
+from headrace.hub.live.events import OPERATIONS, EventsQuery, FeedQuery
+from headrace.hub.live.open import REVOKED
+from headrace.hub.live.sse import EventStream
+from headrace.hub.operation import Ask
 from tests.hub.live.doing import Doing
 from tests.hub.live.listening import listening
 from tests.hub.serving import serving
@@ -236,3 +243,44 @@ async def test_a_filter_that_is_none_is_named(tmp_path: Path) -> None:
         assert answer.status_code == 400
         assert "sleeping" in answer.json()["detail"]
         assert (await hub.client.get("/api/events?colour=red")).json()["errors"][0]["field"] == "colour"
+
+
+# What a stream leaves
+
+
+@pytest.mark.parametrize("feed", [True, False], ids=["feed", "job"])
+async def test_a_stream_that_is_over_before_it_began_leaves_nothing(feed: bool, tmp_path: Path) -> None:
+    doing = Doing(url_of("memory", tmp_path))
+    async with serving(doing.app) as hub:
+        job, live = await doing.work.submit(1), hub.hub.live
+        operation = next(one for one in OPERATIONS if one.name == ("feed" if feed else "job_events"))
+        scope = {"type": "http", "method": "GET", "headers": [], "query_string": b"", "path": "/"}
+        query = FeedQuery() if feed else EventsQuery()
+        ask = Ask(hub=hub.hub, caller=LOCAL, request=Request(scope), path={"id": str(job.id)}, query=query, body=None)
+        stream = await operation.do(ask)
+        assert isinstance(stream, EventStream)
+        assert (len(live.feed._seats), len(doing.app.session.audience)) == ((1, 0) if feed else (0, 1))
+        sent = list[Message]()
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+            stream.let_go(REVOKED)  # before the first event
+
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        await stream(scope, receive, send)
+        assert (len(live.feed._seats), len(doing.app.session.audience)) == (0, 0)
+        assert b'"status":401' in sent[-1]["body"]
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/api/jobs/{}/events"])
+async def test_a_head_of_a_stream_ends(path: str, tmp_path: Path) -> None:
+    doing = Doing(url_of("memory", tmp_path))
+    async with serving(doing.app) as hub:
+        job = await doing.work.submit(1)
+        answer = await hub.client.head(path.format(job.id))
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        assert (await hub.client.get("/healthz")).status_code == 200, "on the same connection"
+        assert not len(hub.hub.live.connections)

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import App
 from headrace.client.finding import filter_of
@@ -101,3 +102,17 @@ async def test_closing_the_app_ends_it() -> None:
     with pytest.raises(NotOpen):
         await seat.next(5)
     await until(lambda: not shared._seats)
+
+
+async def test_a_reader_keeps_a_bounded_number_of_bytes(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BACKLOG_BYTES", 2500)
+    monkeypatch.setattr(module, "CHUNK", 1000)
+    seat = Seat(SharedFeed(sums.app), Filter())
+    jobs = [handle.last for handle in await sums.add.map([(n,) for n in range(5)])]
+    large = [replace(job, payload_text=f'{{"a":"{"x" * 1000}"}}') for job in jobs if job is not None]
+    seat.offer([module._Change(job) for job in large], dropped=0)
+    seat.offer([module._Change(large[0])], dropped=0)  # which waits already
+    parts = [told(await seat.next(5)) for _ in range(2)]
+    assert [name for part in parts for name, _ in part] == ["job", "job", "dropped"]
+    assert parts[-1][-1][1] == {"dropped": 3}
+    assert seat._size == 0

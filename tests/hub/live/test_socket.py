@@ -9,7 +9,9 @@ from uuid import uuid4
 import pytest
 import websockets
 
+from headrace.errors import Unavailable
 from headrace.hub import HubOptions
+from headrace.runtime.audience import Reader
 from tests.hub.live.doing import Doing
 from tests.hub.live.listening import connected
 from tests.hub.serving import serving
@@ -176,3 +178,16 @@ async def test_no_socket_is_opened_for_a_page_of_another_origin(here: Doing) -> 
             async with connected(hub, origin="https://evil.example"):
                 pass
         assert refused.value.response.status_code == 403
+
+
+async def test_a_subscription_that_fails_leaves_nothing(here: Doing, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(self: Reader) -> None:
+        raise Unavailable("the store at 10.1.2.3 is away")
+
+    async with serving(here.app) as hub, connected(hub) as socket:
+        job = await here.work.submit(1)
+        monkeypatch.setattr(Reader, "take", away)
+        answer = await socket.ask("subscribe_job", job_id=str(job.id))
+        assert answer["problem"]["status"] == 503
+        assert "10.1.2.3" not in answer["problem"]["detail"], "where the store is, is nobody's business"
+        assert not len(here.app.session.audience)

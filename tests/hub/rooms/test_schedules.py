@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
+from headrace.hub.caller import LOCAL, Caller
+from tests.hub.callers import AS, let_in
 from tests.hub.rooms.world import world
 
 RULE = {"kind": "cron", "expr": "0 2 * * *", "tz": "Europe/Berlin"}
@@ -80,3 +82,25 @@ async def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
         answer = await hub.client.put("/api/schedules/nightly", json=wrong)
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "payload.image")
         assert await hub.app.schedules() == []
+
+
+async def test_a_bound_key_schedules_and_triggers_only_what_it_may_submit(tmp_path: Path) -> None:
+    bound = Caller(name="bound", scopes=LOCAL.scopes, tasks=frozenset({"resize"}), queues=frozenset({"images"}))
+    async with world(tmp_path) as hub:
+        await hub.client.put("/api/schedules/other", json=NIGHTLY | {"task": "report"})
+        await hub.client.put("/api/schedules/elsewhere", json=NIGHTLY | {"queue": "default"})
+        let_in(hub, bound)
+        by = {AS: bound.name}
+        assert (await hub.client.put("/api/schedules/nightly", json=NIGHTLY, headers=by)).status_code == 200
+        assert (await hub.client.post("/api/schedules/nightly/trigger", headers=by)).status_code == 201
+        for name, more in (("other", {"task": "report"}), ("elsewhere", {"queue": "default"})):
+            made = await hub.client.put("/api/schedules/mine", json=NIGHTLY | more, headers=by)
+            fired = await hub.client.post(f"/api/schedules/{name}/trigger", headers=by)
+            assert (made.status_code, fired.status_code) == (403, 403)
+
+
+async def test_what_is_our_own_is_not_scheduled(tmp_path: Path) -> None:
+    async with world(tmp_path) as hub:
+        for more in ({"task": "headrace.deliver"}, {"queue": "headrace.webhooks"}):
+            answer = await hub.client.put("/api/schedules/forged", json=NIGHTLY | more)
+            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (403, next(iter(more)))

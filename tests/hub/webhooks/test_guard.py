@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from headrace.errors import ConfigError
@@ -16,6 +18,7 @@ PRIVATE = [
     "192.168.1.1",
     "169.254.169.254",  # metadata of clouds
     "169.254.170.2",
+    "168.63.129.16",
     "100.100.100.200",
     "100.64.0.1",
     "0.0.0.0",
@@ -110,3 +113,14 @@ def test_what_can_be_seen_from_an_address_is_refused_before_it_is_kept() -> None
         with pytest.raises(ConfigError, match="url"):
             guard.check(url)
     assert Guard(["10.0.0.0/8"], http=True).check("http://10.0.0.1/") == "http://10.0.0.1/"
+
+
+async def test_what_a_name_leads_to_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def inner(host: str, port: int) -> list[str]:
+        return ["10.20.30.40"]
+
+    with caplog.at_level(logging.INFO, "headrace.webhooks"), pytest.raises(Forbidden) as told:
+        await Guard(resolve=inner).addresses("https://db.internal/")
+    assert "db.internal" in str(told.value)
+    assert "10.20.30.40" not in str(told.value), "customers read it"
+    assert "10.20.30.40" in caplog.text, "the operator's log says it"

@@ -139,3 +139,9 @@ async def test_what_went_wrong_does_not_repeat_what_was_sent() -> None:
         with pytest.raises(Undelivered) as told:
             await send(door, f"http://hooks.example:{receiver.port}/?token=abc", b"{}", HEADERS)
         assert "tok" not in str(told.value)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example", "\u00ad.example"])
+async def test_a_name_that_no_resolver_takes_is_a_failure(host: str) -> None:
+    with pytest.raises(Undelivered):
+        await send(Guard(http=True), f"http://{host}/", b"{}", HEADERS)

@@ -15,6 +15,7 @@ from headrace import App, Status
 from headrace.client.registry import UnregisteredTask
 from headrace.core.job import Job
 from headrace.core.webhooks import TASK
+from headrace.errors import Unavailable
 from headrace.hub import HubOptions
 from headrace.hub.webhooks import webhook_worker
 from tests.hub.webhooks.receiving import Names, Receiver, receiving
@@ -147,6 +148,38 @@ async def test_nothing_is_sent_to_one_that_is_removed_or_off(quick: Sums, what: 
                 await app.set_webhook(hook, on=True)
                 await app.redeliver(delivery.id)
                 await until(lambda: types(receiver)[1:] == ["job.submitted"])
+
+
+async def test_many_that_fail_together_say_why_and_are_not_tried_again(sums: Sums) -> None:
+    app = sums.app
+    made = await app.add_webhook("http://hooks.example/jobs", events=["submitted"])
+    for number in range(30):
+        await sums.add.submit(number)
+    async with delivering(app, HubOptions()):
+        found = await ended(app, count=30)
+    assert {(one.status, one.attempt) for one in found} == {(Status.FAILED, 1)}
+    assert all("--webhook-http" in one.error.message for one in found if one.error)
+    assert not (await app.get_webhook(made.webhook.id)).on
+
+
+async def test_what_cannot_be_noted_decides_nothing(quick: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*noted: object, **more: object) -> None:
+        raise Unavailable("the store is away")
+
+    app = quick.app
+    monkeypatch.setattr(App, "note_delivered", away)
+    monkeypatch.setattr(App, "note_undelivered", away)
+    async with receiving() as receiver, delivering(app):
+        await app.add_webhook(url(receiver), events=["submitted"])
+        await quick.add.submit(1)
+        (taken,) = await ended(app)
+        assert (taken.status, taken.attempt, len(receiver.requests)) == (Status.COMPLETED, 1, 1), "it is not sent again"
+    async with delivering(app, HubOptions()):
+        await quick.add.submit(2)
+        refused = max(await ended(app, count=2), key=lambda one: one.created_at)
+    assert refused.error is not None
+    assert (refused.status, refused.attempt) == (Status.FAILED, 1)
+    assert "--webhook-http" in refused.error.message
 
 
 async def test_gone_is_gone(quick: Sums) -> None:

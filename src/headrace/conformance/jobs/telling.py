@@ -12,7 +12,7 @@ from headrace.core.outcome import Completed, Failed
 from headrace.core.query import Filter
 from headrace.core.status import Status
 from headrace.core.target import EVENTS, Target
-from headrace.core.webhooks import QUEUE, first_told
+from headrace.core.webhooks import QUEUE, TASK, first_told
 from headrace.engine import Inserted
 
 __all__ = ["Telling"]
@@ -118,6 +118,18 @@ class Telling(Part):
         assert (await lab.get(child)).status is Status.CANCELLED
         types = [(target, type) for target, type, _ in await self.deliveries(lab)]
         assert types == [("wh_all", "job.submitted"), ("wh_all", "job.cancelled"), ("wh_ends", "job.cancelled")]
+
+    async def test_of_however_many_that_end_at_once_is_told(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        parents = [await lab.running(worker, "parent") for _ in range(2)]
+        targets = tuple(Target(f"wh_{n}", ("cancelled",)) for n in range(4))
+        for parent in parents:
+            children = [lab.job("work", parent=parent.id, root=parent.id, webhook=targets) for _ in range(300)]
+            assert all(isinstance(one, Inserted) for one in await lab.engine.jobs.insert(children, lab.now))
+        for parent in parents:  # what is stored for one takes nobody else's place
+            await lab.cancel(parent)
+            await lab.process_notes()
+        assert await lab.engine.records.count_matching(Filter(task=frozenset({TASK})), lab.now) == 2400
 
     async def test_ends_by_hand_are_told(self, lab: Lab) -> None:
         job = await self.told(lab)

@@ -361,8 +361,20 @@ class Inserting:
 
         ``tell``: send the hints with the commit, because the transaction is the user's.
         """
-        if not jobs:
-            return []
+        stored = list[Job]()
+        # Each statement takes so many order numbers: those behind them are another's.
+        for start in range(0, len(jobs), MAX_BATCH):
+            stored += yield from self._store_some(jobs[start : start + MAX_BATCH], learned, tell=tell)
+        # These jobs have been changed since they were made; the insert writes only the fields of a new job.
+        rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
+        if rest:
+            yield from changing(self._schema, rest)
+        if stored:
+            yield from relate(self._schema, stored)
+        return stored if len(stored) == len(jobs) else None
+
+    def _store_some(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job]]:
+        """Write new jobs, at most ``MAX_BATCH``; those that were new."""
         at = Micros()
         rows = [row_of_new(job, learned.line_of(job), at) for job in jobs]
         document = {
@@ -376,13 +388,7 @@ class Inserting:
             raise Collected
         if answer.bare:
             yield Statement(sql("unkeep", self._schema), encode(answer.bare))
-        stored = [replace(jobs[place - 1], seq=seq) for place, seq in answer.stored]
-        # These jobs have been changed since they were made; the insert writes only the fields of a new job.
-        rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
-        if rest:
-            yield from changing(self._schema, rest)
-        yield from relate(self._schema, stored)
-        return stored if len(stored) == len(jobs) else None
+        return [replace(jobs[place - 1], seq=seq) for place, seq in answer.stored]
 
 
 def _unzipped(hints: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:

@@ -59,29 +59,28 @@ async def job_events(ask: Ask) -> Answer | Response:
             if second.over and not (second.logs or second.items):
                 reader.close()
                 return Answer(status=204)  # all of it was read: a browser comes again no more
-            return EventStream(ask, _told(reader, first, second))
+            return EventStream(ask, _told(reader, first, second), reader.close)
     except BaseException:
         reader.close()
         raise
-    return EventStream(ask, _told(reader, first))
+    return EventStream(ask, _told(reader, first), reader.close)
 
 
 async def _told(reader: Reader, *taken: News) -> AsyncGenerator[bytes, None]:
-    async with reader:
-        mark = taken[0].mark
-        for news in taken:
-            for part in _parts(news, mark):
-                yield part
-            mark = news.mark
-        over = taken[-1].over
-        while not over:
-            found = await reader.next(BEAT)
-            if found is None:
-                yield b""
-                continue
-            for part in _parts(found, mark):
-                yield part
-            mark, over = found.mark, found.over
+    mark = taken[0].mark
+    for news in taken:
+        for part in _parts(news, mark):
+            yield part
+        mark = news.mark
+    over = taken[-1].over
+    while not over:
+        found = await reader.next(BEAT)
+        if found is None:
+            yield b""
+            continue
+        for part in _parts(found, mark):
+            yield part
+        mark, over = found.mark, found.over
 
 
 def _parts(news: News, mark: Mark) -> list[bytes]:
@@ -125,13 +124,12 @@ async def feed(ask: Ask) -> Response:
     filter = filter_of(filters_of(ask, cast(Filters, given)))
     ask.hub.live.connections.check()
     seat = await ask.hub.live.feed.join(filter)
-    return EventStream(ask, _fed(seat))
+    return EventStream(ask, _fed(seat), seat.leave)
 
 
 async def _fed(seat: Seat) -> AsyncGenerator[bytes, None]:
-    with seat:
-        while True:
-            yield await seat.next(BEAT)
+    while True:
+        yield await seat.next(BEAT)
 
 
 OPERATIONS = (

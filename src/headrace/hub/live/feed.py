@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.core.feed import Changed
@@ -20,15 +20,20 @@ __all__ = ["Seat", "SharedFeed"]
 
 BACKLOG = 1000
 """How many jobs wait for a reader; of more, only the number is told."""
+BACKLOG_BYTES = 16 * 1024 * 1024
+"""And how much they may have to tell together: each may have megabytes."""
+CHUNK = 256 * 1024
+"""Bytes after which what waits is sent, before the rest of it is even written."""
 
 
 class _Change:
     """A job that changed; what is sent of it is written once, however many want it."""
 
-    __slots__ = ("_sent", "job")
+    __slots__ = ("_sent", "job", "size")
 
     def __init__(self, job: Job) -> None:
         self.job, self._sent = job, b""
+        self.size = len(job.payload_text) + len(job.result_text or "")
 
     @property
     def sent(self) -> bytes:
@@ -43,14 +48,12 @@ class Seat:
     def __init__(self, shared: SharedFeed, filter: Filter) -> None:
         self._shared, self._filter = shared, filter
         self._waiting: dict[UUID, _Change] = {}
-        self._dropped = 0
+        self._size = self._dropped = 0
         self._error: Exception | None = None
         self._wake = asyncio.Event()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def leave(self) -> None:
+        """See no more."""
         self._shared.leave(self)
 
     def offer(self, changes: list[_Change], dropped: int) -> None:
@@ -58,12 +61,15 @@ class Seat:
         now = self._shared.app.host.clock.now()
         for change in changes:
             known = self._waiting.pop(change.job.id, None)
+            if known is not None:
+                self._size -= known.size
             if not matches(change.job, self._filter, now):
                 continue
-            if known is None and len(self._waiting) >= BACKLOG:
+            if len(self._waiting) >= BACKLOG or (self._waiting and self._size + change.size > BACKLOG_BYTES):
                 self._dropped += 1
             else:
                 self._waiting[change.job.id] = change
+                self._size += change.size
         self._dropped += dropped
         if self._waiting or self._dropped:
             self._wake.set()
@@ -74,14 +80,20 @@ class Seat:
         self._wake.set()
 
     async def next(self, timeout: float) -> bytes:
-        """The next events; empty if there are none for so long."""
-        await self._shared.app.host.wait(self._wake, timeout)
+        """The next events, not all if they are large; empty if there are none for so long."""
+        if not self._waiting and self._error is None:
+            await self._shared.app.host.wait(self._wake, timeout)
         self._wake.clear()
-        changes, self._waiting = self._waiting, {}
-        dropped, self._dropped = self._dropped, 0
-        parts = [change.sent for change in changes.values()]
-        if dropped:
-            parts.append(event("dropped", {"dropped": dropped}))
+        parts, length = list[bytes](), 0
+        while self._waiting and length < CHUNK:
+            id = next(iter(self._waiting))
+            change = self._waiting.pop(id)
+            self._size -= change.size
+            parts.append(change.sent)
+            length += len(change.sent)
+        if self._dropped and not self._waiting:
+            parts.append(event("dropped", {"dropped": self._dropped}))
+            self._dropped = 0
         if not parts and self._error is not None:
             raise self._error
         return b"".join(parts)

@@ -232,7 +232,11 @@ class Socket:
             raise Problem(429, "too-many", "Too many subscriptions", f"a socket may follow {most} jobs")
         subscription = Subscription(self, job)
         subscription.reader = await self.hub.app.follow(job, entries=False, wake=lambda: self.wake(job.id))
-        first = await subscription.reader.take()
+        try:
+            first = await subscription.reader.take()
+        except BaseException:
+            subscription.close()
+            raise
         assert first is not None
         subscription.job = first.job
         self._jobs[job.id] = subscription

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +53,11 @@ class EventStream(Response):
     it, and nothing is kept for it meanwhile. The server cuts off who takes nothing (``hub.connections``).
     """
 
-    def __init__(self, ask: Ask, parts: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, ask: Ask, parts: AsyncGenerator[bytes, None], close: Callable[[], object]) -> None:
+        """``close`` is called at the end, also if none of the parts was asked for."""
         super().__init__(status_code=200, headers=_HEADERS)
         del self.headers["content-length"]  # nobody knows it
-        self._parts = parts
+        self._parts, self._close = parts, close
         self._connections: Connections = ask.hub.live.connections
         self._caller = ask.caller
         self._ending = asyncio.timeout(None)
@@ -80,13 +81,18 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
-        async with aclosing(self._parts):
-            with self._connections.holding(self):
-                leaving = asyncio.create_task(self._notice_leaving(receive))
-                try:
-                    await self._serve(send)
-                finally:
-                    leaving.cancel()
+        try:
+            async with aclosing(self._parts):
+                if scope["method"] == "HEAD":
+                    return await super().__call__(scope, receive, send)
+                with self._connections.holding(self):
+                    leaving = asyncio.create_task(self._notice_leaving(receive))
+                    try:
+                        await self._serve(send)
+                    finally:
+                        leaving.cancel()
+        finally:
+            self._close()
 
     async def _serve(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -14,6 +14,7 @@ from headrace.core.schedule.when import Continuous, Cron, Every, Rule
 from headrace.core.status import Status
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.rooms.listed import Listed, Name
+from headrace.hub.scoping import may_submit, not_ours
 
 __all__ = ["OPERATIONS", "CronRule", "EveryRule", "Fire", "NewSchedule", "RuleToTry", "ScheduleView", "Triggered"]
 
@@ -104,6 +105,9 @@ async def put_schedule(ask: Ask) -> Answer:
     rule, task, payload = _plain(said.pop("rule")), said.pop("task"), said.pop("payload")
     options = {name: value for name, value in said.items() if value is not None}
     draft, warnings = await app.draft_with_warnings(task, payload, **options)
+    queue = draft.options.get("queue", "default")
+    not_ours(draft.task, queue)
+    may_submit(ask, draft.task, queue)
     made = await app.schedule(ask.path["name"], rule, draft, by=ask.caller.name)
     return Answer(ScheduleView(**msgspec.structs.asdict(made), warnings=warnings))
 
@@ -126,6 +130,8 @@ async def resume_schedule(ask: Ask) -> Answer:
 
 async def trigger_schedule(ask: Ask) -> Answer:
     """Submit its job now."""
+    known = await ask.hub.app.get_schedule(ask.path["name"])
+    may_submit(ask, known.task, known.queue)
     handle = await ask.hub.app.trigger_schedule(ask.path["name"], by=ask.caller.name)
     job = handle.last or await handle.refresh()
     return Answer(Triggered(job.id, job.status, job.created_at), 201)

@@ -7,6 +7,7 @@ the very address that was tested. A name that leads elsewhere the second time it
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -19,6 +20,8 @@ from headrace.hub.options import HubOptions
 
 __all__ = ["Forbidden", "Guard", "Resolve", "guard_of", "resolve"]
 
+_log = logging.getLogger("headrace.webhooks")
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
@@ -26,6 +29,8 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks up a name: the addresses that it leads to, as texts."""
 
 _NAT64, _SIX_TO_FOUR = IPv6Network("64:ff9b::/96"), IPv6Network("2002::/16")
+_WIRE = IPv4Address("168.63.129.16")
+"""What Azure tells its machines about themselves; of all clouds, it alone does so at a public address."""
 _NEVER = tuple(
     IPv6Network(text)
     for text in (
@@ -96,7 +101,9 @@ class Guard:
             except ValueError:
                 continue
             except Forbidden as refusal:
-                why = refusal
+                # Customers read it in their deliveries: what names of the operator's network lead to is not for them.
+                why = Forbidden(f"{host} leads to a private or special address; --webhook-allow would allow it")
+                _log.info("%s: %s", host, refusal)
         if not good:
             raise why
         return good
@@ -112,7 +119,7 @@ class Guard:
         plain = _meant(address)
         if any(one in network for network in self._allow for one in (address, plain) if one.version == network.version):
             return
-        shut = isinstance(plain, IPv6Address) and any(plain in network for network in _NEVER)
+        shut = plain == _WIRE or (isinstance(plain, IPv6Address) and any(plain in network for network in _NEVER))
         if shut or not plain.is_global or plain.is_multicast or plain.is_reserved or plain.is_unspecified:
             raise Forbidden(f"{address} is a private or special address; --webhook-allow {address} would allow it")
 

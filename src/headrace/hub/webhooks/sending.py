@@ -56,8 +56,10 @@ async def send(
             raise Undelivered(_told(failure))
     except TimeoutError:
         raise Undelivered(f"no answer within {patience:g} s") from None
-    except OSError:
+    except (OSError, UnicodeError):  # as a name has it that nobody can look up
         raise Undelivered("the name of its host is not known") from None
+    except httpx2.InvalidURL:
+        raise Undelivered("its address cannot be used") from None
     except httpx2.HTTPError as error:
         raise Undelivered(_told(error)) from None
 

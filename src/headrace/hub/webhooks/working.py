@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class Delivery:
         self, app: App, guard: Guard, *, patience: float = PATIENCE, trust: ssl.SSLContext | None = None
     ) -> None:
         self._app, self._guard, self._patience, self._trust = app, guard, patience, trust
+        self._noting = asyncio.Lock()
 
     def handler(self) -> Handler:
         """As a worker runs it."""
@@ -56,17 +57,29 @@ class Delivery:
         try:
             status = await self._send(webhook, name, message)
         except Forbidden as why:
-            await self._app.note_undelivered(id, str(why))
-            raise GiveUp(str(why)) from None
+            why_not = str(why)
+            await self._note(id, lambda: self._app.note_undelivered(id, why_not))
+            raise GiveUp(why_not) from None
         except Undelivered as error:
-            gone = error.status == 410
+            gone, why_not = error.status == 410, str(error)
             if gone or job.charged + 1 >= job.max_attempts:
-                await self._app.note_undelivered(id, str(error), gone=gone)
+                await self._note(id, lambda: self._app.note_undelivered(id, why_not, gone=gone))
             if gone:
                 raise GiveUp("HTTP 410: it is gone") from None
             raise
-        await self._app.note_delivered(webhook)
+        await self._note(id, lambda: self._app.note_delivered(webhook))
         return status
+
+    async def _note(self, id: str, noting: Callable[[], Awaitable[object]]) -> None:
+        """Note how it went, which decides nothing: what was taken is not sent again, what was refused says why.
+
+        One at a time: many that fail together would get in each other's way.
+        """
+        try:
+            async with self._noting:
+                await noting()
+        except HeadraceError as error:
+            _log.info("it was not noted how webhook %s took a message: %s", id, error)
 
     async def _found(self, job: Job, id: str, message: dict[str, Any]) -> Webhook:
         """The webhook, if something may be sent to it."""
