@@ -9,14 +9,17 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import websockets
 from starlette.requests import HTTPConnection
 
 from headrace import App
 from headrace.core.keys import Scope
 from headrace.hub import Hub, HubOptions
+from headrace.hub.caller import LOCAL
 from headrace.hub.operation import Answer, Ask, Bounded, Operation
 from headrace.hub.problems import Problem
 from headrace.testing import FakeClock
+from tests.hub.live.listening import connected
 from tests.hub.serving import Served, serving
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
@@ -205,3 +208,27 @@ async def test_a_key_revoked_on_one_hub_is_refused_on_every_other(hubs: list[Ser
     await until(lambda: closed == [shop[:11]])
     assert await status(other, shop) == 401
     assert await status(other, operator) == 200
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_door_that_hears_no_more_of_keys_lets_nobody_in(keyed: bool, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.db"
+    async with App(f"sqlite:///{file}") as app:
+        text = (await app.create_key("ci", ["read"])).text if keyed else "none"
+        async with serving(app) as hub:
+            let_in = (await hub.client.get("/api/jobs", headers=bearer(text))).status_code
+            assert let_in == 200
+            (caller,) = [hub.hub.door.authenticate(text)] if keyed else [LOCAL]
+            revoked = list[str | None]()
+            hub.hub.door.on_revoked(revoked.append)
+            file.rename(tmp_path / "elsewhere")
+            await until(lambda: not hub.hub.door.alive)
+            (tmp_path / "elsewhere").rename(file)  # the store is back, but keys are not looked at any more
+            answer = await hub.client.get("/api/jobs", headers=bearer(text))
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+            assert caller.key in revoked, "what it has open is closed"
+            assert not hub.hub.door.knows(caller)
+            assert (await hub.client.get("/healthz")).status_code == 503, "so that it is started anew"
+            with pytest.raises(websockets.InvalidStatus):
+                async with connected(hub, additional_headers=bearer(text)):
+                    pass

@@ -64,6 +64,8 @@ class Door:
         self._keyed = True
         """Whether keys are needed: while nothing is known of them, and from the first one on. That the last one was
         revoked opens no door."""
+        self._deaf = False
+        """Whether it hears no more of keys that are revoked, since the store was lost: nobody is let in then."""
         self._listeners: dict[object, Revoked] = {}
         self._used: set[str] = set()
         self._use = asyncio.Event()
@@ -79,7 +81,7 @@ class Door:
             ring = await anext(rings)
             if not ring and (why := unsafe(self._options)):
                 raise ConfigError(why)
-            self._keyed = bool(ring)
+            self._keyed, self._deaf = bool(ring), False
             self._take(ring)
             works = self._follow(rings), self._expire(), self._note_uses()
             self._loops = loops = [asyncio.create_task(one) for one in works]
@@ -106,12 +108,14 @@ class Door:
     def caller(self, connection: HTTPConnection, operation: Operation) -> Caller:
         """Who asks for this operation.
 
-        :raises Problem: 401, 403 or 429
+        :raises Problem: 401, 403, 429 or 503
         """
+        scope = operation.scope
         if not self._keyed:
             refuse_strangers(connection.scope)
+            if self._deaf and scope is not None:
+                raise _DEAF
             return LOCAL
-        scope = operation.scope
         if scope is None:
             return ANYBODY
         text = _bearer(connection.scope)
@@ -127,10 +131,12 @@ class Door:
     def socket(self, connection: HTTPConnection) -> Caller | None:
         """Who opens a socket; None: it must say so in its first message.
 
-        :raises Problem: 401 or 403
+        :raises Problem: 401, 403 or 503
         """
         if not self._keyed:
             refuse_strangers(connection.scope)
+            if self._deaf:
+                raise _DEAF
             return LOCAL
         text = _bearer(connection.scope)
         return None if text is None else self.authenticate(text)
@@ -159,6 +165,8 @@ class Door:
             raise Problem(403, "operator", "Not for the key of a customer", "this concerns more than one customer")
 
     def _holder(self, text: str) -> _Holder:
+        if self._deaf:
+            raise _DEAF
         holder = self._holders.get(text[:SHOWN])
         if holder is None or not is_key(text, holder.digest):
             raise _unknown("there is no such key: it was revoked, or never was")
@@ -175,6 +183,8 @@ class Door:
 
     def knows(self, caller: Caller) -> bool:
         """Whether who was let in before would be let in now: to be asked once ``on_revoked`` would tell of it."""
+        if self._deaf:
+            return False
         if caller.key is None:
             return not self._keyed
         return caller.key in self._holders and not caller.has_expired(self._app.host.clock.now())
@@ -217,8 +227,13 @@ class Door:
             self._revoke(None)
 
     async def _follow(self, rings: AsyncGenerator[Keyring, None]) -> None:
-        async for ring in rings:
-            self._take(ring)
+        try:
+            async for ring in rings:
+                self._take(ring)
+        finally:
+            self._deaf = True
+            for key in (*self._holders, None):
+                self._revoke(key)
 
     async def _expire(self) -> None:
         """What a key has open ends with it, as when it is revoked."""
@@ -239,6 +254,15 @@ class Door:
                 name = self._used.pop()
                 with suppress(HeadraceError):  # it is noted another time
                     await self._app.note_key_use(name)
+
+
+_DEAF = Problem(
+    503,
+    "unavailable",
+    "The store was lost",
+    "the hub would not hear of keys that are revoked, and must be started anew",
+    headers={"Retry-After": "5"},
+)
 
 
 def _bearer(scope: Connection) -> str | None:

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace import errors
+from headrace.hub.choices import choices
 
-__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "decoded", "details_of", "problem_of"]
+__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "decoded", "details_of", "malformed", "problem_of"]
 
 T = TypeVar("T")
 
@@ -118,13 +119,20 @@ def _detail(error: Exception) -> str:
     return "the store cannot be reached for now, and nothing was stored: ask again"
 
 
+_NO_WORD = ("Invalid enum value ", "Invalid value ")
 _NAMED = re.compile(r"field `([^`]*)`")
 
 
-def malformed(error: msgspec.MsgspecError) -> Problem:
-    """The problem of a document that is none, or not of the type that was expected; it names the field."""
+def malformed(error: msgspec.MsgspecError, kind: Any = None) -> Problem:
+    """The problem of a document that is none, or not of the type that was expected; it names the field.
+
+    ``kind``: that type; where only certain words may stand, they are named.
+    """
     text = str(error)
     message, _, place = text.partition(" - at `")
+    if kind is not None and message.startswith(_NO_WORD) and (words := choices(kind, place.rstrip("`"))):
+        message += f": it is one of {', '.join(words)}"
+        text = f"{message} - at `{place}"
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
     if named := _NAMED.search(message):  # a field that the object should have, or should not
         field = f"{field}.{named[1]}" if field else named[1]
@@ -137,7 +145,7 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise malformed(error) from None
+        raise malformed(error, decoder.type) from None
     except (UnicodeDecodeError, RecursionError) as error:
         detail = "it is nested too deep" if isinstance(error, RecursionError) else "it is not UTF-8"
         raise Problem(400, "malformed", "The request cannot be understood", detail) from None

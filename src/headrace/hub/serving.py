@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
+from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, malformed, problem_of
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -174,9 +174,11 @@ def _query(request: Request, operation: Operation) -> Any:
             raise _wrong(name, f"{name} is given {len(values)} times, and may be given once")
         if name in _moments(kind) and ":" not in values[0]:  # msgspec would take seconds since 1970
             raise _wrong(name, f"{name} must be a moment as in 2026-01-31T08:00:00Z, not {values[0]!r}")
-    query = msgspec.convert(
-        {name: given[name] if name in lists else given[name][0] for name in given}, kind, strict=False
-    )
+    said = {name: given[name] if name in lists else given[name][0] for name in given}
+    try:
+        query = msgspec.convert(said, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise malformed(error, kind) from None
     for name in given:
         if getattr(query, name) is None:  # as msgspec reads the word null
             raise _wrong(name, f"{name} has no value: leave it out")

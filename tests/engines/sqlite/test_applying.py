@@ -8,6 +8,7 @@ from headrace.conformance.lab import OOPS, Lab
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Conflict, Key
 from headrace.core.outcome import Completed, Failed
+from headrace.core.query import Filter
 from headrace.core.status import Reason, Status
 from headrace.engines.sqlite import SqliteEngine
 
@@ -92,3 +93,16 @@ async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab:
     assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
     assert [type(verdict) for verdict in await lab.engine.jobs.apply([start], lab.now)] == [Applied]
     assert await lab.get(job) == report.job
+
+
+async def test_all_of_many_that_follow_from_one_change_are_found(lab: Lab) -> None:
+    change = acts.cancel(await lab.put(), lab.now, lab.rules)
+    assert change is not None
+    await lab.do(replace(change, inserts=tuple(lab.job("hook") for _ in range(3100))))
+    for _ in range(3):
+        await lab.put_all(*(lab.job("other") for _ in range(1000)))
+    found, cursor = 0, None
+    while found == 0 or cursor is not None:
+        page = await lab.engine.records.find(Filter(task=frozenset({"hook"})), lab.now, 1000, cursor)
+        found, cursor = found + len(page.items), page.cursor
+    assert found == 3100

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import threading
+from typing import Any
+
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.hub.webhooks.guard import Forbidden, Guard
+from headrace.hub.webhooks.guard import Forbidden, Guard, resolve
 from tests.hub.webhooks.receiving import Names
 
 PRIVATE = [
@@ -111,3 +116,33 @@ def test_what_can_be_seen_from_an_address_is_refused_before_it_is_kept() -> None
         with pytest.raises(ConfigError, match="url"):
             guard.check(url)
     assert Guard(["10.0.0.0/8"], http=True).check("http://10.0.0.1/") == "http://10.0.0.1/"
+
+
+async def test_what_a_name_leads_to_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def inner(host: str, port: int) -> list[str]:
+        return ["10.20.30.40"]
+
+    with caplog.at_level(logging.INFO, "headrace.webhooks"), pytest.raises(Forbidden) as told:
+        await Guard(resolve=inner).addresses("https://db.internal/")
+    assert "db.internal" in str(told.value)
+    assert "10.20.30.40" not in str(told.value), "customers read it"
+    assert "10.20.30.40" in caplog.text, "the operator's log says it"
+
+
+async def test_names_that_nobody_answers_for_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def ask(host: str, port: int, **_: Any) -> list[Any]:
+        if host == "dead.example":
+            answered.wait()
+        return [(None, None, None, "", ("93.184.216.34", port))]
+
+    monkeypatch.setattr("socket.getaddrinfo", ask)
+    dead = [asyncio.create_task(resolve("dead.example", 443)) for _ in range(40)]
+    try:
+        async with asyncio.timeout(30):
+            assert await resolve("alive.example", 443) == ["93.184.216.34"]
+        assert not any(one.done() for one in dead)
+    finally:
+        answered.set()
+        await asyncio.gather(*dead)

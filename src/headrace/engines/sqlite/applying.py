@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
 from headrace.core.status import Verb
+from headrace.engine import MAX_BATCH
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.sql.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive, reading
@@ -74,7 +75,8 @@ class ChangeSet:
             drive(connection, follow([self.changes[place] for place in self._follows if place not in late]))
         if self._inserts:
             jobs = [job for place in self._inserts if place not in missed for job in self.changes[place].inserts]
-            drive(connection, inserting(jobs))
+            for start in range(0, len(jobs), MAX_BATCH):  # of more at once, each takes longer
+                drive(connection, inserting(jobs[start : start + MAX_BATCH]))
         return missed
 
     def commit(self, connection: apsw.Connection) -> tuple[list[int], str]:

@@ -1,0 +1,45 @@
+"""The page of problems names every type that the hub can answer, with its status."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from headrace.hub.problems import _KINDS
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "guides" / "problems.md").read_text(encoding="utf-8")
+BY_STATUS = ("failed", "cancelled")
+"""How a job ended is the word."""
+
+
+def raised() -> Iterator[tuple[str, int]]:
+    """The types and statuses of problems that are made in the sources."""
+    yield from ((kind, status) for _, status, kind, _ in _KINDS)
+    for module in (ROOT / "src" / "headrace" / "hub").rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
+                status, kind = (one.value if isinstance(one, ast.Constant) else None for one in node.args[:2])
+                if isinstance(status, int) and isinstance(kind, str):
+                    yield kind, status
+
+
+def listed() -> dict[str, set[int]]:
+    """What the page says."""
+    rows = [row.split("|")[1:3] for row in PAGE.splitlines() if row.startswith("| `")]
+    return {
+        kind: {int(status) for status in re.findall(r"\d+", statuses)}
+        for kinds, statuses in rows
+        for kind in re.findall(r"`([\w-]+)`", kinds)
+    }
+
+
+def test_every_type_is_on_the_page_with_its_status() -> None:
+    page = listed()
+    assert {one for one in raised() if one[1] not in page.get(one[0], ())} == set()
+
+
+def test_no_other_type_is_on_the_page() -> None:
+    made = {kind for kind, _ in raised()} | {*BY_STATUS, "method", "full"}
+    assert set(listed()) - made == set()
