@@ -161,7 +161,15 @@ async def seen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         other = app.engine.another_session()
         await other.open()
         made = Transitions(app, other)
+
+        def reaches() -> bool:
+            # That somebody may be listening is believed before it is known, and what is sent too early is lost.
+            app.engine.bus.send(Hint(Topic.CHANGED, (str(UUID(int=0)),)))
+            return bool(made.heard)
+
+        await until(reaches)
         await until(lambda: app.engine.bus.wanted(Topic.CHANGED))
+        made.heard.clear()
         yield made
         made.hold.set()
         await other.close()
