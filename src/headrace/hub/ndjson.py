@@ -150,7 +150,7 @@ class NdjsonResponse(Response):
     def let_go(self, problem: Problem) -> None:
         """Read no more lines."""
         self._problem = problem
-        with suppress(RuntimeError):  # nothing is waited for
+        with suppress(RuntimeError, AssertionError):  # nothing is waited for
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _read(self, group: asyncio.TaskGroup) -> None:

@@ -76,7 +76,7 @@ class EventStream(Response):
 
     def _end(self) -> None:
         self._over = True
-        with suppress(RuntimeError):  # it has not begun yet, or is ending already
+        with suppress(RuntimeError, AssertionError):  # it has not begun (asserted in 3.11.2), or is ending
             self._ending.reschedule(asyncio.get_running_loop().time())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
