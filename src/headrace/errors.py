@@ -90,6 +90,11 @@ class HeadraceError(Exception):
 class ConfigError(HeadraceError, ValueError):
     """A setting, URL or option that cannot be used; the message names it and the remedy."""
 
+    def __init__(self, message: str = "", *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        """What of a document cannot be used, as a path, where that is known."""
+
 
 class MissingExtra(ConfigError):
     """A library behind an optional extra is not installed."""

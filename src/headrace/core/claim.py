@@ -35,7 +35,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     accept: bool = True
     """Take the jobs straight into its hands (accepted) instead of being offered them (assigned)."""
     customers: Customers | None = None
-    """Whose jobs it takes; None: everybody's. Else it names its queues, and all of them are set ``by_customer``."""
+    """Whose jobs it takes; None: everybody's. Else all queues that it names are set ``by_customer``, and if it names
+    none, it serves those that are."""
     lead: float = 0.0
     """A job that spends a permit of a rate begins within so many seconds of the claim, or is given back."""
 

@@ -10,11 +10,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.record import Record
 from headrace.core.rollup import Rollup
 from headrace.core.silent_workers import silent_since
+from headrace.core.utilisation import Utilisation
 
 __all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
 
@@ -54,6 +56,15 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     whoever asks takes for a lease."""
     proof: str | None = None
     """What ``attend`` said before it registered."""
+    name: str | None = None
+    """What it calls itself, as a worker behind a hub does; None: it is known by its host and its process."""
+    customers: Customers | None = None
+    """Whose jobs it takes; None: everybody's."""
+
+    @property
+    def shown(self) -> str:
+        """The worker as people know it: by its name, or by its id."""
+        return self.name or str(self.id)
 
 
 class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -77,6 +88,8 @@ class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     own. 0: nothing."""
     finished: tuple[Rollup, ...] = ()
     """What it hands in: what it has finished since the last report that was acknowledged, added up by minute."""
+    utilisation: Utilisation = Utilisation()
+    """How much of it is used."""
 
     @property
     def kept(self) -> Beat:

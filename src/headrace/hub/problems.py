@@ -103,7 +103,8 @@ def problem_of(error: Exception) -> Problem | None:
         if isinstance(error, kind):
             headers = _AGAIN if status == 503 else None
             field, job = getattr(error, "field", None), getattr(error, "job", None)
-            faults = (Fault(f"payload.{field}", str(error)),) if field else ()
+            of = "" if isinstance(error, errors.ConfigError) else "payload."
+            faults = (Fault(f"{of}{field}", str(error)),) if field else ()
             id = None if job is None else str(job.id)
             return Problem(status, name, title, _detail(error), faults=faults, headers=headers, job_id=id)
     return None

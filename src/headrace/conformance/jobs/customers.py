@@ -90,10 +90,20 @@ class OfCustomers(Part):
         await by_customer(lab, "other")
         with pytest.raises(ConfigError, match="headrace queues set default --by-customer"):
             await given(lab, STRICT, queues=("other", "default"))
-        with pytest.raises(ConfigError, match="must name the queues"):
-            await given(lab, STRICT, queues=None)
         assert await given(lab, STRICT, queues=("other",)) == []
+        assert await given(lab, STRICT, queues=None) == [], "of the queues that are set"
+        await setting(lab, "queue:other", {})
+        with pytest.raises(ConfigError, match="headrace queues set QUEUE --by-customer"):
+            await given(lab, STRICT, queues=None)
         assert await given(lab) == ["a"]
+
+    async def test_who_names_no_queue_serves_those_that_are_set(self, lab: Lab) -> None:
+        await by_customer(lab, "one")
+        await by_customer(lab, "two", priority=1)
+        where = ("one", "default", "two", "one")
+        await lab.put_all(*(lab.job(customer="a", queue=queue) for queue in where), lab.job(customer="b", queue="one"))
+        jobs = await lab.claim(await lab.worker(), queues=None, customers=STRICT)
+        assert [(job.queue, job.customer) for job in jobs] == [("two", "a"), ("one", "a"), ("one", "a")]
 
     @pytest.mark.parametrize("keyed", [False, True])
     async def test_allowed_and_denied_customers(self, lab: Lab, keyed: bool) -> None:

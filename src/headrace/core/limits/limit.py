@@ -84,13 +84,17 @@ def refusal(ask: Ask, limits: Limits) -> ConfigError | None:
     if ask.customers is None:
         return None
     if ask.queues is None:
-        return ConfigError("a worker that takes jobs of some customers only must name the queues that it serves")
-    mixed = [queue for queue in ask.queues if not limits.queue(queue).by_customer]
-    if not mixed:
-        return None
+        if any(rule.by_customer for rule in limits.queues.values()):
+            return None
+        mixed, where = "QUEUE", "in all queues"
+    else:
+        mixed = next((queue for queue in ask.queues if not limits.queue(queue).by_customer), "")
+        if not mixed:
+            return None
+        where = f"in queue {mixed!r}"
     return ConfigError(
-        f"in queue {mixed[0]!r} the jobs of all customers stand in one line, so a worker cannot choose among them:"
-        f" headrace queues set {mixed[0]} --by-customer"
+        f"{where} the jobs of all customers stand in one line, so a worker cannot choose among them:"
+        f" headrace queues set {mixed} --by-customer"
     )
 
 

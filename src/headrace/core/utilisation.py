@@ -1,0 +1,79 @@
+"""Utilisation: how much of a worker is used, measured by whoever beats for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+
+import msgspec
+
+__all__ = ["WINDOW", "Meter", "Utilisation"]
+
+WINDOW = 300.0
+"""Seconds that "of late" is."""
+_MARKS = 10.0
+"""Seconds between two moments that are remembered."""
+
+
+class Utilisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much of a worker is used; what is not known is None."""
+
+    busy_share: float | None = None
+    """The share of its slots that was busy, from 0 to 1, on average over the last ``WINDOW`` seconds."""
+    busy_share_ever: float | None = None
+    """The same since its start."""
+    failed: int = 0
+    """Of the attempts that it has finished since its start, those that failed."""
+    claimed_at: datetime | None = None
+    """When it was last given a job."""
+    memory: int | None = None
+    """Bytes that its process has in RAM."""
+
+
+class Meter:
+    """Measures how busy the slots of one worker are.
+
+    Whoever keeps it notes how many are busy whenever that changes, or from time to time: between two notes as many are
+    counted as the first of them said. All moments are monotonic seconds.
+    """
+
+    def __init__(self, at: float) -> None:
+        self._from = self._at = at
+        self._share = 0.0
+        """The share of the slots that is busy since the last note."""
+        self._used = 0.0
+        """Seconds for which all slots together would have been busy."""
+        self._marks = deque([(at, 0.0)])
+
+    def note(self, busy: int, slots: int, at: float) -> None:
+        """So many of the slots are busy from now on."""
+        self._count(at)
+        self._share = min(1.0, busy / slots) if slots > 0 else 0.0
+
+    def measured(
+        self, at: float, *, failed: int = 0, claimed_at: datetime | None = None, memory: int | None = None
+    ) -> Utilisation:
+        """What a beat tells of the worker's use, with what is known beside."""
+        self._count(at)
+        since, used = self._marks[0]
+        return Utilisation(
+            busy_share=_share(self._used - used, at - since),
+            busy_share_ever=_share(self._used, at - self._from),
+            failed=failed,
+            claimed_at=claimed_at,
+            memory=memory,
+        )
+
+    def _count(self, at: float) -> None:
+        if at <= self._at:  # a note that comes late changes nothing that was counted
+            return
+        self._used += self._share * (at - self._at)
+        self._at = at
+        if at - self._marks[-1][0] >= _MARKS:
+            self._marks.append((at, self._used))
+        while len(self._marks) > 1 and self._marks[1][0] <= at - WINDOW:
+            self._marks.popleft()
+
+
+def _share(used: float, seconds: float) -> float | None:
+    return round(min(1.0, used / seconds), 4) if seconds > 0 else None
