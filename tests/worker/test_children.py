@@ -18,7 +18,7 @@ from headrace.core.outcome import Completed, Ending, Released
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
 from headrace.engines.sqlite.presence import Presence
-from headrace.worker import slots
+from headrace.worker import starts
 from headrace.worker.children import Children
 from headrace.worker.context import Context
 from tests.support import process_families
@@ -153,7 +153,7 @@ async def test_a_child_that_submits_has_its_start_recorded_at_once(
 ) -> None:
     url = url_of("sqlite", tmp_path)
     monkeypatch.setenv("HEADRACE_URL", url)
-    monkeypatch.setattr(slots, "START_WITHIN", 3600.0)  # so that nobody else sees to it
+    monkeypatch.setattr(starts, "WITHIN", 3600.0)  # so that nobody else sees to it
     app, gate = process_families.app, tmp_path / "gate"
 
     async def begun() -> bool:

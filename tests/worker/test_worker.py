@@ -28,7 +28,7 @@ from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
 from headrace.errors import ConfigError, GiveUp, RetryLater, Snooze, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
-from headrace.worker import fetcher, slots
+from headrace.worker import fetcher, starts
 from headrace.worker.context import Context
 from headrace.worker.worker import TICK
 from tests.core.stand import stand
@@ -719,7 +719,7 @@ async def test_what_a_worker_has_not_begun_when_it_leaves_is_not_missed(shop: Sh
 
 
 async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "START_WITHIN", 600.0)  # not by the tick that looks for late ones
+    monkeypatch.setattr(starts, "WITHIN", 600.0)  # not by the tick that looks for late ones
     gate, acted = asyncio.Event(), asyncio.Event()
 
     async def acts(ctx: Context) -> None:

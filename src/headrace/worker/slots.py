@@ -27,13 +27,12 @@ from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
 from headrace.worker.slot_yielding import YieldedSlots
+from headrace.worker.starts import Starts
 from headrace.worker.suspects import Suspects
 from headrace.worker.tally import Tally
 
 __all__ = ["Slots"]
 
-START_WITHIN = 0.5
-"""Seconds after which a start that was not stored yet is written: well within the promised second."""
 BUFFERED_TOO_LONG = 1.0
 TURN = 0.001
 """For how many seconds jobs that end at once are run before others on the loop have their turn."""
@@ -68,6 +67,7 @@ class Slots:
         self.cancel_grace, self.buffer = lanes.engine.rules.cancel_grace, Buffer()
         self.runs: dict[OwnedJob, Run] = {}
         """The handlers that are being called, also those whose attempt is over: one job may be here more than once."""
+        self.starts = Starts(self.runs, lanes.engine.bus, host.clock)
         self.owned: dict[int, OwnedJob] = {}
         """All jobs that the worker owns: buffered, running, or with their end on the way to the store.
 
@@ -331,10 +331,7 @@ class Slots:
             run.tick(monotonic)
             if owned.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
                 run.stop("cancelled")
-            started = owned.started_at
-            # A clock that was set back must not put the start off until it has caught up.
-            if started is not None and owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
-                owned.write_start()
+        self.starts.write_late()
         if monotonic > self._begin_by:
             self._release_late(monotonic)
         self.tally.sums.gather()

@@ -35,6 +35,7 @@ from headrace.worker.resources import Resource, Resources
 from headrace.worker.run import Run
 from headrace.worker.signals import answering
 from headrace.worker.slots import Slots
+from headrace.worker.starts import GLANCE
 from headrace.worker.stats import WorkerStats
 from headrace.worker.suspects import SuspectFetcher
 
@@ -376,7 +377,14 @@ class Worker(Service):
                 _log.error("half the slots are held by handlers that cannot be stopped: leaving")
                 self.exhausted = True
                 self.request_stop()
-            await self.host.sleep(min(TICK, self.engine.rules.beat / 8))
+            await self._rest(min(TICK, self.engine.rules.beat / 8))
+
+    async def _rest(self, seconds: float) -> None:
+        """Let time pass until the next tick, and have listeners told of starts meanwhile."""
+        while self._slots.starts.write_for_listeners() and seconds > GLANCE:
+            await self.host.sleep(GLANCE)
+            seconds -= GLANCE
+        await self.host.sleep(seconds)
 
     # -- for the fetcher
 
