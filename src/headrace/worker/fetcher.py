@@ -52,6 +52,10 @@ class Fetcher(Service):
         self._settings_rev = -1
         self._priorities: dict[str, int] = {}
         self._wake = asyncio.Event()
+        self._hints = 0
+        """How many hints came since the last claim."""
+        self._content = False
+        """Whether there was nothing more to be claimed the last time, however many slots come free."""
         self._poll = POLL_FIRST
         self._unheed: Callable[[], None] | None = None
         self.request: int | None = None
@@ -60,6 +64,11 @@ class Fetcher(Service):
     def wake(self) -> None:
         """Look again, because there may be room or jobs."""
         self._wake.set()
+
+    def slot_freed(self) -> None:
+        """Look again if there may be more jobs than there was room for."""
+        if not self._content:
+            self._wake.set()
 
     async def stop(self) -> None:
         """Claim no more."""
@@ -73,14 +82,17 @@ class Fetcher(Service):
         try:
             while not self.stopping.is_set():
                 self._wake.clear()
+                hints, self._hints, self._content = self._hints, 0, False
                 wanted, free = self._room()
                 if wanted <= 0:
                     await self._host.wait(self._wake, POLL_LONGEST)
                     continue
+                held_back = bool(self._saturated())
                 answer = await self._claim(min(wanted, _MOST), free)
                 if answer is None:
                     continue
                 claimed, permits = answer
+                self._content = not held_back and _gave_all(claimed, free, hints)
                 if claimed.jobs:
                     self._poll = POLL_FIRST
                     self._worker.taken()
@@ -116,6 +128,7 @@ class Fetcher(Service):
     def _hinted(self, hint: Hint) -> None:
         everybody = hint.topic is Topic.SETTINGS or self._queues is None or not hint.names
         if everybody or not set(self._queues or ()).isdisjoint(hint.names):
+            self._hints += 1
             self._wake.set()
 
     async def _claim(self, n: int, free: int) -> tuple[Claimed, Permits | None] | None:
@@ -214,3 +227,13 @@ class Fetcher(Service):
         if claimed.next_due is None:
             return poll
         return min(poll, max(0.0, (claimed.next_due - self._host.clock.now()).total_seconds()) + 0.001)
+
+
+def _gave_all(claimed: Claimed, free: int, hints: int) -> bool:
+    """Whether a claim gave all there was: then there is no more until somebody says so, whatever ends here.
+
+    A hint for each job: whoever gets more than that had better ask again when these are done, because jobs come faster
+    than hints do, or hints do not come at all.
+    """
+    given = len(claimed.jobs)
+    return given < free and given <= hints and not claimed.full

@@ -404,9 +404,11 @@ class Worker(Service):
         return self._heartbeat is not None and not self._heartbeat.silent and not self.stopping.is_set()
 
     def _wake(self) -> None:
-        # Those of bulk handlers know themselves when there is room; at the end of a burst all have to look once more.
-        for fetcher in self.fetchers[: None if self._burst and self._slots.empty else 1]:
-            fetcher.wake()
+        if self._burst and self._slots.empty:  # at its end all have to look once more
+            for fetcher in self.fetchers:
+                fetcher.wake()
+        elif self.fetchers:  # those of bulk handlers know themselves when there is room
+            self.fetchers[0].slot_freed()
 
     # -- for the heartbeat, on its thread
 
