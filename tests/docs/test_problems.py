@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from headrace.hub.problems import _KINDS
+from headrace.web.problems import _KINDS
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "guides" / "problems.md").read_text(encoding="utf-8")
@@ -17,7 +17,8 @@ BY_STATUS = ("failed", "cancelled")
 def raised() -> Iterator[tuple[str, int]]:
     """The types and statuses of problems that are made in the sources."""
     yield from ((kind, status) for _, status, kind, _ in _KINDS)
-    for module in (ROOT / "src" / "headrace" / "hub").rglob("*.py"):
+    rooms = [ROOT / "src" / "headrace" / room for room in ("hub", "endpoints", "web")]
+    for module in (module for room in rooms for module in room.rglob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
                 status, kind = (one.value if isinstance(one, ast.Constant) else None for one in node.args[:2])

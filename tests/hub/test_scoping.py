@@ -15,8 +15,9 @@ from headrace.hub import Hub
 from headrace.hub.caller import LOCAL, Caller
 from headrace.hub.operation import Ask
 from headrace.hub.problems import Problem
-from headrace.hub.scoping import absent, customer_of, filters_of, job_of, jobs_of, may_submit
+from headrace.hub.scoping import customer_of, filters_of, job_of, jobs_of, may_submit
 from headrace.runtime.clock import SystemDice
+from headrace.web.absent import absent
 from tests.hub.callers import ann
 
 REQUEST = Request({"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""})

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from headrace import Status
 from headrace.engine import InsertAnswer
 from headrace.errors import Unavailable, Unstorable
-from headrace.hub import HubOptions, positions
-from headrace.hub.positions import Positions
+from headrace.hub import HubOptions
+from headrace.web import positions
+from headrace.web.positions import Positions
 from tests.hub.callers import AS, ann, bob, let_in
 from tests.hub.page import SUBMIT
 from tests.hub.serving import Served, serving

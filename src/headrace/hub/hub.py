@@ -22,11 +22,11 @@ from headrace.hub.live.live import Live
 from headrace.hub.live.socket import socket_route
 from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
-from headrace.hub.positions import Positions
 from headrace.hub.problems import Problem
 from headrace.hub.serving import Direct, problem_response, routes
 from headrace.hub.table import OPERATIONS
 from headrace.hub.webhooks import webhook_worker
+from headrace.web.positions import Positions
 
 if TYPE_CHECKING:
     from headrace.app import App

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from datetime import UTC
@@ -28,8 +27,9 @@ from headrace.hub.patience import LONGEST, patiently
 from headrace.hub.problems import Problem
 from headrace.hub.scoping import filters_of, job_of
 from headrace.stream import StreamItem
+from headrace.web.tags import is_known, tagged
 
-__all__ = ["OPERATIONS", "etag"]
+__all__ = ["OPERATIONS"]
 
 MOST = 1000
 """Of a page."""
@@ -120,22 +120,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, at most 60."""
 
 
-def etag(job: Job) -> str:
-    """What differs whenever the job does, as it is shown."""
-    return f'"{job.rev}.{job.updated_at.timestamp() * 1e6:.0f}.{job.status}"'
-
-
-_TAG = re.compile(r'(?:W/)?("[^"]*")')
-
-
 def _is_known(request: Request, job: Job) -> bool:
-    """Whether the client has the job as it is: ``If-None-Match`` names its tag, as a strong or a weak one."""
-    given = ",".join(request.headers.getlist("if-none-match"))
-    return given.strip() == "*" or etag(job) in _TAG.findall(given)
-
-
-def _tagged(job: Job) -> dict[str, str]:
-    return {"ETag": etag(job), "Cache-Control": "private, no-cache"}
+    return is_known(request.headers.getlist("if-none-match"), job)
 
 
 async def show_job(ask: Ask) -> Answer:
@@ -148,8 +134,8 @@ async def show_job(ask: Ask) -> Answer:
     if not job.ended and _is_known(ask.request, job):
         job = await _later(ask, job, lambda one: not _is_known(ask.request, one))
     if _is_known(ask.request, job):
-        return Answer(None, 304, _tagged(job))
-    return Answer(job_view(job), 200, _tagged(job))
+        return Answer(None, 304, tagged(job))
+    return Answer(job_view(job), 200, tagged(job))
 
 
 async def show_result(ask: Ask) -> Response | Answer:
@@ -164,8 +150,8 @@ async def show_result(ask: Ask) -> Response | Answer:
     if job.status is not Status.COMPLETED:
         raise _no_result(job)
     if _is_known(ask.request, job):
-        return Answer(None, 304, _tagged(job))
-    return Response(job.result_text or "null", 200, _tagged(job), "application/json")
+        return Answer(None, 304, tagged(job))
+    return Response(job.result_text or "null", 200, tagged(job), "application/json")
 
 
 def _no_result(job: Job) -> Problem:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.client.finding import Filters
-from headrace.core.bounds import shown
 from headrace.core.job import Job
 from headrace.hub.operation import Ask
 from headrace.hub.problems import Fault, Problem
-
-if TYPE_CHECKING:
-    from headrace.app import App
+from headrace.web.absent import absent, id_of
 
 __all__ = [
-    "absent",
     "customer_of",
     "filters_of",
-    "id_of",
     "is_own",
     "job_of",
     "jobs_of",
@@ -42,14 +36,6 @@ def location_of(ask: Ask, job: Job) -> dict[str, str]:
     return {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{job.id}"}
 
 
-def id_of(text: str) -> UUID:
-    """The id in a path; :raises Problem: 404, no job can have it"""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise Problem(404, "not-found", "There is no such job", f"{shown(text)} is no id: ids are UUIDs") from None
-
-
 async def job_of(ask: Ask, text: str) -> Job:
     """The job of this id, as it stands.
 
@@ -69,13 +55,6 @@ async def jobs_of(ask: Ask, ids: Sequence[UUID]) -> list[Job]:
             raise absent(id, ask.hub.app)
         found.append(job)
     return found
-
-
-def absent(id: UUID, app: App) -> Problem:
-    """What is said of a job that is not there, by the age of its id alone: so nobody learns whether it is another's."""
-    if app.may_be_pruned(id):
-        return Problem(410, "gone", "The job is gone", f"no job {id}: ended jobs are not kept for as long as that")
-    return Problem(404, "not-found", "There is no such job", f"no job {id}")
 
 
 def filters_of(ask: Ask, given: Filters) -> Filters:

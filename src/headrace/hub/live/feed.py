@@ -10,8 +10,8 @@ from headrace.core.feed import Changed
 from headrace.core.job import Job
 from headrace.core.query import Filter, matches
 from headrace.hub.documents import job_view
-from headrace.hub.live.sse import event
 from headrace.runtime.feed import Feed
+from headrace.web.events import event
 
 if TYPE_CHECKING:
     from headrace.app import App

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.hub.caller import Caller, Scope
-from headrace.hub.live.telling import status_of
 from headrace.hub.operation import Bounded
-from headrace.hub.scoping import id_of
+from headrace.web.absent import id_of
+from headrace.web.telling import status_of
 
 if TYPE_CHECKING:
     from headrace.hub.live.socket import Socket

@@ -20,12 +20,12 @@ from headrace.core.job import Job
 from headrace.core.news import News
 from headrace.hub.caller import Caller
 from headrace.hub.live.messages import BY_NAME, Message
-from headrace.hub.live.telling import changes, end_of, position_of
 from headrace.hub.operation import Ask
 from headrace.hub.problems import FAULT, Fault, Problem, problem_of
 from headrace.hub.scoping import job_of
 from headrace.hub.serving import problem_response
 from headrace.runtime.audience import Reader
+from headrace.web.telling import changes, end_of, position_of
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub

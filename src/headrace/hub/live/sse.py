@@ -6,44 +6,22 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.hub.caller import Caller
 from headrace.hub.live.open import Connections
 from headrace.hub.problems import FAULT, Problem, problem_of
+from headrace.web.events import HEADERS, HELLO, STILL_HERE, event
 
 if TYPE_CHECKING:
     from headrace.hub.operation import Ask
 
-__all__ = ["BEAT", "MEDIA", "EventStream", "event"]
-
-MEDIA = "text/event-stream"
-BEAT = 15.0
-"""Seconds after which a comment is sent if there is nothing else: proxies close what is silent."""
-AGAIN = 2000
-"""Milliseconds after which a browser that lost the connection comes again."""
-
-_HEADERS = {
-    "Content-Type": f"{MEDIA}; charset=utf-8",
-    "Cache-Control": "no-store, no-transform",
-    "X-Accel-Buffering": "no",  # nginx would keep events back until it has a page of them
-}
-_HELLO = f": headrace\nretry: {AGAIN}\n\n".encode()
-_BEAT = b": still here\n\n"
+__all__ = ["EventStream"]
 
 _log = logging.getLogger("headrace.hub")
-
-_encode = msgspec.json.Encoder().encode
-
-
-def event(name: str, document: Any, id: str | None = None) -> bytes:
-    """One event. JSON has no line breaks of its own, so the data is one line."""
-    head = f"event: {name}\ndata: " if id is None else f"id: {id}\nevent: {name}\ndata: "
-    return b"%b%b\n\n" % (head.encode(), _encode(document))
 
 
 class EventStream(Response):
@@ -55,7 +33,7 @@ class EventStream(Response):
 
     def __init__(self, ask: Ask, parts: AsyncGenerator[bytes, None], close: Callable[[], object]) -> None:
         """``close`` is called at the end, also if none of the parts was asked for."""
-        super().__init__(status_code=200, headers=_HEADERS)
+        super().__init__(status_code=200, headers=HEADERS)
         del self.headers["content-length"]  # nobody knows it
         self._parts, self._close = parts, close
         self._connections: Connections = ask.hub.live.connections
@@ -99,9 +77,9 @@ class EventStream(Response):
         try:
             async with self._ending:
                 if not self._over:
-                    await send({"type": "http.response.body", "body": _HELLO, "more_body": True})
+                    await send({"type": "http.response.body", "body": HELLO, "more_body": True})
                     async for part in self._parts:
-                        await send({"type": "http.response.body", "body": part or _BEAT, "more_body": True})
+                        await send({"type": "http.response.body", "body": part or STILL_HERE, "more_body": True})
         except TimeoutError:
             pass  # it was let go
         except Exception as error:

@@ -12,9 +12,9 @@ from headrace.app import QueuePosition
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.errors import Unavailable
-from headrace.hub import positions
-from headrace.hub.positions import Positions
 from headrace.testing import FakeClock
+from headrace.web import positions
+from headrace.web.positions import Positions
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 

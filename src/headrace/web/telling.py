@@ -9,12 +9,11 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.attempt import Attempt, ErrorInfo, Event
+from headrace.core.attempt import Attempt, ErrorInfo
 from headrace.core.entry import Entry, LogLine
 from headrace.core.job import Job
 from headrace.core.news import News, Place
 from headrace.core.status import Outcome, Reason, Status
-from headrace.hub.documents import JobView, job_view
 
 __all__ = [
     "EndTold",
@@ -26,7 +25,6 @@ __all__ = [
     "ProgressTold",
     "ResultTold",
     "RetryTold",
-    "SnapshotTold",
     "StatusTold",
     "changes",
     "end_of",
@@ -34,19 +32,10 @@ __all__ = [
     "item_of",
     "log_of",
     "position_of",
-    "snapshot_of",
     "status_of",
 ]
 
 Kind = Literal["status", "progress", "retry", "error", "result"]
-
-
-class SnapshotTold(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is, and what happened to it that the reader has not been told of."""
-
-    job: JobView
-    attempts: tuple[Attempt, ...]
-    acts: tuple[Event, ...]
 
 
 class StatusTold(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,11 +140,6 @@ class ItemTold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: datetime
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     restarted: bool = False
-
-
-def snapshot_of(news: News) -> SnapshotTold:
-    """The job, and what is new of its history."""
-    return SnapshotTold(job=job_view(news.job), attempts=news.history.attempts, acts=news.history.events)
 
 
 def status_of(job: Job) -> StatusTold:

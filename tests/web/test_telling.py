@@ -16,7 +16,7 @@ from headrace.core.entry import Entry, Kind
 from headrace.core.job import Job, Spec
 from headrace.core.news import Mark, News
 from headrace.core.status import Outcome, Reason, Status
-from headrace.hub.live.telling import changes, end_of, ended_as, item_of, log_of, status_of
+from headrace.web.telling import changes, end_of, ended_as, item_of, log_of, status_of
 
 NOW = datetime(2026, 1, 31, 8, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=5)

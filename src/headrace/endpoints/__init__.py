@@ -1,0 +1,1 @@
+"""HTTP routes that become jobs: one core, and a module for each web framework."""
