@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import tzinfo
 from functools import cache, partial
@@ -224,7 +224,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
             host=session.host,
             lanes=session.lanes,
             services=duties,
-            announce=self._announce_at_start,
+            announce=lambda: self._announced(self.announce),
             version=_version("headrace"),
             resources=self.resources,
             sums=sums,
@@ -239,21 +239,23 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """
         session, options = self.session, check_worker_options({"concurrency": concurrency, "queues": [queue]})
         del options["tasks"]
+        own = {handler.name: handler for handler in handlers}
         return Worker(
             session.engine,
-            {handler.name: handler for handler in handlers},
+            own,
             host=session.host,
             lanes=session.lanes,
+            announce=lambda: self._announced(lambda: announce_limits(session.engine, {}, own)),
             version=_version("headrace"),
             **options,
         )
 
-    async def _announce_at_start(self) -> None:
+    async def _announced(self, announce: Callable[[], Awaitable[None]]) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.
         pause = 0.5
         while True:
             try:
-                return await self.announce()
+                return await announce()
             except StoreLost:
                 raise
             except Unavailable as error:

@@ -12,6 +12,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,6 +145,19 @@ def test_a_hub_that_is_killed_leaves_nothing_behind_and_another_goes_on(shell: S
     until_sync(lambda: first.process.pid not in pids(shell))
     assert second.end() == 0
     assert pids(shell) == []
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-webhooks", "--no-maintenance"]], ids=["with duties", "without"])
+def test_a_hub_whose_store_is_lost_ends_and_says_why(shell: Shell, flags: list[str]) -> None:
+    hub = running(shell, "hub", "quick:app", *flags)
+    hub.until_ready()
+    path = Path(shell.url.removeprefix("sqlite:///"))
+    path.rename(path.with_suffix(".away"))
+    assert hub.process.wait(120) == 5, hub.log
+    hub.until_read()
+    told = hub.log + json.dumps(hub.events)
+    assert str(path) in told
+    assert "Traceback" not in told
 
 
 def pids(shell: Shell) -> list[int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
 
-from headrace.cli.failures import USAGE
+from headrace.cli.failures import USAGE, code_of
 from headrace.cli.options import common, duration
 from headrace.cli.run import choose, opened
 from headrace.cli.state import State
@@ -171,7 +171,7 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
     from headrace.cli.signals import on_signals
 
     async with AsyncExitStack() as stack:
-        stack.enter_context(teller.logs(False))
+        logs = stack.enter_context(teller.logs(False))
         await stack.enter_async_context(opened(app))
         app.load()
         server, listener = prepare(app, options)
@@ -183,6 +183,10 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
         with on_signals(stop, server.stop) as signals:
             serving = await start(server, listener, teller)
             await serving
+        if server.lost is not None:  # whoever supervises it should start it anew, once there is a store
+            if not logs.has_told(server.lost):
+                raise server.lost
+            return code_of(server.lost)
         teller("stopped", "stopped")
     return signals.code
 

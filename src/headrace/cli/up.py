@@ -79,7 +79,9 @@ async def _run(app: App, options: HubOptions, teller: Teller, concurrency: int, 
             working = asyncio.create_task(worker.run(signals=False))
             server.hub.vitals.loops["worker"] = lambda: not working.done()
             await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
-            if not server.hub.draining.is_set():  # one of them broke down: the other is no good alone
+            if (
+                not server.hub.draining.is_set() or server.lost is not None
+            ):  # one of them broke down: the other is no good alone
                 halt()
             await asyncio.gather(serving, working)
         stats = worker.stats

@@ -143,6 +143,7 @@ def delivery(
         retention=_RETENTION,
         tags=(target.id, *tags),
         customer=target.customer,
+        concurrency_key=_receiver(target),
         after=after,
         after_when="ended",
     )
@@ -156,6 +157,12 @@ def delivery(
         updated_at=at,
         waits=len(after),
     )
+
+
+def _receiver(target: Target) -> str:
+    """The concurrency key of deliveries that share places: those to one webhook of the operator's, or to all of one
+    customer's, whose keys are its own."""
+    return target.id if target.customer is None else "webhooks"
 
 
 def _text(payload: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from starlette.responses import Response
 
+from headrace.errors import StoreLost
 from headrace.hub.operation import Answer, Ask, Operation
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Vitals:
         self._ping: asyncio.Task[None] | None = None
         self._answered_at = float("-inf")
         self._up = False
+        self._lost: StoreLost | None = None
 
     def of_loops(self) -> dict[str, Word]:
         """How each loop is."""
@@ -67,6 +69,12 @@ class Vitals:
             self._asking = asyncio.create_task(self._ask())
         return await asyncio.shield(self._asking)
 
+    async def store_lost(self) -> StoreLost | None:
+        """Why the store does not come back; None: nothing says so. It is asked when a loop has ended by itself."""
+        if "failed" in self.of_loops().values():
+            await self.store_answers()
+        return self._lost
+
     async def _ask(self) -> bool:
         # A question to a store that stands still may take long even to be called off: it is left to itself, and asked
         # once at a time.
@@ -75,6 +83,7 @@ class Vitals:
         answered, _ = await asyncio.wait({self._ping}, timeout=PATIENCE)
         error = self._ping.exception() if answered and not self._ping.cancelled() else None
         up = bool(answered) and error is None
+        self._lost = error if isinstance(error, StoreLost) else None
         if self._up and not up:
             _log.warning("the store does not answer: %s", error or f"nothing within {PATIENCE:g} s")
         self._up, self._answered_at = up, self._hub.app.host.clock.monotonic()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from headrace.hub.access import Access
@@ -46,7 +47,7 @@ class Hub:
         self.drafts, self.positions = Drafts(app), Positions(app)
         self.live = Live(self)
         """Streams and sockets."""
-        found = [*routes(self, OPERATIONS), socket_route(self)]
+        found = [*routes(self, OPERATIONS), socket_route(self), Route("/", home)]
         self._asgi = Starlette(
             routes=found,
             lifespan=lambda _: self.open(),
@@ -81,6 +82,11 @@ class Hub:
                 deliveries = await stack.enter_async_context(webhook_worker(self.app, self.options))
                 self.vitals.loops["webhooks"] = lambda: deliveries.alive
             yield
+
+
+async def home(request: Request) -> Response:
+    """Where somebody lands who knows no path: at the documentation."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
 async def _unknown(request: Request, error: Exception) -> Response:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from headrace.errors import StoreLost
 from headrace.hub.connections import http_protocol, socket_protocol
 from headrace.hub.hub import Hub
 
@@ -68,6 +69,8 @@ class HubServer(uvicorn.Server):
         """``most``: how many connections there is room for."""
         options = hub.options
         self.hub, self.most = hub, options.sockets if most is None else most
+        self.lost: StoreLost | None = None
+        """Why it stopped by itself: its store does not come back."""
         self._up, self._stop, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         super().__init__(
             uvicorn.Config(
@@ -127,9 +130,12 @@ class HubServer(uvicorn.Server):
         return serving
 
     async def main_loop(self) -> None:
-        """Wait until told to stop, and keep the date of answers right meanwhile."""
+        """Wait until told to stop, or until the store is lost, and keep the date of answers right meanwhile."""
         self._up.set()
         while not await self.on_tick(0):
+            if (lost := await self.hub.vitals.store_lost()) is not None:
+                self.lost = lost
+                return
             if await _happens(self._stop, 1.0):
                 await _happens(self._hurry, self.hub.options.linger)
                 return

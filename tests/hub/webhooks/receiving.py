@@ -31,9 +31,14 @@ class Receiver:
     silent: bool = False
     """Whether it answers nothing at all."""
     connections: int = 0
+    open: int = 0
+    """Connections there are now."""
+    most_open: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             line, *lines = head.strip().split("\r\n")
@@ -49,6 +54,7 @@ class Receiver:
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             pass
         finally:
+            self.open -= 1
             writer.close()
 
 

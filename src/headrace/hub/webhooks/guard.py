@@ -43,7 +43,7 @@ _NEVER = tuple(
 )
 
 
-_THREADS = 64
+_THREADS = 128
 """Names that are looked up at once: of three times as many messages as are sent at once."""
 
 

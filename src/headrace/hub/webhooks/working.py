@@ -7,11 +7,12 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from headrace.core.job import Job
+from headrace.core.limits.rule import TaskRule
 from headrace.core.subscription import Webhook
 from headrace.core.webhooks import POLICY, QUEUE, TASK
 from headrace.errors import GiveUp, HeadraceError, UnknownWebhook
@@ -26,11 +27,14 @@ from headrace.worker.worker import Worker
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Delivery", "webhook_worker"]
+__all__ = ["OFF", "Delivery", "webhook_worker"]
 
 _log = logging.getLogger("headrace.webhooks")
 
-_CONCURRENCY = 20
+_CONCURRENCY, _OF_ONE = 40, 10
+"""Messages that a hub sends at once, and those to one receiver, of all hubs together: a slow one takes its share."""
+OFF = "the webhook is switched off: switch it on, then redeliver"
+"""Who cancels what is not sent for that reason."""
 _TIDY = 3600.0
 """Seconds between two looks for addresses that nobody names any more."""
 
@@ -50,7 +54,8 @@ class Delivery:
         async def deliver(ctx: Context, webhook: str, id: str, message: dict[str, Any]) -> dict[str, int]:
             return {"status": await self._deliver(ctx.job, webhook, id, message)}
 
-        return Handler(deliver, name=TASK, policy=Policy(queue=QUEUE, retry=POLICY))
+        limits = TaskRule(max_per_key=_OF_ONE)
+        return Handler(deliver, name=TASK, policy=Policy(queue=QUEUE, retry=POLICY, limits=limits))
 
     async def _deliver(self, job: Job, id: str, name: str, message: dict[str, Any]) -> int:
         webhook = await self._found(job, id, message)
@@ -91,8 +96,14 @@ class Delivery:
         if webhook.customer != job.customer:
             raise GiveUp("the webhook is not of the customer of this delivery")
         if not webhook.on and message.get("type") != "webhook.test":
-            raise GiveUp(f"the webhook is switched off ({webhook.off_because}); switch it on, then redeliver")
+            await self._withdraw(job)
         return webhook
+
+    async def _withdraw(self, job: Job) -> NoReturn:
+        """End a delivery that nobody wants for now: cancelled, not failed, for nothing is broken."""
+        await self._app.cancel(job.id, by=OFF)
+        await asyncio.Event().wait()  # until the worker is told, and stops it
+        raise AssertionError("nobody sets it")
 
     async def _send(self, webhook: Webhook, name: str, message: dict[str, Any]) -> int:
         now, kept = self._app.host.clock.now(), await self._app.webhook_credentials(webhook.id)
