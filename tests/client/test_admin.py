@@ -272,5 +272,5 @@ async def test_doctor_finds_requirements_that_nobody_meets() -> None:
         await sums.add.options(requires={"gpu": 1}, delay=60).submit(1)
         found = [check for check in await sums.app.doctor() if check.name == "requirements"]
     assert [(check.level, check.message) for check in found] == [
-        ("fail", "no living worker meets gpu=2, and 1 job of 'add' could run now")
+        ("fail", f"1 job of 'add' could run now and needs gpu ≥ 2; the nearest worker, {worker.id}, offers 1")
     ]

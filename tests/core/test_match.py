@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.match import Profile, fault_of, meets, mismatch, serves
+from headrace.core.match import Profile, fault_of, meets, serves
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,6 @@ from headrace.core.match import Profile, fault_of, meets, mismatch, serves
 )
 def test_a_need_and_an_offer(need: Any, offer: Any, met: bool) -> None:
     assert meets({"thing": need}, {"thing": offer}) is met
-
-
-def test_the_first_requirement_not_met_is_named() -> None:
-    offers = {"gpu": True, "memory": 8}
-    assert mismatch({}, offers) is None
-    assert mismatch({"gpu": True, "memory": {"min": 8}}, offers) is None
-    assert mismatch({"gpu": True, "memory": {"min": 9}, "disk": 1}, offers) == "memory"
-    assert mismatch({"disk": 1}, {}) == "disk"
 
 
 def test_a_worker_serves_profiles_of_its_tasks_that_it_meets() -> None:

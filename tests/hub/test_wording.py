@@ -109,6 +109,32 @@ def test_who_meets_the_requirements_of_the_page(other: dict[str, Any], taken: bo
     assert "timeout_minutes" not in options["requires"], "a policy is no requirement"
 
 
+@pytest.mark.parametrize(
+    ("excluded", "other", "taken"),
+    [
+        ({"service_type": "a1111"}, {}, False),
+        ({"service_type": "a1111"}, {"services": ["comfyui"]}, True),
+        ({"service_type": "a1111"}, {"services": "all"}, False),
+        ({"component": "upscaling"}, {}, False),
+        ({"component": "inpainting"}, {}, True),
+        ({"component": "inpainting"}, {"components": "all"}, False),
+        ({"component": "inpainting"}, {"components": None}, True),
+        ({"hardware": {"gpu_model": "RTX 4090"}}, {}, False),
+        ({"hardware": {"gpu_model": "RTX 3080"}}, {}, True),
+        ({"hardware": {"gpu_model": "RTX 3080", "gpu_memory_gb": 16}}, {}, False),
+        ({"hardware": {"gpu_memory_gb": 24}}, {}, True),
+        ({"hardware": {"gpu_memory_gb": 24}}, {"hardware": None}, True),
+        ({"hardware": {}}, {"hardware": None}, True),
+        ({}, {}, True),
+    ],
+)
+def test_what_a_worker_must_not_have(excluded: dict[str, Any], other: dict[str, Any], taken: bool) -> None:
+    offers = {name: one for name, one in (WORKER | other).items() if one is not None}
+    assert meets(options_of(requirements={"not": excluded}).get("requires", {}), offers) is taken
+    both = options_of(requirements={"service_type": "comfyui", "hardware": {"gpu_memory_gb": 8}, "not": excluded})
+    assert meets(both["requires"], offers) is (taken and "hardware" in offers)
+
+
 def test_requirements_in_both_words_are_laid_together() -> None:
     options = options_of(requires={"region": "eu"}, metadata={"x": 1}, requirements={"quality_level": "fast"})
     assert options["requires"] == {"region": "eu", "quality_levels": {"in": ["fast", None]}}

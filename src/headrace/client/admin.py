@@ -22,8 +22,9 @@ from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.query import Filter, Ledger
 from headrace.core.record import Record
 from headrace.core.retention import Kept
+from headrace.core.shortfall import distance, lacks, told_lacks
 from headrace.core.silent_workers import told_silence
-from headrace.core.status import Status
+from headrace.core.status import HELD, Status
 from headrace.core.suspects import REQUIREMENT
 from headrace.core.webhooks import QUEUE as WEBHOOKS
 from headrace.core.webhooks import TASK as DELIVER
@@ -134,7 +135,10 @@ async def explain_worker(session: Session, id: UUID) -> Explanation:
         jobs += (await engine.records.find(wanted, now, LOOKED_AT)).items
     groups = {group_of(one) for one in jobs}
     usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
-    return tell_worker(row, now, counts, jobs, limits, usage)
+    held: Sequence[Job] = ()
+    if row.holds and row.info.customers is not None and row.info.customers.strict:
+        held = (await engine.records.find(Filter(status=HELD, worker=frozenset({id})), now, LOOKED_AT)).items
+    return tell_worker(row, now, counts, jobs, limits, usage, held)
 
 
 async def queues(session: Session) -> list[QueueInfo]:
@@ -229,9 +233,10 @@ def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
 async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, limits: Limits) -> list[Check]:
     """Findings about jobs that could run now, and about tasks of later jobs, that no worker serves."""
     able, found = [row.info for row in rows if row.takes], list[Check]()
-    known = {profile.task for profile in (await engine.documents.profiles()).profiles}
+    profiles = (await engine.documents.profiles()).profiles
+    run = {one.task for one in profiles if any(info.runs(one.task, one.requires) for info in able)}
     later = list[str]()
-    for task in sorted(known - {task for info in able for task in info.tasks}):
+    for task in sorted({one.task for one in profiles} - run):
         waiting = Filter(status=frozenset({Status.QUEUED}), task=frozenset({task}))
         page = await engine.records.find(waiting, now, _COUNTED)
         if not page.items:
@@ -247,16 +252,20 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         names = ", ".join(later)
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
-    for profile in (await engine.documents.profiles()).profiles if able else ():
-        having = [info for info in able if profile.task in info.tasks]
+    for profile in profiles:
+        having = [info for info in able if info.runs(profile.task, profile.requires)]
         if not profile.requires or REQUIREMENT in profile.requires or not having:
             continue
         if all(not meets(profile.requires, info.offers) for info in having):
             wanted = Filter(status=frozenset({Status.QUEUED}), task=frozenset({profile.task}))
             page = await engine.records.find(wanted, now, _COUNTED)
             if n := sum(job.requires == profile.requires for job in page.items):
-                needs = ", ".join(f"{name}={need!r}" for name, need in profile.requires.items())
-                message = f"no living worker meets {needs}, and {many(n, 'job')} of {profile.task!r} could run now"
+                near = min(having, key=lambda info: (distance(lacks(profile.requires, info.offers)), info.shown))
+                needs, offers = told_lacks(lacks(profile.requires, near.offers))
+                message = (
+                    f"{many(n, 'job')} of {profile.task!r} could run now and {'needs' if n == 1 else 'need'} {needs}"
+                )
+                message += f"; the nearest worker, {near.shown}, offers {offers}"
                 found.append(
                     Check("requirements", "fail", message, "start a worker that offers it: --offer NAME=VALUE")
                 )

@@ -29,7 +29,7 @@ from headrace.core.limits.rule import Bound, counted_by, group_of, limits_of
 from headrace.core.query import Filter, as_seen, seen_status
 from headrace.core.status import HELD, Status
 from headrace.draft import Draft
-from headrace.engine import MAX_BATCH, Duplicated, Engine, Inserted
+from headrace.engine import MAX_BATCH, Duplicated, Engine, Inserted, WorkerRow
 from headrace.errors import (
     ConfigError,
     Duplicate,
@@ -277,11 +277,12 @@ async def explain(session: Session, id: UUID, to: str | None = None, zone: tzinf
         usage = await engine.records.usage(list(limits.paced(group)))
         for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
             holders += await _holders(engine, bound, usage.held.get(bound, 0), now)
+    workers = await engine.workers.list()
     return tell(
         job,
         await engine.records.history(id),
         now,
-        await engine.workers.list(),
+        workers,
         limits=limits,
         usage=usage,
         holders=holders,
@@ -292,7 +293,19 @@ async def explain(session: Session, id: UUID, to: str | None = None, zone: tzinf
         zone=zone,
         takes=(await running_times(session, task=job.task)).quantiles() if job.held else None,
         queue_takes=(await running_times(session, queue=job.queue)).quantiles() if queued else None,
+        isolated=await _isolated(engine, job, workers, now) if queued else (),
     )
+
+
+async def _isolated(engine: Engine, job: Job, workers: Sequence[WorkerRow], now: datetime) -> set[UUID]:
+    """The strict workers that hold jobs of another customer than this job's."""
+    strict = frozenset(
+        row.info.id for row in workers if row.holds and row.info.customers is not None and row.info.customers.strict
+    )
+    if not strict:
+        return set()
+    held = (await engine.records.find(Filter(status=HELD, worker=strict), now, _HOLDERS)).items
+    return {one.worker for one in held if one.worker is not None and one.customer not in (None, job.customer)}
 
 
 async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> list[Job]:

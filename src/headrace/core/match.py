@@ -19,11 +19,14 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Profile", "fault_of", "meets", "mismatch", "serves"]
+__all__ = ["TESTS", "Profile", "by_service", "fault_of", "fits", "is_number", "meets", "serves"]
 
+SERVICES = "services"
+"""What a job requires that asks for a service, in the words of the EmProps page."""
+TESTS = frozenset({"min", "max", "in", "not"})
+"""The names that make tests of an object."""
 
 _MANY = (list, tuple, set, frozenset)
-_TESTS = frozenset({"min", "max", "in", "not"})
 _DEEPEST = 32
 """What is nested deeper than this is met by nobody."""
 
@@ -40,7 +43,8 @@ class _TooDeep(Exception):
     """A requirement is nested deeper than anybody looks."""
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a number, which true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -48,7 +52,7 @@ def _fits(need: Any, offer: Any, depth: int = 0) -> bool:
     if depth > _DEEPEST:
         raise _TooDeep
     if isinstance(need, Mapping):
-        if not _TESTS.isdisjoint(need):
+        if not TESTS.isdisjoint(need):
             return all(_passes(test, value, offer, depth + 1) for test, value in need.items())
         if isinstance(offer, Mapping):
             return all(_fits(one, offer.get(name), depth + 1) for name, one in need.items())
@@ -57,15 +61,15 @@ def _fits(need: Any, offer: Any, depth: int = 0) -> bool:
         return all(_fits(one, offer, depth + 1) for one in need)
     if isinstance(offer, _MANY):
         return any(_fits(need, one, depth + 1) for one in offer)
-    return bool(need == offer) or (_is_number(need) and _is_number(offer) and offer > need)
+    return bool(need == offer) or (is_number(need) and is_number(offer) and offer > need)
 
 
 def _passes(test: str, value: Any, offer: Any, depth: int) -> bool:
     match test:
         case "min":
-            return _is_number(offer) and _is_number(value) and bool(offer >= value)
+            return is_number(offer) and is_number(value) and bool(offer >= value)
         case "max":
-            return _is_number(offer) and _is_number(value) and bool(offer <= value)
+            return is_number(offer) and is_number(value) and bool(offer <= value)
         case "in":
             return isinstance(value, _MANY) and any(_fits(one, offer, depth) for one in value)
         case "not":
@@ -74,26 +78,27 @@ def _passes(test: str, value: Any, offer: Any, depth: int) -> bool:
             return False
 
 
-def mismatch(requires: Mapping[str, Any], offers: Mapping[str, Any]) -> str | None:
-    """The first requirement the offer does not meet, or None if it meets all."""
-    for name, need in requires.items():
-        try:
-            met = _fits(need, offers.get(name))
-        except _TooDeep:
-            met = False
-        if not met:
-            return name
-    return None
+def fits(need: Any, offer: Any) -> bool:
+    """Whether one requirement is met by what is offered under its name; None: nothing is."""
+    try:
+        return _fits(need, offer)
+    except _TooDeep:
+        return False
 
 
 def meets(requires: Mapping[str, Any], offers: Mapping[str, Any]) -> bool:
     """Whether the offer meets every requirement."""
-    return mismatch(requires, offers) is None
+    return all(fits(need, offers.get(name)) for name, need in requires.items())
 
 
 def serves(profile: Profile, tasks: frozenset[str], offers: Mapping[str, Any]) -> bool:
     """Whether a worker with these tasks and offers may be given jobs of this profile."""
     return profile.task in tasks and meets(profile.requires, offers)
+
+
+def by_service(task: str, requires: Mapping[str, Any]) -> bool:
+    """Whether jobs like this go to workers that name no tasks: they ask for a service, and are none of headrace's."""
+    return SERVICES in requires and not task.startswith("headrace.")
 
 
 def fault_of(requires: Mapping[str, Any]) -> str | None:
@@ -112,7 +117,7 @@ def _faults(place: str, need: Any, depth: int = 0) -> Iterator[str]:
             yield from _faults(place, one, depth + 1)
     if not isinstance(need, Mapping):
         return
-    if not _TESTS.isdisjoint(need):
+    if not TESTS.isdisjoint(need):
         yield from _faults_of_tests(place, need, depth)
         return
     for name, one in need.items():
@@ -122,7 +127,7 @@ def _faults(place: str, need: Any, depth: int = 0) -> Iterator[str]:
 def _faults_of_tests(place: str, need: Mapping[str, Any], depth: int) -> Iterator[str]:
     for name, value in need.items():
         if name in ("min", "max"):
-            if not _is_number(value):
+            if not is_number(value):
                 yield f"{place}: {name!r} takes a number, not {value!r:.80}"
         elif name == "in":
             if not isinstance(value, _MANY) or not value:
@@ -132,6 +137,6 @@ def _faults_of_tests(place: str, need: Mapping[str, Any], depth: int) -> Iterato
         elif name == "not":
             yield from _faults(place, value, depth + 1)
         else:
-            yield f"{place}: {name!r} is no test, and stands among tests ({', '.join(sorted(_TESTS))})"
-    if {"min", "max"} <= need.keys() and all(map(_is_number, (need["min"], need["max"]))) and need["min"] > need["max"]:
+            yield f"{place}: {name!r} is no test, and stands among tests ({', '.join(sorted(TESTS))})"
+    if {"min", "max"} <= need.keys() and all(map(is_number, (need["min"], need["max"]))) and need["min"] > need["max"]:
         yield f"{place}: no number is at least {need['min']!r} and at most {need['max']!r}"

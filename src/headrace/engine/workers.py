@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
+from headrace.core.match import by_service
 from headrace.core.record import Record
 from headrace.core.rollup import Rollup
 from headrace.core.silent_workers import silent_since
@@ -65,6 +66,15 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     def shown(self) -> str:
         """The worker as people know it: by its name, or by its id."""
         return self.name or str(self.id)
+
+    @property
+    def runs_services(self) -> bool:
+        """Whether it names no tasks, as one behind a hub may: then it runs what asks for a service that it offers."""
+        return self.name is not None and not self.tasks
+
+    def runs(self, task: str, requires: Mapping[str, Any]) -> bool:
+        """Whether it runs jobs of this task at all, whatever else they require."""
+        return by_service(task, requires) if self.runs_services else task in self.tasks
 
 
 class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -161,8 +171,8 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
         return replace(self, alive=False, silent_since=since, beat=replace(self.beat, state="silent"))
 
     def without_place(self) -> WorkerRow:
-        """The worker as it is shown to those who may not know where it runs."""
-        return replace(self, info=replace(self.info, host="", pid=0))
+        """The worker as it is shown to those who may not know where it runs, nor what others call it."""
+        return replace(self, info=replace(self.info, host="", pid=0, name=None if self.info.name is None else ""))
 
     @property
     def takes(self) -> bool:

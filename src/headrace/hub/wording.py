@@ -62,6 +62,15 @@ class KeptBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cancelled: Span | UnsetType = UNSET
 
 
+class Excluded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a worker must not have. Who has ``all`` has what is named here, too."""
+
+    service_type: Key | UnsetType = UNSET
+    component: Key | UnsetType = UNSET
+    hardware: dict[str, int | float | str | bool] | UnsetType = UNSET
+    """None of these: a number excludes workers with as much or more, a text those with the same."""
+
+
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the page asks of a worker."""
 
@@ -70,6 +79,8 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hardware: dict[str, int | float | str | bool] | UnsetType = UNSET
     quality_level: Key | UnsetType = UNSET
     timeout_minutes: Annotated[float, Meta(gt=0, le=LONGEST / 60)] | UnsetType = UNSET
+    excluded: Excluded | UnsetType = msgspec.field(name="not", default=UNSET)
+    """What the worker must not have."""
 
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -213,10 +224,28 @@ def _require(asked: Requirements, options: dict[str, Any]) -> None:
         needs["quality_levels"] = "quality_level", _one_of(asked.quality_level, None)
         metadata = options["metadata"] = dict(options.get("metadata", {}))
         _say(metadata, "quality_level", asked.quality_level, "requirements.quality_level", "metadata.")
+    if asked.excluded is not UNSET:
+        _exclude(asked.excluded, needs)
     if needs:
         requires = options["requires"] = dict(options.get("requires", {}))
         for ours, (theirs, need) in needs.items():
             _say(requires, ours, need, f"requirements.{theirs}", "requires.")
+
+
+def _exclude(asked: Excluded, needs: dict[str, tuple[str, Any]]) -> None:
+    """Add what a worker must not have to what it must have."""
+    unwanted = dict[str, list[Any]]()
+    if asked.service_type is not UNSET:
+        unwanted["services"] = [asked.service_type, "all"]
+    if asked.component is not UNSET:
+        unwanted["components"] = [asked.component, "all"]
+    if asked.hardware is not UNSET:
+        unwanted["hardware"] = [{name: value} for name, value in asked.hardware.items()]
+    for ours, values in unwanted.items():
+        if values:
+            theirs, need = needs.get(ours, (f"not.{ours}", {}))
+            wanted = need if not need or "in" in need else {"in": [need]}
+            needs[ours] = theirs, {**wanted, "not": {"in": values}}
 
 
 def _one_of(*values: str | None) -> dict[str, Any]:

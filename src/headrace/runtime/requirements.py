@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headrace.core.job import Job, Spec
-from headrace.core.match import mismatch
+from headrace.core.shortfall import distance, lacks, told_lacks
 from headrace.engine import Engine
 from headrace.errors import EngineError
 from headrace.runtime.host import Host
@@ -48,18 +48,14 @@ class Requirements:
         now, rules = self._host.clock.now(), self._engine.rules
         rows = [row.as_heard(now, rules) for row in await self._engine.workers.list()]
         able = [row.info for row in rows if row.takes]
-        having = [info for info in able if spec.task in info.tasks] or able
-        lacking = [mismatch(spec.requires, info.offers) for info in having]
-        if None in lacking:
+        having = [info for info in able if info.runs(spec.task, spec.requires)] or able
+        if not having:
+            text = "no worker is alive, and jobs of %r require %s: they wait for one that meets it"
+            _log.warning(text, spec.task, told_lacks(lacks(spec.requires, {}))[0])
             return
-        name = next((one for one in lacking if one is not None), next(iter(spec.requires)))
-        offered = [info.offers[name] for info in having if name in info.offers]
-        nearest = f"they offer {', '.join(map(repr, offered[:3]))}" if offered else "none offers it"
-        who = nearest if having else "no worker is alive"
-        _log.warning(
-            "no live worker meets %s=%r, which %r requires: its jobs wait for one that does (%s)",
-            name,
-            spec.requires[name],
-            spec.task,
-            who,
-        )
+        lacking = [(lacks(spec.requires, info.offers), info.shown) for info in having]
+        found, who = min(lacking, key=lambda pair: (distance(pair[0]), pair[1]))
+        if found:
+            needs, offers = told_lacks(found)
+            text = "no live worker meets what jobs of %r need, so they wait: %s; the nearest worker, %s, offers %s"
+            _log.warning(text, spec.task, needs, who, offers)

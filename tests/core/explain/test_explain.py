@@ -135,8 +135,14 @@ def test_the_nearest_worker_that_does_not_meet_the_requirements_is_named() -> No
     job = new(requires={"gpu": True, "memory": {"min": 64}})
     found = told(job, NOW, worker(tasks=()), worker(id=OTHER, offers={"gpu": True, "memory": 32}))
     assert found.codes[-1] == "requirements_unmet"
-    assert "memory={'min': 64}" in str(found)
-    assert f"worker {OTHER} on mill offers memory=32" in str(found)
+    assert f"It needs memory ≥ 64; the nearest worker, {OTHER} on mill, offers 32." in str(found)
+    assert found.facts[-1].data == {
+        "task": "resize",
+        "queue": "default",
+        "unmet": [{"name": "memory", "need": {"min": 64}, "offer": 32}],
+        "nearest": OTHER,
+        "nearest_name": None,
+    }
 
 
 def test_about_to_run() -> None:

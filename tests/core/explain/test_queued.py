@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.core.customers import Customers
 from headrace.core.explain.explanation import Fact
 from headrace.core.explain.position import Position
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Limits, QueueRule, TaskRule, limits_of
-from headrace.engine import Beat
+from headrace.engine import Beat, WorkerRow
 from tests.core.explain.test_explain import ME, MINUTE, NOW, new, running, told, worker
 
 BUSY = Beat(busy=4)
@@ -118,8 +120,76 @@ def test_a_customer_is_told_of_its_own_holders_and_of_no_machine() -> None:
     assert full.text == f"The queue 'default' may have 2 jobs at once, and has 2: {mine.id}."
     assert full.data["by"] == [mine.id]
     job = new(requires={"gpu": 8})
-    assert "the nearest, worker" in told(job, NOW, worker(), to="ann")
+    assert "It needs gpu ≥ 8; the nearest worker offers none." in told(job, NOW, worker(), to="ann")
     assert "mill" in told(job, NOW, worker())
     assert "mill" not in told(job, NOW, worker(), to="ann")
     held = told(running(), NOW, worker(), to="ann")
     assert f"It runs on worker {ME} since" in held
+
+
+def named(name: str, number: int, **info: Any) -> WorkerRow:
+    return worker(id=UUID(int=number), name=name, host=name, **info)
+
+
+def test_every_requirement_that_the_nearest_worker_lacks_is_told() -> None:
+    job = new(
+        requires={"hardware": {"gpu_memory_gb": 24, "gpu_model": {"in": ["A100"]}}, "services": {"in": ["x", "all"]}}
+    )
+    far = named("far", 20, offers={"services": "y"})
+    near = named(
+        "worker-gpu-01", 21, offers={"services": ["x"], "hardware": {"gpu_memory_gb": 16, "gpu_model": "A100"}}
+    )
+    between = named("a", 22, offers={"services": ["x"], "hardware": {"gpu_memory_gb": 8, "gpu_model": "A100"}})
+    found = told(job, NOW, far, between, near, worker(tasks=()))
+    text = "It needs hardware.gpu_memory_gb ≥ 24; the nearest worker, worker-gpu-01, offers 16."
+    assert fact(found.facts, "requirements_unmet").text == text
+    unmet = fact(told(job, NOW, far).facts, "requirements_unmet")
+    assert unmet.text == (
+        "It needs hardware.gpu_memory_gb ≥ 24, hardware.gpu_model = 'A100' and services = 'x'; the nearest worker, far,"
+        " offers hardware.gpu_memory_gb none, hardware.gpu_model none and services 'y'."
+    )
+    assert [one["name"] for one in unmet.data["unmet"]] == [
+        "hardware.gpu_memory_gb",
+        "hardware.gpu_model",
+        "services",
+    ]
+    assert (unmet.data["nearest"], unmet.data["nearest_name"]) == (far.info.id, "far")
+
+
+def test_a_customer_learns_of_no_names() -> None:
+    job = new(customer="ann", requires={"tenant": "ann", "memory": 8})
+    found = told(job, NOW, named("bobs-box", 20, offers={"tenant": "bob", "memory": 4}), to="ann")
+    text = "It needs tenant = 'ann' and memory ≥ 8; the nearest worker offers tenant something else and memory 4."
+    assert fact(found.facts, "requirements_unmet").text == text
+    assert "bob" not in repr(found.facts)
+    kept = named("bobs-box", 20, customers=Customers(allow=frozenset({"bob"})))
+    limits = Limits(queues={"default": QueueRule(by_customer=True)})
+    for rule in (limits, Limits()):
+        assert "bob" not in repr(told(new(customer="ann"), NOW, kept, to="ann", limits=rule).facts)
+    assert "bobs-box" in told(running(), NOW, named("bobs-box", ME.int))
+    assert "bobs-box" not in told(running(), NOW, named("bobs-box", ME.int), to="ann")
+
+
+def test_workers_that_name_no_tasks_take_what_asks_for_a_service() -> None:
+    anything = named("any", 20, tasks=(), offers={"services": "all"})
+    assert told(new(requires={"services": {"in": ["x", "all"]}}), NOW, anything).codes == ("queued", "ready")
+    assert told(new(), NOW, anything).codes == ("queued", "no_task")
+
+
+def test_isolation_keeps_workers_from_jobs() -> None:
+    apart = Limits(queues={"default": QueueRule(by_customer=True)})
+    strict = named("strict", 20, customers=Customers(strict=True))
+    found = told(new(customer="ann"), NOW, strict)
+    assert found.codes == ("queued", "queue_not_by_customer")
+    assert "headrace queues set default --by-customer." in found
+    assert told(new(customer="ann"), NOW, strict, limits=apart).codes == ("queued", "ready")
+    found = told(new(), NOW, strict, limits=apart)
+    assert found.codes == ("queued", "customer_not_taken")
+    assert "No live worker takes jobs without a customer: 1 worker could run it, but is kept for others." in found
+    choosy = named("choosy", 21, customers=Customers(deny=frozenset({"ann"})))
+    assert "No live worker takes jobs of customer 'ann'" in told(new(customer="ann"), NOW, choosy, limits=apart)
+    found = told(new(customer="ann"), NOW, strict, limits=apart, isolated={strict.info.id})
+    assert found.codes == ("queued", "workers_isolated")
+    assert "1 strict worker may take it once the jobs of other customers that it holds are done." in found
+    both = told(new(customer="ann"), NOW, strict, worker(), limits=apart, isolated={strict.info.id})
+    assert both.codes == ("queued", "workers_isolated", "ready")

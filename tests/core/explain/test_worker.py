@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
+from headrace.core.customers import Customers
 from headrace.core.explain.worker import explain_worker, queues_to_look_at
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
@@ -29,10 +31,18 @@ def queued(queue: str = "default", jobs: int = 1) -> Count:
     return Count(queue, Status.QUEUED, jobs, NOW)
 
 
-def told(worker: WorkerRow, *jobs: Job, counts: list[Count] | None = None, held: int = 0, **settings: str) -> Any:
+def told(
+    worker: WorkerRow,
+    *jobs: Job,
+    counts: list[Count] | None = None,
+    held: int = 0,
+    holding: Sequence[Job] = (),
+    **settings: str,
+) -> Any:
     limits = limits_of((key.replace("_", ":"), text) for key, text in settings.items())
     usage = Usage(held={("queue", "default"): held})
-    return explain_worker(worker, at(60), counts or [queued(jobs=len(jobs))] * bool(jobs), jobs, limits, usage)
+    counts = counts or [queued(jobs=len(jobs))] * bool(jobs)
+    return explain_worker(worker, at(60), counts, jobs, limits, usage, holding)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +88,58 @@ def test_requirements_that_it_does_not_meet() -> None:
     worker = row(offers={"gpu_memory_gb": 24})
     explained = told(worker, submitted(requires={"gpu_memory_gb": 40}), submitted(requires={"region": "eu"}))
     assert explained.codes == ("worker_free", "looked_at", "requirements_unmet")
-    assert "2 jobs require what it does not offer: 'work' requires gpu_memory_gb=40, it offers 24; " in explained
-    assert "'work' requires region='eu', it offers none." in explained
-    assert explained.facts[-1].data == {"jobs": 2, "requirements": ["gpu_memory_gb", "region"]}
+    assert (
+        "2 jobs require what it does not offer, the nearest first: 1 of 'work' needs gpu_memory_gb ≥ 40, it offers 24;"
+        " 1 of 'work' needs region = 'eu', it offers none."
+    ) in explained
+    assert explained.facts[-1].data == {
+        "jobs": 2,
+        "unmet": [
+            {"task": "work", "jobs": 1, "lacks": [{"name": "gpu_memory_gb", "need": 40, "offer": 24}]},
+            {"task": "work", "jobs": 1, "lacks": [{"name": "region", "need": "eu", "offer": None}]},
+        ],
+    }
+
+
+def test_what_jobs_need_is_told_nearest_first_and_counted() -> None:
+    worker = row(name="gpu-01", offers={"hardware": {"gpu_memory_gb": 16}})
+    jobs = [submitted(requires={"hardware": {"gpu_memory_gb": gb}}) for gb in (80, 24, 24)]
+    explained = told(worker, *jobs, submitted(requires={"hardware": {"gpu_memory_gb": 16}, "region": "50 %", "a": 1}))
+    assert explained.facts[-1].text == (
+        "4 jobs require what it does not offer, the nearest first:"
+        " 2 of 'work' need hardware.gpu_memory_gb ≥ 24, it offers 16;"
+        " 1 of 'work' needs hardware.gpu_memory_gb ≥ 80, it offers 16;"
+        " 1 of 'work' needs region = '50 %' and a ≥ 1, it offers region none and a none."
+    )
+    many = [submitted(requires={f"n{number}": 1}) for number in range(7)]
+    assert told(row(), *many).endswith("1 of 'work' needs n4 ≥ 1, it offers none and 2 more.")
+
+
+def test_a_worker_behind_a_hub() -> None:
+    full = told(row(name="gpu-01", busy=4))
+    assert "It has as many jobs as it takes at once (max_concurrent_jobs 4): it is offered no more." in full
+    worker = row(name="gpu-01", tasks=(), offers={"services": ["x"]})
+    explained = told(worker, submitted(), submitted(requires={"services": {"in": ["x", "all"]}}))
+    assert "1 job asks for no service, and it names no tasks: 'work'." in explained
+    assert explained.codes[-1] == "may_take"
+
+
+def test_isolation_is_a_reason() -> None:
+    strict = row(customers=Customers(strict=True))
+    jobs = [submitted(customer=one) for one in ("ann", "ann", "bob", None)]
+    explained = told(strict, *jobs)
+    assert explained.codes == ("worker_free", "looked_at", "queue_not_by_customer")
+    assert "4 jobs are in queues where the jobs of all customers stand in one line, and it chooses" in explained
+    assert "headrace queues set default --by-customer." in explained
+    apart: dict[str, Any] = {"queue_default": '{"by_customer":true}'}
+    explained = told(strict, *jobs, **apart)
+    assert explained.codes == ("worker_free", "looked_at", "customer_not_taken", "may_take")
+    assert "1 job is of customers that it does not take: 1 without one." in explained
+    explained = told(strict, *jobs, holding=[submitted(customer="ann")], **apart)
+    assert "It is strict and holds a job of 'ann': 1 job of other customers waits until that is done." in explained
+    assert explained.facts[-1].data == {"jobs": 2}
+    explained = told(row(customers=Customers(deny=frozenset({"ann"}))), *jobs, **apart)
+    assert "2 jobs are of customers that it does not take: 'ann'." in explained
 
 
 def test_limits_and_rates_and_settings_of_another_version() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from headrace.core.decide import expired, held_until, soonest
 from headrace.core.defaults import Rules
@@ -60,6 +61,7 @@ def explain(
     zone: tzinfo | None = UTC,
     takes: Quantiles | None = None,
     queue_takes: Quantiles | None = None,
+    isolated: Collection[UUID] = (),
 ) -> Explanation:
     """The explanation of a job: why it is in its status, and what happens next.
 
@@ -67,7 +69,7 @@ def explain(
     its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``to``: a customer who is told,
     and must not learn of other jobs than its own, nor on which machines workers are. ``zone``: of the
     person who is told; None is that of this machine. ``takes``, ``queue_takes``: how long runs of its task, and those
-    in its queue, took of late, if known.
+    in its queue, took of late, if known. ``isolated``: strict workers that hold jobs of another customer.
     """
     limits, rules, known = limits or Limits(), rules or Rules(), Relatives(parents, now, to)
     workers = [row.as_heard(now, rules) for row in workers]
@@ -83,7 +85,10 @@ def explain(
     elif seen.status is Status.QUEUED:
         facts += _queued(seen, now, zone)
         if not expired(seen, now):
-            facts += explain_queued(seen, now, workers, limits, usage or Usage(), holders, position, zone, queue_takes)
+            used, takes = usage or Usage(), queue_takes
+            facts += explain_queued(
+                seen, now, workers, limits, used, holders, position, zone, takes, isolated=isolated, to=to
+            )
     elif seen.status is Status.WAITING:
         facts += [*explain_waiting(seen, known), *_expiry(seen, now, zone)]
     else:
@@ -142,8 +147,7 @@ def _error(error: ErrorInfo) -> Fact:
 
 def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, zone: tzinfo | None) -> Iterator[Fact]:
     row = next((row for row in workers if row.info.id == job.worker), None)
-    where = "" if row is None or not row.info.host else f" on {row.info.host} (pid {row.info.pid})"
-    who = f"worker {job.worker}{where}"
+    who = f"worker {job.worker}" if row is None else _worker(row)
     since = job.started_at or job.accepted_at or job.assigned_at or job.updated_at
     does = {
         Status.ASSIGNED: f"was offered to {who}",
@@ -174,6 +178,14 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, z
         yield Fact(
             "timed_out" if late else "deadline", f"{text} ({span(job.timeout_at, now)}).", {"at": job.timeout_at}
         )
+
+
+def _worker(row: WorkerRow) -> str:
+    """The worker as it is named: one behind a hub by what it calls itself."""
+    info = row.info
+    if info.name:
+        return f"worker {info.name} ({info.id})"
+    return f"worker {info.id} on {info.host} (pid {info.pid})" if info.host else f"worker {info.id}"
 
 
 def _gone(row: WorkerRow, now: datetime, others: bool) -> Fact:

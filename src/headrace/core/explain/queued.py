@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from headrace.core.explain.explanation import Fact, ago, many, per_time, roughly, span
+from headrace.core.explain.obstacle import nobody_may, obstacle
 from headrace.core.explain.position import Position, estimate, expected_pace, pace, starts_at_once
 from headrace.core.histogram import Quantiles
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import next_permit, permits
 from headrace.core.limits.rule import Limits, counted_by, group_of, told_unreadable
-from headrace.core.match import mismatch
 from headrace.core.moments import moment
 from headrace.core.suspects import ALONE, level_of
 
@@ -36,16 +37,20 @@ def explain_queued(
     position: Position | None,
     zone: tzinfo | None = UTC,
     takes: Quantiles | None = None,
+    *,
+    isolated: Collection[UUID] = (),
+    to: str | None = None,
 ) -> Iterator[Fact]:
     """The facts about a queued job that has not expired: what holds it back, who might take it, when it may start.
 
-    ``takes``: how long runs in its queue took of late.
+    ``takes``: how long runs in its queue took of late. ``isolated``: strict workers that hold jobs of another customer.
+    ``to``: a customer who is told.
     """
     held_back = [*_paused(job, now, limits, zone), *_limited(job, now, limits, usage, holders, zone)]
     yield from held_back
     able = [row for row in workers if row.takes]
     silent = [row.silent_since for row in workers if row.silent_since is not None]
-    nobody = _silent(now, max(silent)) if silent and not able else _nobody(job, able)
+    nobody = _silent(now, max(silent)) if silent and not able else _nobody(job, able, limits, to)
     if nobody is not None:
         yield nobody
     if job.suspect:
@@ -54,7 +59,12 @@ def explain_queued(
         yield _position(job, position)
     if nobody is not None:
         return
-    takers = [row for row in able if _obstacle(job, row) is None]
+    takers = [row for row in able if obstacle(job, row, limits) is None]
+    kept = [row for row in takers if row.info.id in isolated]
+    takers = [row for row in takers if row.info.id not in isolated]
+    yield from _isolated(len(kept))
+    if not takers:
+        return
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
     soon = not held_back and not job.suspect and (position is None or starts_at_once(position, free))
     yield from _takers(len(takers), free, soon, bool(held_back), _room_for(job))
@@ -131,6 +141,14 @@ def _room_for(job: Job) -> str:
     return ", as soon as one of them has room for another suspect"
 
 
+def _isolated(kept: int) -> Iterator[Fact]:
+    """Who might take it, but for the jobs that they hold."""
+    if kept:
+        held = "it holds" if kept == 1 else "they hold"
+        text = f"{many(kept, 'strict worker')} may take it once the jobs of other customers that {held} are done."
+        yield Fact("workers_isolated", text, {"workers": kept})
+
+
 def _takers(takers: int, free: int, soon: bool, held_back: bool, room: str) -> Iterator[Fact]:
     """Who might take it."""
     who = many(takers, "live worker")
@@ -157,34 +175,12 @@ def _start(position: Position, now: datetime, free: int, expected: float | None)
         yield Fact("estimate", f"It may start {words}.", data)
 
 
-def _obstacle(job: Job, row: WorkerRow) -> tuple[int, str] | None:
-    """What keeps this worker from taking the job; the greater the number, the nearer it is to taking it."""
-    if job.task not in row.info.tasks:
-        return 0, f"no live worker has the task {job.task!r}"
-    if row.info.queues is not None and job.queue not in row.info.queues:
-        return 1, f"no live worker with its task serves queue {job.queue!r}"
-    lacking = mismatch(job.requires, row.info.offers)
-    if lacking is not None:
-        need, offer = job.requires[lacking], row.info.offers.get(lacking)
-        where = f" on {row.info.host}" if row.info.host else ""
-        near = f"worker {row.info.id}{where} offers {lacking}={offer!r}"
-        return 2, f"no live worker meets its requirement {lacking}={need!r}; the nearest, {near}"
-    return None
-
-
 def _silent(now: datetime, last: datetime) -> Fact:
     """That no worker is heard of any more."""
     text = f"No worker is heard of any more, the last {ago(now - last)}: start one, if none can be reached."
     return Fact("no_worker", text, {"last_heard_at": last})
 
 
-def _nobody(job: Job, able: Sequence[WorkerRow]) -> Fact | None:
+def _nobody(job: Job, able: Sequence[WorkerRow], limits: Limits, to: str | None) -> Fact | None:
     """Why no worker at all may take it, if so."""
-    if not able:
-        return Fact("no_worker", "No worker is alive: start one.")
-    obstacles = [_obstacle(job, row) for row in able]
-    if any(one is None for one in obstacles):
-        return None
-    rank, text = max((one for one in obstacles if one is not None), key=lambda one: one[0])
-    code = ("no_task", "queue_not_served", "requirements_unmet")[rank]
-    return Fact(code, f"{text[0].upper()}{text[1:]}.", {"task": job.task, "queue": job.queue})
+    return nobody_may(job, able, limits, to) if able else Fact("no_worker", "No worker is alive: start one.")

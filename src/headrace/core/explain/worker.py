@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headrace.core.explain.explanation import Explanation, Fact, ago, many
+from headrace.core.explain.obstacle import obstacle
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import permits
 from headrace.core.limits.rule import Limits, group_of
-from headrace.core.match import mismatch
 from headrace.core.query import Count
+from headrace.core.shortfall import Lack, distance, told_lacks
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ __all__ = ["LOOKED_AT", "explain_worker", "queues_to_look_at"]
 LOOKED_AT = 100
 """How many jobs of each queue are looked at, the newest."""
 _NAMED = 5
+_LISTED = 50
+"""Kinds of unmet requirements that programs are told of."""
 
 
 def queues_to_look_at(row: WorkerRow, counts: Sequence[Count], limits: Limits) -> list[str]:
@@ -33,13 +38,21 @@ def queues_to_look_at(row: WorkerRow, counts: Sequence[Count], limits: Limits) -
 
 
 def explain_worker(
-    row: WorkerRow, now: datetime, counts: Sequence[Count], jobs: Sequence[Job], limits: Limits, usage: Usage
+    row: WorkerRow,
+    now: datetime,
+    counts: Sequence[Count],
+    jobs: Sequence[Job],
+    limits: Limits,
+    usage: Usage,
+    held: Sequence[Job] = (),
 ) -> Explanation:
     """Why this worker is given jobs, or is given none.
 
     ``counts``: of the whole store, as seen now. ``jobs``: queued ones of the queues to look at, ``LOOKED_AT`` of each.
+    ``held``: jobs that it holds, if it takes those of one customer at a time.
     """
-    return Explanation([_state(row, now), *_queued(row, counts, limits), *_looked_at(row, now, jobs, limits, usage)])
+    looked_at = _looked_at(row, now, jobs, limits, usage, held)
+    return Explanation([_state(row, now), *_queued(row, counts, limits), *looked_at])
 
 
 def _serves(row: WorkerRow, queue: str) -> bool:
@@ -63,9 +76,10 @@ def _state(row: WorkerRow, now: datetime) -> Fact:
         text = "Its event loop does not run, so it claims nothing: a handler that is a coroutine blocks it."
         return Fact("worker_blocked", text, data)
     if busy >= slots:
-        return Fact(
-            "worker_full", f"All its slots are busy ({busy} of {slots}): it claims more as they come free.", data
-        )
+        text = f"All its slots are busy ({busy} of {slots}): it claims more as they come free."
+        if row.info.name is not None:
+            text = f"It has as many jobs as it takes at once (max_concurrent_jobs {slots}): it is offered no more."
+        return Fact("worker_full", text, data)
     return Fact(
         "worker_free",
         f"It is alive, and {busy} of its {many(slots, 'slot')} {'is' if busy == 1 else 'are'} busy.",
@@ -90,32 +104,92 @@ def _queued(row: WorkerRow, counts: Sequence[Count], limits: Limits) -> Iterator
         yield Fact("queue_paused", text, {"jobs": sum(paused.values()), "queues": sorted(paused)})
 
 
-def _looked_at(row: WorkerRow, now: datetime, jobs: Sequence[Job], limits: Limits, usage: Usage) -> Iterator[Fact]:
+def _looked_at(
+    row: WorkerRow, now: datetime, jobs: Sequence[Job], limits: Limits, usage: Usage, held: Sequence[Job]
+) -> Iterator[Fact]:
     """What keeps it from the jobs of its queues."""
     if not jobs:
         return
     were = "was" if len(jobs) == 1 else "were"
     text = f"Of its queues, {many(len(jobs), 'queued job')} {were} looked at."
     yield Fact("looked_at", text, {"jobs": len(jobs)})
-    tasks = Counter(job.task for job in jobs if job.task not in row.info.tasks)
-    if tasks:
-        text = f"{_are(tasks.total())} of tasks that it does not have: {_names(tasks)}."
-        yield Fact("no_task", text, {"jobs": tasks.total(), "tasks": sorted(tasks)})
-    rest, unmet = list[Job](), Counter[tuple[str, str]]()
+    rest, found = list[Job](), dict[str, list[tuple[Job, tuple[Lack, ...]]]]()
     for job in jobs:
-        if job.task not in row.info.tasks:
-            continue
-        lacking = mismatch(job.requires, row.info.offers)
-        if lacking is None:
+        if (one := obstacle(job, row, limits)) is None:
             rest.append(job)
         else:
-            unmet[lacking, f"{job.task!r} requires {lacking}={job.requires[lacking]!r}"] += 1
-    if unmet:
-        told = "; ".join(f"{what}, it offers {_offer(row, name)}" for (name, what), _ in unmet.most_common(_NAMED))
-        more = f" and {len(unmet) - _NAMED} more" if len(unmet) > _NAMED else ""
-        data = {"jobs": unmet.total(), "requirements": sorted({name for name, _ in unmet})}
-        yield Fact("requirements_unmet", f"{_verb(unmet.total())} what it does not offer: {told}{more}.", data)
-    yield from _limited(rest, now, limits, usage)
+            found.setdefault(one.code, []).append((job, one.lacks))
+    if "no_task" in found:
+        yield _no_task(row, [job for job, _ in found["no_task"]])
+    if "requirements_unmet" in found:
+        yield _unmet(found["requirements_unmet"])
+    yield from _isolated(row, rest, held, {code: [job for job, _ in these] for code, these in found.items()})
+    mine = {job.customer for job in held}
+    whose = row.info.customers
+    yield from _limited([job for job in rest if whose is None or whose.admits(job.customer, mine)], now, limits, usage)
+
+
+def _no_task(row: WorkerRow, jobs: Sequence[Job]) -> Fact:
+    tasks = Counter(job.task for job in jobs)
+    text = f"{_are(len(jobs))} of tasks that it does not have: {_names(tasks)}."
+    if row.info.runs_services:
+        asks = _s("asks", "ask", len(jobs))
+        text = f"{many(len(jobs), 'job')} {asks} for no service, and it names no tasks: {_names(tasks)}."
+    return Fact("no_task", text, {"jobs": len(jobs), "tasks": sorted(tasks)})
+
+
+def _unmet(found: Sequence[tuple[Job, tuple[Lack, ...]]]) -> Fact:
+    """What waiting jobs need that the worker lacks, the nearest first."""
+    jobs = Counter[tuple[str, tuple[str, str]]]()
+    kinds = dict[tuple[str, tuple[str, str]], tuple[Lack, ...]]()
+    for job, lacking in found:
+        kind = job.task, told_lacks(lacking)
+        jobs[kind] += 1
+        kinds[kind] = lacking
+    nearest = sorted(kinds, key=lambda kind: (distance(kinds[kind]), -jobs[kind], kind))
+    told = "; ".join(
+        f"{jobs[kind]:,} of {kind[0]!r} {_s('needs', 'need', jobs[kind])} {kind[1][0]}, it offers {kind[1][1]}"
+        for kind in nearest[:_NAMED]
+    )
+    first = ", the nearest first" if len(nearest) > 1 else ""
+    more = f" and {len(nearest) - _NAMED} more" if len(nearest) > _NAMED else ""
+    require = f"{many(len(found), 'job')} {_s('requires', 'require', len(found))}"
+    text = f"{require} what it does not offer{first}: {told}{more}."
+    unmet = [
+        {"task": kind[0], "jobs": jobs[kind], "lacks": [*msgspec.to_builtins(kinds[kind])]}
+        for kind in nearest[:_LISTED]
+    ]
+    return Fact("requirements_unmet", text, {"jobs": len(found), "unmet": unmet})
+
+
+def _isolated(
+    row: WorkerRow, rest: Sequence[Job], held: Sequence[Job], found: Mapping[str, Sequence[Job]]
+) -> Iterator[Fact]:
+    """Which jobs it does not take because of whose they are."""
+    whose = row.info.customers
+    if whose is None:
+        return
+    if mixed := Counter(job.queue for job in found.get("queue_not_by_customer", ())):
+        text = f"{_are(mixed.total())} in queues where the jobs of all customers stand in one line, and it chooses"
+        remedy = "; ".join(f"headrace queues set {name} --by-customer" for name in sorted(mixed)[:_NAMED])
+        yield Fact(
+            "queue_not_by_customer",
+            f"{text} among customers: {remedy}.",
+            {"jobs": mixed.total(), "queues": sorted(mixed)},
+        )
+    if foreign := found.get("customer_not_taken", ()):
+        of = sorted({job.customer for job in foreign if job.customer is not None})
+        nobody = sum(job.customer is None for job in foreign)
+        names = ", ".join(filter(None, (_names(of), f"{nobody:,} without one" if nobody else "")))
+        text = f"{_are(len(foreign))} of customers that it does not take: {names}."
+        yield Fact("customer_not_taken", text, {"jobs": len(foreign), "customers": of})
+    others = [job for job in rest if not whose.admits(job.customer, {one.customer for one in held})]
+    if others:
+        has = sorted({one.customer for one in held if one.customer is not None})
+        holds, done = ("a job", "that is") if len(held) == 1 else ("jobs", "these are")
+        wait = f"{many(len(others), 'job')} of other customers {_s('waits', 'wait', len(others))}"
+        text = f"It is strict and holds {holds} of {_names(has)}: {wait} until {done} done."
+        yield Fact("isolated", text, {"jobs": len(others), "holds": has})
 
 
 def _limited(jobs: Sequence[Job], now: datetime, limits: Limits, usage: Usage) -> Iterator[Fact]:
@@ -154,16 +228,12 @@ def _limited(jobs: Sequence[Job], now: datetime, limits: Limits, usage: Usage) -
         yield Fact("may_take", text, {"jobs": left})
 
 
-def _offer(row: WorkerRow, name: str) -> str:
-    return f"{row.info.offers[name]!r}" if name in row.info.offers else "none"
-
-
 def _are(n: int) -> str:
-    return f"{many(n, 'job')} {'is' if n == 1 else 'are'}"
+    return f"{many(n, 'job')} {_s('is', 'are', n)}"
 
 
-def _verb(n: int) -> str:
-    return f"{many(n, 'job')} {'requires' if n == 1 else 'require'}"
+def _s(one: str, several: str, n: int) -> str:
+    return one if n == 1 else several
 
 
 def _names(found: Collection[str]) -> str:
