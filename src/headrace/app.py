@@ -82,6 +82,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         self,
         url: str | None = None,
         *,
+        key: str | None = None,
         namespace: str | None = None,
         imports: Sequence[str] = (),
         defaults: JobOptions | None = None,
@@ -95,7 +96,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
             raise NotSupported("codec: payloads are JSON in this version")
         if isinstance(imports, str):
             raise ConfigError(f"imports must be a sequence of module names, not {imports!r}")
-        super().__init__({"url": url, "namespace": namespace, "imports": tuple(imports) or None}, clock)
+        super().__init__({"url": url, "key": key, "namespace": namespace, "imports": tuple(imports) or None}, clock)
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         """Options of every job, unless a task or a submit sets others."""
         self._register = Register()

@@ -27,6 +27,15 @@ OVERRIDE = "app.override(...)"
 """The strongest source, which is also how the command line says ``--url``."""
 
 
+class Secret(str):
+    """A text that is not shown where values are."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be set for an App; later sources win.
 
@@ -36,8 +45,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     url: str = "sqlite:///headrace.db"
-    """The store: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user@host/database`` or
-    ``memory://``."""
+    """The store: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user@host/database``,
+    ``hub+https://host`` (the store of a hub) or ``memory://``."""
+    key: Secret | None = None
+    """The key for a hub, with the scope ``engine``; best said by the environment. It is never shown."""
     app: str | None = None
     """The App that commands use when none is named: ``MODULE:APP`` or ``MODULE``."""
     namespace: str = "headrace"
@@ -199,7 +210,7 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         try:
             found[key] = _CHECKS.get(key, _duration)(value)
         except ValueError as error:
-            raise ConfigError(f"{source}: {key} {error}, not {value!r}") from None
+            raise ConfigError(f"{source}: {key} {error}{'' if key == 'key' else f', not {value!r}'}") from None
     return found
 
 
@@ -226,6 +237,12 @@ def _url(value: Any) -> str:
     return value
 
 
+def _key(value: Any) -> Secret:
+    if not isinstance(value, str) or not re.fullmatch(r"[!-~]{1,200}", value):
+        raise ValueError("must be a key as headrace keys create prints it")
+    return Secret(value)
+
+
 def _app(value: Any) -> str:
     if not isinstance(value, str) or not value.partition(":")[0]:
         raise ValueError("must name an App as 'MODULE:APP' or 'MODULE'")
@@ -250,4 +267,11 @@ def _log_format(value: Any) -> str:
     return str(value)
 
 
-_CHECKS = {"url": _url, "app": _app, "namespace": _namespace, "imports": _imports, "log_format": _log_format}
+_CHECKS = {
+    "url": _url,
+    "key": _key,
+    "app": _app,
+    "namespace": _namespace,
+    "imports": _imports,
+    "log_format": _log_format,
+}

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from headrace.core.defaults import Rules
 from headrace.engine import Engine
@@ -26,11 +26,13 @@ _OF_THE_SERVER = (
 """Parameters of a PostgreSQL URL that are the driver's to understand."""
 _SPELLINGS = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql"}
 _OWN = {"sqlite": "sqlite:///FILE", "postgresql": "postgresql://USER@HOST/DATABASE", "memory": "memory://"}
+_HUBS = {"hub+http": False, "hub+https": True}
+"""The schemes of hubs, and whether they speak TLS."""
 """The schemes of the engines that come with headrace, and what their URLs look like."""
 
 
-def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") -> Engine:
-    """The engine a URL names; touches nothing until it is opened.
+def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace", key: str | None = None) -> Engine:
+    """The engine a URL names; touches nothing until it is opened. ``key``: for a hub.
 
     :raises ConfigError, MissingExtra, NotSupported:
     """
@@ -41,6 +43,8 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") 
     scheme = _SPELLINGS.get(parts.scheme, parts.scheme)
     if scheme in ("sqlite", "memory") and namespace != "headrace":
         raise NotSupported(f"{scheme}:// holds one namespace: use another {'file' if scheme == 'sqlite' else 'App'}")
+    if scheme in _HUBS:
+        return _remote(parts, rules, host, namespace, key)
     if scheme == "memory":
         return _memory(parts, rules, host)
     if scheme == "sqlite":
@@ -51,7 +55,7 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") 
     if scheme == "postgresql":
         return _postgres(parts, url, rules, host, namespace)
     others = sorted({point.name for point in entry_points(group=GROUP)} - _OWN.keys())
-    known = [*_OWN.values(), *(f"{one}://" for one in others)]
+    known = [*_OWN.values(), "hub+https://HOST", *(f"{one}://" for one in others)]
     raise ConfigError(f"no engine for {redact(url)!r}: there are {', '.join(known[:-1])} and {known[-1]}")
 
 
@@ -60,7 +64,9 @@ def redact(url: str) -> str:
     head, sign, tail = url.partition("://")
     place, slash, path = tail.partition("/")
     user, at, machine = place.rpartition("@")
-    if at and ":" in user:
+    if at and head in _HUBS:  # there is no place for a key, so that whatever stands there may be one
+        url = f"{head}{sign}***@{machine}{slash}{path}"
+    elif at and ":" in user:
         url = f"{head}{sign}{user.partition(':')[0]}:***@{machine}{slash}{path}"
     # The one parameter that is a URL, too.
     before, name, rest = url.partition("listen_url=")
@@ -108,6 +114,35 @@ def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
         raise ConfigError(f"sqlite://: synchronous must be 'full' or 'normal', not {query['synchronous']!r}")
     # Fixed here: a program that changes its directory later still means the same file.
     return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous)
+
+
+def _remote(parts: SplitResult, rules: Rules, host: Host, namespace: str, key: str | None) -> Engine:
+    scheme = f"{parts.scheme}://"
+    if find_spec("websockets") is None:
+        raise MissingExtra(scheme, "websockets", "hub")
+    from headrace.engines.remote import RemoteEngine
+    from headrace.engines.remote.address import Address
+
+    _query(parts, ())
+    if parts.username is not None:
+        raise ConfigError(f"{scheme}: the key has no place in the URL: say it as HEADRACE_KEY, or as App(key=...)")
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{scheme}: {error}") from None
+    if not parts.hostname:
+        raise ConfigError(f"{scheme} names no host: {scheme}HOST, or {scheme}HOST:PORT")
+    if namespace != "headrace":
+        raise NotSupported(f"{scheme} has the namespace of its hub: set it there, not here ({namespace!r})")
+    tls = _HUBS[parts.scheme]
+    address = Address(
+        host=parts.hostname,
+        port=port or (443 if tls else 80),
+        tls=tls,
+        root=quote(unquote(parts.path).rstrip("/")),
+        key=key,
+    )
+    return RemoteEngine(address, rules=rules, host=host)
 
 
 def _postgres(parts: SplitResult, url: str, rules: Rules, host: Host, namespace: str) -> Engine:

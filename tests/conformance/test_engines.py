@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from headrace.conformance import Suite
 from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.runtime.host import Host
+from tests.support.hubs import Hubs
 from tests.support.schemas import postgres_engine
 
 pytestmark = pytest.mark.timeout(240)
@@ -34,3 +36,25 @@ class TestSqlite(Suite):
 class TestPostgres(Suite):
     def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
         return postgres_engine(rules, host, place)
+
+
+@pytest.fixture(scope="module")
+def hubs() -> Iterator[Hubs]:
+    hubs = Hubs()
+    yield hubs
+    hubs.close()
+
+
+class TestRemote(Suite):
+    """Through a hub on a real port, which has the store in its memory."""
+
+    @pytest.fixture(autouse=True)
+    def stopped(self, hubs: Hubs) -> Iterator[None]:
+        self._hubs = hubs
+        yield
+        hubs.stop()
+
+    def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
+        from headrace.engines.memory import MemoryEngine
+
+        return self._hubs.engine(place, rules, host, lambda: MemoryEngine(rules, Host()))

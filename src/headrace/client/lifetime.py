@@ -52,7 +52,8 @@ class Lifetime:
         """What ``wait`` does, where it is not the background loop's business: under a harness."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._override.get('url') or self._code['url'] or '(settings)'}>"
+        url = self._override.get("url") or self._code["url"]
+        return f"<{type(self).__name__} {redact(url) if url else '(settings)'}>"
 
     # -- settings
 
@@ -132,7 +133,9 @@ class Lifetime:
             # Loops of several threads may open it at once, and two engines would be two stores: the first one counts.
             # No lock, which a fork could leave locked: what was made in vain has touched nothing.
             with self._saying_whose():
-                engine = connect(settings.url, settings.rules(), self._host, namespace=settings.namespace)
+                engine = connect(
+                    settings.url, settings.rules(), self._host, namespace=settings.namespace, key=settings.key
+                )
             self._made.setdefault("engine", engine)
         return self._made["engine"].another_session()
 

@@ -26,6 +26,8 @@ _ID = re.compile("[0-9A-Fa-f-]{32,36}")
 """What may be the id of a job in a path."""
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds: told only to those who want to know everything."""
+_CALLS = "/rpc/"
+"""Asked hundreds of times a second by remote workers: what went well is told to them alone, too."""
 HUNG_UP = 499
 """What is logged, as nginx does, for a request whose client left before the answer."""
 
@@ -91,7 +93,8 @@ class Access:
         counts[1] += seconds
         path = _path(scope)
         here = path.removeprefix(scope.get("root_path", ""))
-        level = logging.DEBUG if here in _PROBES else logging.INFO
+        quiet = here in _PROBES or (here.startswith(_CALLS) and status < 400)
+        level = logging.DEBUG if quiet else logging.INFO
         if self._hub.options.access_log and _log.isEnabledFor(level):
             _tell(level, scope, path, here, status, seconds, size)
 

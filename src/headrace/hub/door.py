@@ -110,7 +110,13 @@ class Door:
 
         :raises Problem: 401, 403, 429 or 503
         """
-        scope = operation.scope
+        return self.let_in(connection, operation.scope, operation.bounded)
+
+    def let_in(self, connection: HTTPConnection, scope: Scope | None, bounded: Bounded) -> Caller:
+        """Who asks for what needs this scope; None: nobody needs one.
+
+        :raises Problem: 401, 403, 429 or 503
+        """
         if not self._keyed:
             refuse_strangers(connection.scope)
             if self._deaf and scope is not None:
@@ -123,7 +129,7 @@ class Door:
             raise _unknown("send a key, as in Authorization: Bearer hr_…", challenge="")
         holder = self._holder(text)
         connection.scope.setdefault("state", {})["caller"] = holder.caller  # the access log names who is refused, too
-        self.admit(holder.caller, scope, operation.bounded)
+        self.admit(holder.caller, scope, bounded)
         if scope == "submit" and holder.rate is not None:
             holder.rate.spend(self._app.host.clock.monotonic())
         return holder.caller

@@ -24,8 +24,9 @@ from headrace.hub.live.socket import socket_route
 from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
+from headrace.hub.rpc.hints import Wanted, hints_route
 from headrace.hub.serving import Direct, problem_response, routes
-from headrace.hub.table import OPERATIONS
+from headrace.hub.table import ENGINE, OPERATIONS
 from headrace.hub.webhooks import webhook_worker
 from headrace.web.positions import Positions
 
@@ -47,7 +48,11 @@ class Hub:
         self.drafts, self.positions = Drafts(app), Positions(app)
         self.live = Live(self)
         """Streams and sockets."""
-        found = [*routes(self, OPERATIONS), socket_route(self), Route("/", home)]
+        self.wanted = Wanted()
+        """What remote engines are told of who listens."""
+        self.number = app.host.dice.token() >> 1
+        """Another one for each hub."""
+        found = [*routes(self, (*OPERATIONS, *ENGINE)), socket_route(self), hints_route(self), Route("/", home)]
         self._asgi = Starlette(
             routes=found,
             lifespan=lambda _: self.open(),

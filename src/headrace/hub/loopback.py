@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["is_loopback", "refuse_strangers", "unsafe"]
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_JSON = frozenset({b"application/json", b"application/x-ndjson"})
+_JSON = frozenset({b"application/json", b"application/x-ndjson", b"application/msgpack"})
 """What no page sends elsewhere without a preflight, which a hub does not answer."""
 _ASKED = frozenset({b"host", b"origin", b"content-type", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
 _OF_PROXIES = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})

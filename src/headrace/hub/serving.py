@@ -56,7 +56,7 @@ def _rank(path: str, made: Mapping[str, Mapping[str, Route]]) -> int:
 class Direct:
     """Finds the endpoints whose paths have no parts that vary by their paths, which is quicker than to try each route.
 
-    Everything else, and what stands behind a root path, is for the router.
+    Everything else is for the router.
     """
 
     def __init__(self, routes: Iterable[BaseRoute], router: ASGIApp) -> None:
@@ -71,8 +71,11 @@ class Direct:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         endpoint = None
-        if scope["type"] == "http" and not scope.get("root_path"):
-            endpoint = self._found.get((scope["method"], scope["path"]))
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            if root := scope.get("root_path"):  # as the router takes it off: at a slash only
+                path = path.removeprefix(root) if path.startswith(f"{root}/") else path
+            endpoint = self._found.get((scope["method"], path))
         if endpoint is None:
             await self._router(scope, receive, send)
             return
@@ -208,12 +211,13 @@ def _is_bare(request: Request) -> bool:
     return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
-async def read_body(request: Request, most: int, patience: float) -> bytes:
-    """The body, if it is JSON, not too large, and comes in time."""
+async def read_body(request: Request, most: int, patience: float, media: bytes = b"application/json") -> bytes:
+    """The body, if it is JSON, or of this other type, not too large, and comes in time."""
     given = dict(request.scope["headers"])
     kind = given.get(b"content-type", b"")
-    if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
-        raise Problem(415, "media-type", "The body must be JSON", "send it with Content-Type: application/json")
+    if kind != media and kind.partition(b";")[0].strip().lower() != media:
+        what, name = "JSON" if media == b"application/json" else "msgpack", media.decode()
+        raise Problem(415, "media-type", f"The body must be {what}", f"send it with Content-Type: {name}")
     length = given.get(b"content-length", b"")
     if length.isdigit() and int(length) > most:
         raise _too_large(most)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms, submits
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
+from headrace.hub.rpc import verbs
 from headrace.hub.webhooks import routes as webhooks
 
-__all__ = ["OPERATIONS"]
+__all__ = ["ENGINE", "OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
     *submits.OPERATIONS,
@@ -22,4 +23,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *openapi.OPERATIONS,
     *docs.OPERATIONS,
 )
-"""Every operation over HTTP; the ones that are asked for most are first."""
+"""Every operation over HTTP that is documented; the ones that are asked for most are first."""
+
+ENGINE: tuple[Operation, ...] = verbs.OPERATIONS
+"""What remote engines ask for; it is in no document, and changes with headrace."""

@@ -1,0 +1,199 @@
+"""Hints between this session and a hub, over one WebSocket; nothing but speed depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.engine import Hint, LocalBus, Topic
+from headrace.engines.remote.address import Address
+from headrace.runtime.host import Host
+from headrace.runtime.wire import Hints, Listening, decode, encode
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+__all__ = ["RemoteBus"]
+
+_log = logging.getLogger("headrace.remote")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_CONNECT = 10.0
+_FAREWELL = 2.0
+"""Seconds for the last hints to go out."""
+_ALIVE = 20.0
+"""Seconds between two signs of life of a connection on which nothing is said."""
+_MOST = 1000
+"""Hints that may wait for a connection; of more, only their topics are told."""
+_LINGER = 5.0
+"""Seconds for which a topic is still listened for when nobody here does: many listen again at once."""
+
+
+class RemoteBus:
+    """Sends and hears the hints of one session. It connects when somebody listens, or there is something to send.
+
+    A hint of this session goes to the hub, which passes it on to all who listen, this session among them: so it
+    comes back once, in the order in which others hear it.
+    """
+
+    def __init__(self, address: Address, host: Host) -> None:
+        self._address, self._host = address, host
+        self._local = LocalBus()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._outbox: list[Hint] = []
+        self._said = asyncio.Event()
+        """There is something to tell the hub."""
+        self._sent = asyncio.Event()
+        self._sent.set()
+        """All that was to be sent is on its way."""
+        self._told: frozenset[Topic] = frozenset()
+        """What the hub knows that is listened for here."""
+        self._missed: frozenset[Topic] = frozenset()
+        """What was listened for on a connection that was lost: hints of these may have been missed."""
+        self._wanted: frozenset[Topic] | None = None
+
+    # -- a session's life
+
+    def open(self) -> None:
+        """Take part, on the loop that is running."""
+        self._loop = asyncio.get_running_loop()
+        self._begin()
+        self._task = self._loop.create_task(self._run(), name="headrace-hints")
+        if self._local.topics:
+            self._said.set()
+
+    async def close(self) -> None:
+        """Send the hints that still wait, and leave."""
+        task, self._task, self._loop = self._task, None, None
+        if task is None:
+            return
+        await self._host.wait(self._sent, _FAREWELL)
+        task.cancel()
+        # With a limit: a hub that does not answer must not keep a program from ending.
+        await asyncio.wait({task}, timeout=_FAREWELL)
+
+    # -- the contract
+
+    def send(self, hint: Hint) -> None:
+        self._on_loop(lambda: self._send(hint))
+
+    def wanted(self, topic: Topic) -> bool:
+        wanted = self._wanted
+        return wanted is None or topic in wanted or topic in self._local.topics
+
+    def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
+        unlisten = self._local.listen(topics, listener)
+        self._on_loop(self._said.set)
+
+        def stop() -> None:
+            unlisten()
+            if (loop := self._loop) is not None:
+                self._on_loop(lambda: loop.call_later(_LINGER, self._said.set))
+
+        return stop
+
+    def _on_loop(self, work: Callable[[], object]) -> None:
+        if (loop := self._loop) is None:
+            return
+        if asyncio._get_running_loop() is loop:
+            work()
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to listen
+                loop.call_soon_threadsafe(work)
+
+    def _send(self, hint: Hint) -> None:
+        if len(self._outbox) >= _MOST:
+            self._outbox = [Hint(topic) for topic in {one.topic for one in self._outbox}]
+        self._outbox.append(hint)
+        self._sent.clear()
+        self._said.set()
+
+    # -- the connection
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            await self._said.wait()
+            try:
+                async with asyncio.timeout(_CONNECT):
+                    connection = await self._connect()
+                try:
+                    pause = _FIRST_PAUSE
+                    await self._serve(connection)
+                finally:
+                    with suppress(Exception):
+                        await connection.close()
+            except Exception as error:
+                _log.debug("no hints from %s for now: %s", self._address, error)
+            self._missed |= self._told
+            self._told, self._wanted = frozenset(), None
+            self._said.set()
+            await self._host.sleep(pause * (0.5 + self._host.dice.chance()))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _connect(self) -> ClientConnection:
+        from websockets.asyncio.client import connect
+
+        return await connect(
+            self._address.hints,
+            additional_headers=self._address.headers,
+            compression=None,
+            proxy=None,
+            max_size=None,
+            open_timeout=None,
+            close_timeout=_FAREWELL,
+            ping_interval=_ALIVE,
+            ping_timeout=_ALIVE,
+        )
+
+    async def _serve(self, connection: ClientConnection) -> None:
+        """Say and hear on an open connection, until it ends."""
+        saying = asyncio.create_task(self._say(connection), name="headrace-hints-out")
+        try:
+            async for frame in connection:
+                self._hear(frame)
+        finally:
+            saying.cancel()
+            await asyncio.wait({saying})
+
+    async def _say(self, connection: ClientConnection) -> None:
+        while True:
+            self._said.clear()
+            topics, hints = self._local.topics, tuple(self._outbox)
+            self._outbox = []
+            if hints or topics != self._told:
+                self._told = topics
+                await connection.send(encode(Listening(topics, hints)))
+            if not self._outbox:
+                self._sent.set()
+            await self._said.wait()
+
+    def _hear(self, frame: str | bytes) -> None:
+        try:
+            told: Hints = decode(frame if isinstance(frame, bytes) else frame.encode(), Hints)
+        except msgspec.MsgspecError:
+            # Of a version that knows more topics, perhaps: whatever it was, everybody looks.
+            self._look(self._local.topics)
+            return
+        if told.wanted is not None:
+            self._wanted = told.wanted
+        if told.heard is not None:
+            back = self._missed & told.heard
+            self._missed -= told.heard
+            self._look(back)
+        for hint in told.hints:
+            self._local.deliver(hint)
+
+    def _look(self, topics: Iterable[Topic]) -> None:
+        """Have everybody look, since hints of these topics may have been missed."""
+        for topic in topics:
+            self._local.deliver(Hint(topic))

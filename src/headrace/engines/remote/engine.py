@@ -1,0 +1,111 @@
+"""A session with a hub, which has the store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from headrace.core.defaults import Rules
+from headrace.engine import (
+    Attended,
+    Bus,
+    Check,
+    Direct,
+    Documents,
+    Engine,
+    Entries,
+    Families,
+    Jobs,
+    Records,
+    Rollups,
+    Transactions,
+    Workers,
+)
+from headrace.engines.remote.address import Address
+from headrace.engines.remote.bus import RemoteBus
+from headrace.engines.remote.calls import Calls
+from headrace.runtime.host import Host
+from headrace.runtime.wire import Hello, far_role
+
+__all__ = ["RemoteEngine"]
+
+_GONE_AFTER = 5.0
+"""What ``Workers.gone_after`` is until the hub has said what it is of its engine."""
+
+
+class RemoteEngine:
+    """The store of a hub, from far away: every verb is a call, and the hub's engine does it.
+
+    What is held for a worker while its process lives cannot be held from here, nor by the hub, whose death would look
+    like the worker's: so a worker behind a hub is judged by its beats alone.
+    """
+
+    name = "hub"
+    direct: Direct | None = None
+    transactions: Transactions | None = None
+
+    def __init__(self, address: Address, *, rules: Rules, host: Host) -> None:
+        self.rules = rules
+        self._address, self._host = address, host
+        self._calls = Calls(address, rules.silence)
+        self._bus = RemoteBus(address, host)
+        self.bus: Bus = self._bus
+        call = self._calls.call
+        self.jobs = cast(Jobs, far_role("jobs", call))
+        self.records = cast(Records, far_role("records", call))
+        self.entries = cast(Entries, far_role("entries", call))
+        self.families = cast(Families, far_role("families", call))
+        self.rollups = cast(Rollups, far_role("rollups", call))
+        self.documents = cast(Documents, far_role("documents", call))
+        self._workers: Any = far_role("workers", call)
+        self._workers.attend, self._workers.gone_after = _attend, _GONE_AFTER
+        self.workers = cast(Workers, self._workers)
+        self._session: Any = far_role("session", call)
+
+    async def open(self) -> None:
+        hello = await self._calls.open()
+        self._workers.gone_after = hello.gone_after
+        self._bus.open()
+
+    async def close(self) -> None:
+        await self._bus.close()
+        await self._calls.close()
+
+    async def exists(self) -> bool:
+        await self._calls.greet()
+        return True
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        await self._calls.greet()
+        return []  # a hub that answers has opened its store, and so has found it up to date
+
+    async def time(self) -> datetime | None:
+        said: datetime | None = await self._session.time()
+        return said
+
+    async def check(self, now: datetime) -> list[Check]:
+        hello = await self._calls.greet()
+        found: list[Check] = await self._session.check(now)
+        return [_about(hello, self._address), *_rules(hello, self.rules), *found]
+
+    def another_session(self) -> Engine:
+        return RemoteEngine(self._address, rules=self.rules, host=self._host)
+
+
+async def _attend(worker: UUID) -> Attended | None:
+    return None
+
+
+def _about(hello: Hello, address: Address) -> Check:
+    return Check("hub", "ok", f"{address} is headrace {hello.headrace}, and has the store ({hello.store})")
+
+
+def _rules(hello: Hello, here: Rules) -> list[Check]:
+    """Whether the hub goes by other numbers than this machine."""
+    there = hello.rules
+    others = [name for name in here.__struct_fields__ if getattr(here, name) != getattr(there, name)]
+    if not others:
+        return []
+    message = f"the hub is set up with other values for {', '.join(others)} than are set here"
+    return [Check("settings", "warn", message, "set them alike, at the hub and here: what counts depends on who asks")]

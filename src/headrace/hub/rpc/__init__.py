@@ -1,0 +1,1 @@
+"""The contract, served to remote engines: verbs as requests, hints over a socket."""

@@ -1,0 +1,72 @@
+"""Hubs on real ports, on a loop of their own, in front of an engine: what remote engines are tested with."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from headrace import App
+from headrace.core.defaults import Rules
+from headrace.engine import Engine
+from headrace.engines.remote import RemoteEngine
+from headrace.engines.remote.address import Address
+from headrace.hub import Hub, HubOptions
+from headrace.hub.running import HubServer, listen
+from headrace.runtime.host import Host
+
+__all__ = ["Hubs"]
+
+T = TypeVar("T")
+
+
+class _Served:
+    def __init__(self, server: HubServer, running: asyncio.Task[None], port: int) -> None:
+        self.server, self.running, self.port = server, running, port
+
+
+class Hubs:
+    """Hubs by the names of their places, each started when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hubs", daemon=True)
+        self._thread.start()
+        self._served: dict[object, _Served] = {}
+
+    def engine(self, place: object, rules: Rules, host: Host, make: Callable[[], Engine]) -> RemoteEngine:
+        """A remote engine on the store of this place, which a hub has opened by now."""
+        if place not in self._served:
+            self._served[place] = self._do(_serve(make()))
+        return RemoteEngine(Address(host="127.0.0.1", port=self._served[place].port), rules=rules, host=host)
+
+    def stop(self) -> None:
+        """Stop all hubs; the next ones may come."""
+        served, self._served = list(self._served.values()), {}
+        self._do(_stop(served))
+
+    def close(self) -> None:
+        """Stop, for good."""
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+
+async def _serve(engine: Engine) -> _Served:
+    app = App("memory://")
+    app._made["engine"] = engine
+    server, listener = HubServer(Hub(app, HubOptions(maintenance=False, webhooks=False))), listen("127.0.0.1", 0)
+    port: int = listener.getsockname()[1]
+    return _Served(server, await server.begin(listener), port)
+
+
+async def _stop(served: list[_Served]) -> None:
+    for one in served:
+        one.server.stop()
+        one.server.stop()
+    await asyncio.gather(*(one.running for one in served))
