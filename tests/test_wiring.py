@@ -11,6 +11,7 @@ import pytest
 from headrace import App, wiring
 from headrace.core.defaults import Rules
 from headrace.engine import Engine
+from headrace.engines.remote import RemoteEngine
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
 from headrace.runtime.host import Host
@@ -90,11 +91,40 @@ async def test_an_app_waits_for_the_disk_unless_its_url_says_otherwise(
         ("postgresql://h/d?listen_url=h2", "listen_url must be a postgresql:// URL"),
         ("postgresql://h/d?shema=x", "'shema'.*schema, pool, listen_url, pgbouncer, migrate"),
         ("http://[", "not a URL"),
+        ("hub+http://", "names no host"),
+        ("hub+https://h:port", "hub\\+https://: Port could not be cast"),
+        ("hub+https://h?key=hr_x", "unknown parameter 'key'"),
+        ("hub+https://hr_secret@h", "^hub\\+https://: the key has no place in the URL: say it as HEADRACE_KEY"),
     ],
 )
 def test_a_url_that_cannot_be_used_says_why(url: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("hub+http://h", "http://h"),
+        ("hub+https://H:8470/", "https://h:8470"),
+        ("hub+https://h:443/a%20b/c/", "https://h/a%20b/c"),
+        ("hub+http://[::1]:81/x", "http://[::1]:81/x"),
+    ],
+)
+def test_a_hub_is_wired(url: str, address: str) -> None:
+    engine = make(url, key="hr_secret0123456")
+    assert isinstance(engine, RemoteEngine)
+    assert str(engine._address) == address
+    assert engine._address.hints == f"ws{address.removeprefix('http')}/rpc/hints"
+    assert "123456" not in repr(engine._address)
+    with pytest.raises(NotSupported, match="has the namespace of its hub"):
+        make(url, namespace="other")
+
+
+def test_a_hub_without_its_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r'^hub\+http:// needs websockets: pip install "headrace\[hub\]"$'):
+        make("hub+http://h")
 
 
 @pytest.mark.parametrize("url", ["postgres://h/d", "postgresql://h/d", "postgresql+asyncpg://h/d"])
@@ -108,7 +138,7 @@ def test_a_missing_library_is_one_line(url: str, monkeypatch: pytest.MonkeyPatch
 def test_a_url_of_no_engine_names_those_there_are(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make(url)
-    said = "there are sqlite:///FILE, postgresql://USER@HOST/DATABASE and memory://"
+    said = "there are sqlite:///FILE, postgresql://USER@HOST/DATABASE, hub+https://HOST and memory://"
     assert str(caught.value).endswith(said)
     assert "secret" not in str(caught.value)
 
@@ -168,6 +198,7 @@ def test_other_packages_bring_engines(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a://u:p:q@h", "a://u:***@h"),
         ("a://u:p@h?listen_url=a://v:q@i/x&b=1", "a://u:***@h?listen_url=a://v:***@i/x&b=1"),
         ("a://h?listen_url=a%3A%2F%2Fv%3Aq%40i", "a://h?listen_url=a://v:***@i"),
+        ("hub+https://hr_secret@h/x", "hub+https://***@h/x"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:

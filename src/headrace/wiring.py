@@ -25,7 +25,12 @@ _OF_THE_SERVER = (
 )  # fmt: skip
 """Parameters of a PostgreSQL URL that are the driver's to understand."""
 _SPELLINGS = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql"}
-_OWN = {"sqlite": "sqlite:///FILE", "postgresql": "postgresql://USER@HOST/DATABASE", "memory": "memory://"}
+_OWN = {
+    "sqlite": "sqlite:///FILE",
+    "postgresql": "postgresql://USER@HOST/DATABASE",
+    "hub+https": "hub+https://HOST",
+    "memory": "memory://",
+}
 _HUBS = {"hub+http": False, "hub+https": True}
 """The schemes of hubs, and whether they speak TLS."""
 """The schemes of the engines that come with headrace, and what their URLs look like."""
@@ -55,7 +60,7 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace", 
     if scheme == "postgresql":
         return _postgres(parts, url, rules, host, namespace)
     others = sorted({point.name for point in entry_points(group=GROUP)} - _OWN.keys())
-    known = [*_OWN.values(), "hub+https://HOST", *(f"{one}://" for one in others)]
+    known = [*_OWN.values(), *(f"{one}://" for one in others)]
     raise ConfigError(f"no engine for {redact(url)!r}: there are {', '.join(known[:-1])} and {known[-1]}")
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from headrace.hub.live.messages import MESSAGES, Message
 from headrace.hub.operation import Bounded, Operation
-from headrace.hub.table import OPERATIONS
+from headrace.hub.table import ENGINE, OPERATIONS
 from headrace.testing import FakeClock
 from tests.hub.customers import ALICE, BOB, Scene, scene
 from tests.hub.live.listening import Socket, connected
@@ -400,7 +400,7 @@ async def test_a_socket_is_told_nothing_of_bobs_jobs(tmp_path: Path) -> None:
 def test_everything_has_a_proof() -> None:
     assert set(get_args(Bounded)) - set(PROOFS) == {"made", "told"}
     assert {message.bounded for message in MESSAGES} <= set(OF_MESSAGES)
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *ENGINE):
         by_hand = operation.bounded not in PROOFS or (operation.bounded == "found" and operation.method != "GET")
         assert not by_hand or operation.name in BY_HAND, f"say how {operation.name} keeps customers apart"
         if operation.bounded == "found":
@@ -416,7 +416,7 @@ async def test_what_is_bobs_does_not_exist_for_alice(kind: str, tmp_path: Path) 
     wrong = list[str]()
     async with scene(url_of(kind, tmp_path)) as both:
         before = await both.jobs_of_bob()
-        for operation in OPERATIONS:
+        for operation in (*OPERATIONS, *ENGINE):
             proof = PROOFS.get(operation.bounded) or BY_HAND[operation.name]
             wrong += [f"{operation.name}: {fault}" async for fault in proof(both, operation)]
         assert (await both.jobs_of_bob())[: len(before)] == before, "behind these are what the feed told of"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from headrace import App
 from headrace.core.keys import SCOPES, Scope
 from headrace.hub.live.messages import MESSAGES
-from headrace.hub.table import OPERATIONS
+from headrace.hub.table import ENGINE, OPERATIONS
 from tests.hub.live.listening import connected
 from tests.hub.serving import serving
 from tests.hub.walking import ask
+
+SERVED = (*OPERATIONS, *ENGINE)
 
 
 async def keys_without(app: App) -> dict[Scope, str]:
@@ -19,8 +21,8 @@ async def keys_without(app: App) -> dict[Scope, str]:
 
 
 def test_operations_are_told_apart() -> None:
-    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
-    assert len({(operation.method, operation.path) for operation in OPERATIONS}) == len(OPERATIONS)
+    assert len({operation.name for operation in SERVED}) == len(SERVED)
+    assert len({(operation.method, operation.path) for operation in SERVED}) == len(SERVED)
 
 
 async def test_without_a_key_every_operation_is_refused() -> None:
@@ -28,7 +30,7 @@ async def test_without_a_key_every_operation_is_refused() -> None:
         await app.create_key("operator", ["admin"])
         async with serving(app) as hub:
             wrong = list[str]()
-            for operation in OPERATIONS:
+            for operation in SERVED:
                 for key in (None, "hr_nobody"):
                     heard = await ask(hub, operation, key)
                     if operation.scope is None:
@@ -45,7 +47,7 @@ async def test_without_its_scope_every_operation_is_refused() -> None:
         without = await keys_without(app)
         async with serving(app) as hub:
             wrong = list[str]()
-            for operation in OPERATIONS:
+            for operation in SERVED:
                 if operation.scope is not None:
                     heard = await ask(hub, operation, without[operation.scope])
                     if heard.status != 403 or f"this needs the scope {operation.scope};" not in heard.text:

@@ -201,8 +201,11 @@ class Calls:
         if not problem.type and status < 500:
             return self._no_hub(answer)
         if problem.kind == "protocol" or status in (404, 405):
-            name = "hello" if verb is None else verb.path
-            return NotSupported(f"{where} does not know {name}: {problem.words}; upgrade the older of the two")
+            if verb is None:
+                return NotSupported(
+                    f"{where} serves no remote engines ({problem.words}): check the path, or upgrade it"
+                )
+            return NotSupported(f"{where} does not know {verb.path}: {problem.words}; upgrade the older of the two")
         if status == 400:
             return NotSupported(f"{where} does not understand this version of headrace: {problem.words}")
         if status == 413:

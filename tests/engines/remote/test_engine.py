@@ -1,0 +1,288 @@
+"""A session with a hub: who is let in, what goes wrong, whose time it is, and what is not held from afar."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from headrace import App, errors
+from headrace.core.job import Spec
+from headrace.core.lifecycle import submit
+from headrace.core.query import Filter
+from headrace.engine import Alive, Beat, Gone, Inserted, Setting, WorkerInfo
+from headrace.errors import (
+    ConfigError,
+    EngineError,
+    HeadraceError,
+    NotOpen,
+    NotSupported,
+    StoreLost,
+    Unavailable,
+    Unstorable,
+)
+from headrace.hub import HubOptions
+from headrace.testing import FakeClock
+from tests.engines.remote.near import Peer, answering, far, opened
+from tests.hub.serving import serving
+from tests.support.until import until
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+
+
+def job(payload: str = "{}") -> Any:
+    return submit(uuid4(), Spec(task="t", created_at=NOW), payload, NOW)
+
+
+# -- who is let in
+
+
+async def test_a_key_without_the_scope_is_told_what_it_lacks() -> None:
+    async with App("memory://") as app:
+        key = (await app.create_key("ci", ["read", "submit", "work", "act", "admin"])).text
+        async with serving(app) as hub:
+            for text, words in (
+                (key, "this needs the scope engine"),
+                (None, "no key"),
+                ("hr_wrong567890", "no such key"),
+            ):
+                with pytest.raises(ConfigError, match=words) as caught:
+                    await far(hub, text).open()
+                assert "headrace keys create NAME --scope engine" in str(caught.value)
+                assert key[11:] not in str(caught.value)
+                if text is not None:
+                    assert f"the key {text[:11]}…" in str(caught.value)
+
+
+async def test_a_key_that_is_revoked_loses_the_store() -> None:
+    async with App("memory://") as app:
+        key = (await app.create_key("far", ["engine"])).text
+        async with serving(app) as hub, opened(hub, key) as engine:
+            assert await engine.records.count(NOW) == []
+            await app.revoke_key("far")
+            await until(lambda: len(hub.hub.door._holders) == 0)
+            with pytest.raises(StoreLost, match=r"no such key.*headrace keys create") as caught:
+                await engine.records.count(NOW)
+            assert key[11:] not in str(caught.value)
+
+
+async def test_a_hub_without_keys_serves_its_own_machine() -> None:
+    async with serving("memory://") as hub, opened(hub) as engine:
+        [answer] = await engine.jobs.insert([job()], NOW)
+        assert isinstance(answer, Inserted)
+
+
+async def test_below_a_root_path_that_a_proxy_takes_off() -> None:
+    options = HubOptions(root_path="/jobs", maintenance=False, webhooks=False)
+    async with serving("memory://", options) as hub, opened(hub) as engine:
+        assert (await engine.records.ledger()).accepted == 0
+    peer = Peer()
+    async with answering(peer) as port, opened(port, root="/jobs") as engine:
+        with suppress(HeadraceError):
+            await engine.records.ledger()
+        assert [asked.split()[1] for asked in peer.asked] == [b"/jobs/rpc/hello", b"/jobs/rpc/records/ledger"]
+
+
+async def test_another_path_of_the_hub_is_none() -> None:
+    async with serving("memory://") as hub:
+        with pytest.raises(NotSupported, match=r"serves no remote engines \(/x/rpc/hello.*check the path"):
+            await far(hub, root="/x").open()
+
+
+# -- what goes wrong
+
+
+async def test_a_session_that_is_not_open_says_so() -> None:
+    with pytest.raises(NotOpen):
+        await far(1).jobs.get([])
+
+
+async def test_nobody_there_is_refused() -> None:
+    with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:1 cannot be reached") as caught:
+        await far(1).open()
+    assert caught.value.outcome == "refused"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreLost("the file is gone", outcome="unknown"),
+        Unstorable("half a character"),
+        Unavailable("the store is away", outcome="unknown", ids=[uuid4()]),
+        Unavailable("the store is away"),
+        errors.Overloaded("too many"),
+        ConfigError("no such customer"),
+    ],
+    ids=lambda error: f"{type(error).__name__} {getattr(error, 'outcome', '')}",
+)
+async def test_an_error_of_the_store_arrives_as_it_was(error: HeadraceError, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any) -> Any:
+        raise error
+
+    async with serving("memory://") as hub, opened(hub) as engine:
+        monkeypatch.setattr(hub.app.engine.jobs, "promote", fail)
+        with pytest.raises(type(error)) as caught:
+            await engine.jobs.promote(NOW)
+        assert type(caught.value) is type(error)
+        assert (str(caught.value), vars(caught.value)) == (str(error), vars(error))
+
+
+async def test_a_fault_of_the_hub_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    async with serving("memory://") as hub, opened(hub) as engine:
+        monkeypatch.setattr(hub.app.engine.jobs, "promote", fail)
+        with pytest.raises(EngineError, match="its log says more") as caught:
+            await engine.jobs.promote(NOW)
+        assert not isinstance(caught.value, Unavailable)
+
+
+async def test_what_is_too_large_for_the_hub_is_halved_by_whoever_sent_it() -> None:
+    options = HubOptions(bulk_most=10_000, maintenance=False, webhooks=False)
+    async with serving("memory://", options) as hub, opened(hub) as engine:
+        with pytest.raises(Unstorable, match="more than the 10000 that the hub takes"):
+            await engine.jobs.insert([job("x" * 6000), job("x" * 6000)], NOW)
+        assert len(await engine.jobs.insert([job("x" * 6000)], NOW)) == 1
+        engine._calls._most = None  # as if another hub, which takes less, had the call now
+        with pytest.raises(Unstorable, match="the body may have 10000 bytes"):
+            await engine.jobs.insert([job("x" * 12_000)], NOW)
+
+
+PROBLEM = "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "outcome", "words"),
+    [
+        ((502, "text/html", b"<h1>Bad gateway</h1>"), Unavailable, "unknown", "answered 502"),
+        ((504, "text/html", b""), Unavailable, "unknown", "answered 504"),
+        ((503, PROBLEM, b'{"type":"https://x/stopping","detail":"not ready"}'), Unavailable, "unknown", "not ready"),
+        ((503, PROBLEM, b'{"type":"https://x/draining","detail":"going"}'), Unavailable, "refused", "going"),
+        ((429, PROBLEM, b'{"type":"https://x/too-many","detail":"slow"}'), Unavailable, "refused", "slow"),
+        ((404, "text/html", b"<h1>nginx</h1>"), ConfigError, None, "no hub of headrace.*check the path"),
+        ((200, "text/html", b"<h1>hi</h1>"), ConfigError, None, "no hub of headrace"),
+        ((404, PROBLEM, b'{"type":"https://x/no-such-path"}'), NotSupported, None, "does not know jobs/promote"),
+        ((400, PROBLEM, b'{"type":"https://x/malformed","detail":"odd"}'), NotSupported, None, "understand.*odd"),
+        ((200, "application/msgpack", b"\xa3abc"), EngineError, None, "does not understand"),
+        ((503, PROBLEM, b"{"), ConfigError, None, "no hub of headrace"),
+    ],
+)  # fmt: skip
+async def test_other_answers_are_understood(
+    answer: tuple[int, str, bytes], kind: type[HeadraceError], outcome: str | None, words: str
+) -> None:
+    peer = Peer()
+    async with answering(peer) as port, opened(port) as engine:
+        peer.answer = answer
+        with pytest.raises(kind, match=words) as caught:
+            await engine.jobs.promote(NOW)
+        assert getattr(caught.value, "outcome", None) == outcome
+
+
+async def test_a_hub_that_drains_is_asked_once_more_on_another_connection() -> None:
+    peer = Peer()
+    async with answering(peer) as port, opened(port) as engine:
+        peer.answer = (503, PROBLEM, b'{"type":"https://x/draining"}')
+        before = len(peer.asked)
+        with pytest.raises(Unavailable):
+            await engine.jobs.promote(NOW)
+        assert len(peer.asked) == before + 2
+
+
+async def test_a_question_survives_a_kept_connection_that_the_hub_had_closed() -> None:
+    """A write does not: whether it happened is for its caller to find out, who knows how."""
+    async with serving("memory://") as hub, opened(hub) as engine:
+
+        async def asked(question: Coroutine[Any, Any, Any]) -> Any:
+            [connection] = hub.server.server_state.connections
+            connection.transport.pause_reading()
+            asking = asyncio.create_task(question)
+            await asyncio.sleep(0)
+            connection.transport.abort()
+            return await asking
+
+        assert await asked(engine.jobs.get([uuid4()])) == [None]
+        with pytest.raises(Unavailable, match="the connection was lost") as caught:
+            await asked(engine.jobs.promote(NOW))
+        assert caught.value.outcome == "unknown"
+
+
+# -- time
+
+
+async def test_time_is_the_hubs_where_the_store_has_none() -> None:
+    clock = FakeClock()
+    app = App("memory://", clock=clock)
+    async with serving(app) as hub, opened(hub) as engine:
+        assert await engine.time() == clock.now()
+        clock.advance(hours=5)
+        assert await engine.time() == clock.now()
+        info = WorkerInfo(id=uuid4(), host="h", pid=1, started_at=NOW, concurrency=1)
+        await engine.workers.register(info, NOW)
+        said = await engine.workers.beat(info.id, Beat(), NOW)
+        assert isinstance(said, Alive)
+        assert said.now == clock.now()
+        both = await engine.workers.beat_many({info.id: Beat(), uuid4(): Beat()}, NOW)
+        assert [getattr(one, "now", None) for one in both.values()] == [clock.now(), None]
+
+
+async def test_what_is_written_is_dated_by_whoever_writes_it() -> None:
+    async with serving("memory://") as hub, opened(hub) as engine:
+        one = job()
+        await engine.jobs.insert([one], NOW)
+        [stored] = await engine.jobs.get([one.id])
+        assert stored is not None
+        assert stored.arrived_at == NOW
+        assert (await engine.records.find(Filter(), NOW + timedelta(days=1))).items == (stored,)
+
+
+# -- what is of one process
+
+
+async def test_nothing_is_held_for_a_worker_that_is_far_away() -> None:
+    async with serving("memory://") as hub, opened(hub) as engine:
+        assert await engine.workers.attend(uuid4()) is None
+        assert (engine.transactions, engine.direct) == (None, None)
+        assert engine.workers.gone_after == hub.app.engine.workers.gone_after
+
+
+async def test_findings_of_two_hubs_say_nothing_about_each_other() -> None:
+    found = list[Gone]()
+    async with App("memory://") as app, serving(app) as here, serving(app) as there:
+        for hub in (here, here, there):
+            async with opened(hub) as engine:
+                found.append(await engine.workers.gone([]))
+    assert found[0] == found[1] != found[2]
+    assert found[0].workers == Gone().workers
+
+
+async def test_a_store_behind_a_hub_is_there_and_up_to_date() -> None:
+    async with serving("memory://") as hub:
+        engine = far(hub)
+        assert await engine.exists()
+        assert await engine.migrate() == []
+    with pytest.raises(Unavailable):
+        await engine.exists()
+
+
+async def test_the_doctor_names_the_hub_and_what_is_set_otherwise_there(tmp_path: Any) -> None:
+    async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub, opened(hub) as engine:
+        checks = {check.name: check for check in await engine.check(NOW)}
+        assert "has the store (sqlite)" in checks["hub"].message
+        assert "settings" not in checks
+        engine.rules = msgspec.structs.replace(engine.rules, lease=99.0)
+        [told] = [check for check in await engine.check(NOW) if check.name == "settings"]
+        assert (told.level, "other values for lease" in told.message) == ("warn", True)
+
+
+async def test_settings_are_compared_and_set_over_the_wire() -> None:
+    async with serving("memory://") as hub, opened(hub) as engine:
+        first = await engine.documents.put_setting("queue:a", "{}", 0)
+        assert isinstance(first, Setting)
+        assert await engine.documents.put_setting("queue:a", "{}", 0) is None
