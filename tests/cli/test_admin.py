@@ -42,6 +42,10 @@ def test_a_worker_of_another_process_is_drained(shell: Shell) -> None:
     until_sync(lambda: shell.json("workers", "--url", shell.url) != [])
     [row] = shell.json("workers", "--url", shell.url)
     id = row["info"]["id"]
+    told = shell("workers", "--explain", "--url", shell.url).stdout
+    assert told.startswith(f"worker {id} on {row['info']['host']} (pid {process.pid}): It is alive, and 0 of its")
+    [said] = shell.json("workers", "--explain", "--url", shell.url)
+    assert (said["id"], [fact["code"] for fact in said["facts"]]) == (id, ["worker_free", "nothing_queued"])
     said = shell("workers", "drain", id[-6:], "--url", shell.url).stderr
     assert said == f"worker {id} on {row['info']['host']} (pid {process.pid}) was asked to leave; it holds 0 jobs\n"
     assert process.wait(45) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from uuid import UUID
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.console import Console
 from headrace.cli.overview import tasks_view, workers_view
 from headrace.client.admin import TaskInfo
 from headrace.core.retention import Kept
+from headrace.core.utilisation import Utilisation
 from headrace.engine import Beat, WorkerInfo, WorkerRow
 from tests.cli.records import ID, at
 
@@ -45,6 +47,54 @@ def test_what_a_worker_offers_is_seen(width: int) -> None:
     assert "offers" in printed
     for word in ("gpu_memory_gb=48,", "region=eu,", '"a100"}'):
         assert word in printed
+
+
+CREW = [
+    WorkerRow(
+        WorkerInfo(id=ID, host="mill.example.internal", pid=4711, started_at=at(0), concurrency=10),
+        Beat(
+            busy=3,
+            done=123_456,
+            utilisation=Utilisation(busy_share=0.314, failed=12, claimed_at=at(60), memory=84_934_656),
+        ),
+        7,
+        at(65),
+        True,
+        4,
+    ),
+    WorkerRow(
+        WorkerInfo(
+            id=UUID(int=ID.int + 1),
+            host="worker-gpu-01",
+            pid=0,
+            started_at=at(0),
+            concurrency=2,
+            name="worker-gpu-01",
+            queues=("gpu",),
+        ),
+        Beat(busy=2),
+        7,
+        at(65),
+        True,
+        2,
+    ),
+]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_how_much_of_workers_is_used_is_seen(width: int) -> None:
+    out = Console(file=io.StringIO(), width=width, color_system=None, markup=False)
+    out.print(workers_view(CREW, at(65)))
+    assert isinstance(out.file, io.StringIO)
+    lines = out.file.getvalue().splitlines()
+    assert len(lines) == 3, "nothing is wrapped"
+    assert all("…" not in line for line in lines)
+    columns = {80: "state busy used done queues", 120: "busy used done failed holds last claim memory queues"}
+    assert columns[width] in " ".join(lines[0].split())
+    assert "3/10 31% 123456 " in " ".join(lines[1].split())
+    assert lines[2].startswith("worker-gpu-01 "), "by what it calls itself"
+    assert "2/2 – 0 " in " ".join(lines[2].split())
+    assert width == 80 or "12 4 5 s ago 85 MB" in " ".join(lines[1].split())
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.failures import noted
 from headrace.cli.ids import resolve_worker
 from headrace.cli.options import common
-from headrace.cli.output import console, document, say
+from headrace.cli.output import console, document, say, tell
 from headrace.cli.run import StoreUnusable, choose, me, with_app
 from headrace.cli.state import State
 from headrace.core.explain.explanation import many
@@ -17,6 +18,7 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.engine import WorkerRow
 
 __all__ = ["audit", "migrate", "prune", "stats", "tasks", "workers"]
 
@@ -58,13 +60,16 @@ def tasks(state: State) -> None:
 
 
 @click.group(invoke_without_command=True)
+@click.option("--explain", is_flag=True, help="Say of each why it gets jobs, or none: what waiting jobs need of it.")
 @common
-def workers(state: State) -> None:
+def workers(state: State, explain: bool) -> None:
     """List the workers the store knows, and how they are; or have one leave."""
 
     async def work(app: App) -> None:
         found = await app.workers()
-        if state.json:
+        if explain and found:
+            await _explain(app, found, state)
+        elif state.json:
             document(found)
         elif not found:
             say("no workers: start one with headrace worker MODULE:APP")
@@ -75,6 +80,22 @@ def workers(state: State) -> None:
 
     if click.get_current_context().invoked_subcommand is None:
         with_app(state, work)
+
+
+async def _explain(app: App, found: Sequence[WorkerRow], state: State) -> None:
+    answers = list[dict[str, Any]]()
+    for row in found:
+        told = await app.explain_worker(row.info.id)
+        answers.append({"id": row.info.id, "name": row.info.name, "explanation": str(told), "facts": told.facts})
+        if not state.json:
+            tell(f"{_who(row)}: {told}")
+    if state.json:
+        document(answers)
+
+
+def _who(row: WorkerRow) -> str:
+    info = row.info
+    return f"worker {info.name} ({info.id})" if info.name else f"worker {info.id} on {info.host} (pid {info.pid})"
 
 
 @workers.command()
@@ -88,8 +109,7 @@ def drain(state: State, id: str) -> None:
         if state.json:
             document(row)
         else:
-            who = f"worker {row.info.id} on {row.info.host} (pid {row.info.pid})"
-            say(f"{who} was asked to leave; it holds {many(row.holds, 'job')}")
+            say(f"{_who(row)} was asked to leave; it holds {many(row.holds, 'job')}")
 
     with_app(state, work)
 

@@ -66,7 +66,9 @@ class NoSuchWorker(click.ClickException):
     exit_code = NOT_FOUND
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"no worker's id is, begins or ends with {text!r}: list them with headrace workers")
+        super().__init__(
+            f"no worker's name is {text!r}, nor does its id begin or end so: list them with headrace workers"
+        )
 
 
 class NoSuchFailure(click.ClickException):
@@ -147,14 +149,20 @@ async def resolve_batch(app: App, text: str) -> UUID:
 
 
 async def resolve_worker(app: App, text: str) -> UUID:
-    """The worker that is meant, by its id or by the first or last digits of it.
+    """The worker that is meant, by its id, by the first or last digits of it, or by what it calls itself.
+
+    Of several registrations under one name those that are alive are meant.
 
     :raises NoSuchWorker: nothing fits.
     :raises click.UsageError: it fits several.
     """
     part = text.strip().lower()
-    ids = [row.info.id for row in await app.workers()]
-    found = [id for id in ids if part and (str(id).startswith(part) or str(id).endswith(part))]
+    rows = await app.workers()
+    called = [row for row in rows if row.info.name == text.strip()]
+    found = [row.info.id for row in called if row.alive] or [row.info.id for row in called]
+    found = found or [
+        row.info.id for row in rows if part and (str(row.info.id).startswith(part) or str(row.info.id).endswith(part))
+    ]
     if not found:
         raise NoSuchWorker(text)
     if len(found) > 1:

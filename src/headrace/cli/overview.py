@@ -12,6 +12,7 @@ from rich.text import Text
 
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
+from headrace.cli.renewal import shown
 from headrace.cli.times import ago, moment, span
 from headrace.cli.words import compact, printable, short
 from headrace.core.audit import Audited
@@ -200,31 +201,39 @@ def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
-    """Workers with how they are, judged by when they were last heard of, what they hold, and what they offer."""
-    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "queues")
+    """Workers with how they are, judged by when they were last heard of, what they do, and what they offer."""
+    columns = (
+        "worker", "host", "pid", "state", "busy", "used", "done", "failed", "holds", "last claim", "memory", "up",
+        "queues",
+    )  # fmt: skip
     offers = ("offers",) if any(row.info.offers for row in workers) else ()
-    made = table(*columns, *offers, right=("pid", "busy", "holds", "done"))
+    made = table(*columns, *offers, right=("pid", "busy", "used", "done", "failed", "holds", "memory"))
     for row in workers:
-        info, beat = row.info, row.beat
+        info, beat, use = row.info, row.beat, row.beat.utilisation
         style = {"running": "green", "draining": "yellow"}.get(beat.state, "bold red")
         state = Text(beat.state if row.silent_since is None else told_silence(row.silent_since, now), style)
         if beat.stuck_threads:
             state.append(f" ({beat.stuck_threads} stuck)", "red")
         if abs(beat.clock_apart) > CLOCK_APART:
             state.append(f" (clock {told_apart(beat.clock_apart)})", "yellow")
+        here = info.name is None  # else its host is known to itself alone
         made.add_row(
-            Text(short(info.id), "cyan"),
-            Text(info.host),
-            str(info.pid),
+            Text(short(info.id) if here else printable(info.shown), "cyan"),
+            Text(info.host if here else "–"),
+            str(info.pid) if here else "–",
             state,
             f"{beat.busy}/{info.concurrency}",
-            str(row.holds),
+            "–" if use.busy_share is None else f"{use.busy_share:.0%}",
             str(beat.done),
+            Text(str(use.failed), "red" if use.failed else ""),
+            str(row.holds),
+            "–" if use.claimed_at is None else ago(use.claimed_at, now),
+            "–" if use.memory is None else shown(use.memory),
             span((now - info.started_at).total_seconds()),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
             *([Text(_offered(info.offers), "dim")] if offers else []),
         )
-    return Fitted(made, ("done", "up", "holds", "pid"), wrap=True)
+    return Fitted(made, ("up", "holds", "pid", "last claim", "memory", "failed", "done"), wrap=True)
 
 
 def _offered(offers: Mapping[str, Any]) -> str:

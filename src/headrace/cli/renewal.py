@@ -11,19 +11,19 @@ import asyncio
 import os
 import re
 import socket
-import subprocess
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from headrace.runtime.memory import memory_of
+
 if TYPE_CHECKING:
     from headrace.worker.worker import Worker
 
-__all__ = ["Limits", "memory_of", "renew_when_due", "size"]
+__all__ = ["Limits", "renew_when_due", "shown", "size"]
 
 LOOK = 0.25
 """Seconds between two looks at what the worker has done; at its memory it is looked less often."""
@@ -77,23 +77,6 @@ class Limits:
         if self.memory is not None and memory is not None and memory >= self.memory and jobs:
             return f"at {shown(memory)} of memory (--max-memory {shown(self.memory)})"
         return None
-
-
-def memory_of(pids: Iterable[int]) -> int:
-    """How many bytes these processes have in memory, added up; those that have ended have none."""
-    if Path("/proc/self/statm").exists():  # Linux
-        return sum(map(_resident, pids))
-    told = subprocess.run(
-        ["/bin/ps", "-o", "rss=", "-p", ",".join(map(str, pids))], capture_output=True, text=True, check=False
-    )
-    return 1024 * sum(int(line) for line in told.stdout.split())
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0
 
 
 async def renew_when_due(

@@ -30,6 +30,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that are heard of."""
     silent: int
     """Workers that nobody has heard of for their lease, and nobody has buried yet."""
+    busy: int = 0
+    """Slots of the living workers that are at work, as their last beats say."""
+    slots: int = 0
+    """All slots of the living workers."""
     schedules: Sequence[ScheduleDoc]
     """Those that fire."""
 
@@ -55,6 +59,8 @@ async def standing(session: Session) -> Standing:
         paused=frozenset(name for name, rule in limits.queues.items() if rule.paused),
         named=frozenset(limits.queues),
         alive=sum(row.alive for row in rows),
+        busy=sum(min(row.beat.busy, row.info.concurrency) for row in rows if row.alive),
+        slots=sum(row.info.concurrency for row in rows if row.alive),
         silent=sum(row.silent_since is not None for row in rows),
         schedules=schedules,
     )

@@ -27,7 +27,8 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     claimed_at: datetime | None = None
     """When it was last given a job."""
     memory: int | None = None
-    """Bytes that its process has in RAM."""
+    """Bytes that its process and its child processes have in RAM; where the system does not say, the most that the
+    process ever had."""
 
 
 class Meter:

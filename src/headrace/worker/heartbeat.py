@@ -222,7 +222,8 @@ class Heartbeat:
             _log.debug("the worker's loop is gone")
 
     async def _look(self, session: Engine) -> None:
-        """See whether the worker's loop moves; if it does not, do what cannot wait for it."""
+        """See how busy the worker is and whether its loop moves; if it does not, do what cannot wait for it."""
+        self._worker.measure()
         stood = self._host.clock.monotonic() - self._worker.ticked_at
         blocked = stood > self._rules.beat / 2
         if blocked and not self.blocked:

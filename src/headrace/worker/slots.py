@@ -117,7 +117,7 @@ class Slots:
         if not self._may_start():
             return 0, 0
         buffered = len(self.buffer)
-        free = max(0, self.concurrency - self._busy - buffered - self.suspects.wants_slot)
+        free = max(0, self.concurrency - self.busy - buffered - self.suspects.wants_slot)
         open_end = self.unacknowledged < UNACKNOWLEDGED_MOST
         ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
         if free > 0:
@@ -234,7 +234,7 @@ class Slots:
         return len(self._tasks) + self.calls - self.yielded.count < self.concurrency
 
     @property
-    def _busy(self) -> int:
+    def busy(self) -> int:
         """How many slots are at work."""
         return len(self.runs) - self.members + self.calls - self.yielded.count
 
@@ -316,7 +316,7 @@ class Slots:
         elif run.owned.started_at is not None:
             self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
         buffered = len(self.buffer)
-        if buffered * 2 <= self._ahead or self._busy + buffered < self.concurrency:
+        if buffered * 2 <= self._ahead or self.busy + buffered < self.concurrency:
             self.hungry()
 
     def slot_freed(self) -> None:
@@ -343,7 +343,7 @@ class Slots:
                 self._release_all(collector.waiting)
         if self.suspects.gives_up(now):
             self._release_all(self.suspects.waiting)
-        if self._busy >= self.concurrency and self.buffer.waited(now) > BUFFERED_TOO_LONG:
+        if self.busy >= self.concurrency and self.buffer.waited(now) > BUFFERED_TOO_LONG:
             self._release_all(self.buffer)  # the handlers have become slow: let other workers have these jobs
         self.dispatch()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,12 +19,14 @@ from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
 from headrace.core.suspects import REQUIREMENT
+from headrace.core.utilisation import Meter
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.runtime.memory import own_memory
 from headrace.runtime.service import Service
 from headrace.runtime.sums import Sums
 from headrace.worker.draining import Drain
@@ -96,6 +99,8 @@ class Worker(Service):
         self._retired: asyncio.Event | None = None
         """There if it was retired; set when it is told to stop all the same."""
         self._leaving = Drain(engine, self.retire)
+        self._meter = Meter(self.ticked_at)
+        self._claimed_at: datetime | None = None
 
     # -- from outside
 
@@ -389,7 +394,8 @@ class Worker(Service):
     # -- for the fetcher
 
     def taken(self) -> None:
-        """Have those that found nothing look again before a burst ends: what was claimed may submit more."""
+        """Note that jobs were claimed: who found nothing looks again before a burst ends, for these may submit more."""
+        self._claimed_at = self.host.clock.now()
         self._idle.clear()
 
     def idle(self, fetcher: Fetcher) -> None:
@@ -423,7 +429,17 @@ class Worker(Service):
             stuck_threads=stats.stuck_threads,
             done=stats.done + stats.failed,
             clock_apart=0.0 if clock is None else round(clock.apart, 3),
+            utilisation=self._meter.measured(
+                self.host.clock.monotonic(),
+                failed=stats.failed,
+                claimed_at=self._claimed_at,
+                memory=own_memory(self.child_pids),
+            ),
         )
+
+    def measure(self) -> None:
+        """Note how many slots are busy: now and then is exact enough, and costs those that run jobs nothing."""
+        self._meter.note(self._slots.busy, self.concurrency, self.host.clock.monotonic())
 
     def executing(self) -> Iterable[Run]:
         """The runs whose handlers were called, except those whose job a transaction of their handler has."""

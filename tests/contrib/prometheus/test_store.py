@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from headrace.contrib.prometheus import HeadraceCollector, store
 from headrace.core.rollup import OTHER
 from headrace.core.status import Status
+from headrace.engine import Beat, WorkerInfo
 from headrace.testing import FakeClock
 from tests.contrib.prometheus.pages import samples, value
 from tests.support.apps import Sums
@@ -47,6 +48,22 @@ async def test_depth_age_and_pauses() -> None:
             assert paused == {"default": 0, "slow": 1}
             statuses = {dict(labels)["status"] for labels in samples(page)["headrace_queue_jobs"]}
             assert statuses == {*Status} - {"completed", "cancelled"}
+
+
+async def test_slots_of_all_workers() -> None:
+    scraper = Scraper()
+    with scraper.sums.app.override(clock=scraper.clock):
+        async with scraper.sums.app as app:
+            engine, now = app.session.engine, scraper.clock.now()
+            for slots, busy in ((4, 3), (1, 2)):  # a bulk handler is busy with more jobs than slots
+                id = app.host.dice.new_id(now)
+                await engine.workers.register(
+                    WorkerInfo(id=id, host="h", pid=1, started_at=now, concurrency=slots), now
+                )
+                await engine.workers.beat(id, Beat(busy=busy), now)
+            page = await scraper.page()
+            assert value(page, "headrace_slots", state="busy") == 4
+            assert value(page, "headrace_slots", state="free") == 1
 
 
 async def test_a_queue_that_is_empty_again_is_told_with_nothing() -> None:

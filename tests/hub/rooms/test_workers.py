@@ -20,7 +20,14 @@ async def test_workers_are_listed_and_explained(tmp_path: Path) -> None:
         [found] = (await hub.client.get("/api/workers")).json()["items"]
         assert (found["id"], found["concurrency"], found["queues"]) == (str(worker.id), 3, ["images"])
         assert (found["alive"], found["tasks"], found["offers"]) == (True, ["fail", "resize"], {"gpu": 1})
+        assert (found["name"], found["customers"], found["claimed_at"], found["failed"]) == (None, None, None, 0)
         assert (await hub.client.get(f"/api/workers/{worker.id}")).json()["host"] == found["host"]
+
+        async def measured() -> bool:
+            [found] = (await hub.client.get("/api/workers")).json()["items"]
+            return bool(found["busy_share"] == found["busy_share_ever"] == 0 and found["memory"] > 10**7)
+
+        await until(measured)
         told = (await hub.client.get(f"/api/workers/{worker.id}/explain")).json()
         assert [fact["code"] for fact in told["facts"]] == ["worker_free", "nothing_queued"]
         assert told["text"].startswith("It is alive")

@@ -54,6 +54,9 @@ METRICS: dict[str, Metric] = {
     "headrace_queue_oldest_seconds": Metric("gauge", ("queue",), "How long the first queued job has waited; 0: none."),
     "headrace_queue_paused": Metric("gauge", ("queue",), "1: the queue is paused."),
     "headrace_workers": Metric("gauge", ("state",), "Workers that are alive, or silent: not heard of for their lease."),
+    "headrace_slots": Metric(
+        "gauge", ("state",), "Slots of all living workers, also of those behind hubs: busy, free."
+    ),
     "headrace_schedules_late_seconds": Metric("gauge", (), "How late the planner is with the fire that is first due."),
     "headrace_store_up": Metric("gauge", (), "1: the store can be read; 0: it cannot, and what it holds is left out."),
     "headrace_store_read_age_seconds": Metric("gauge", (), "How old the figures of the store are."),

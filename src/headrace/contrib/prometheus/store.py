@@ -77,6 +77,10 @@ class Store:
         for state, workers in (("alive", standing.alive), ("silent", standing.silent)):
             family.add_metric((state,), workers)
         yield family
+        family = gauge("headrace_slots")
+        for state, slots in (("busy", standing.busy), ("free", standing.slots - standing.busy)):
+            family.add_metric((state,), slots)
+        yield family
         yield _one("headrace_schedules_late_seconds", standing.late(now).total_seconds())
 
     def _name(self, queue: str) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.customers import Customers
 from headrace.core.explain.explanation import Fact
 from headrace.engine import WorkerRow
 from headrace.hub.operation import Answer, Ask, Operation
@@ -22,6 +23,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: UUID
     """New at each start."""
+    name: str | None
+    """What a worker behind a hub calls itself (``worker_id``)."""
     host: str
     pid: int
     version: str
@@ -39,6 +42,16 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs the store gives to it."""
     done: int
     """Attempts finished since its start."""
+    failed: int
+    """Those of them that failed."""
+    busy_share: float | None
+    """The share of its slots that was busy, from 0 to 1, on average over the last 5 minutes."""
+    busy_share_ever: float | None
+    """The same since its start."""
+    claimed_at: datetime | None
+    """When it was last given a job."""
+    memory: int | None
+    """Bytes that its process and its child processes have in RAM."""
     stuck_threads: int
     """Threads that outlived their attempts."""
     clock_apart: float
@@ -48,13 +61,16 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """None: all."""
     offers: dict[str, Any]
     """What it has for jobs that require something."""
+    customers: Customers | None
+    """Whose jobs it takes; None: everybody's."""
 
     @classmethod
     def of(cls, row: WorkerRow) -> WorkerView:
         """What is told of a worker."""
-        info, beat = row.info, row.beat
+        info, beat, use = row.info, row.beat, row.beat.utilisation
         return cls(
             id=info.id,
+            name=info.name,
             host=info.host,
             pid=info.pid,
             version=info.version,
@@ -67,11 +83,17 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
             buffered=beat.buffered,
             holds=row.holds,
             done=beat.done,
+            failed=use.failed,
+            busy_share=use.busy_share,
+            busy_share_ever=use.busy_share_ever,
+            claimed_at=use.claimed_at,
+            memory=use.memory,
             stuck_threads=beat.stuck_threads,
             clock_apart=beat.clock_apart,
             tasks=info.tasks,
             queues=info.queues,
             offers=info.offers,
+            customers=info.customers,
         )
 
 
@@ -127,6 +149,7 @@ def _nobody(ask: Ask) -> Exception:
 _ID = "019a8b40-11aa-7d52-b7a4-1b8b6f0d7c31"
 _VIEW = {
     "id": _ID,
+    "name": None,
     "host": "gpu-01",
     "pid": 4711,
     "version": "0.1.0",
@@ -139,11 +162,17 @@ _VIEW = {
     "buffered": 1,
     "holds": 4,
     "done": 1812,
+    "failed": 12,
+    "busy_share": 0.31,
+    "busy_share_ever": 0.274,
+    "claimed_at": "2026-11-16T10:03:07Z",
+    "memory": 84934656,
     "stuck_threads": 0,
     "clock_apart": 0.002,
     "tasks": ["resize"],
     "queues": None,
     "offers": {"gpu_memory_gb": 16},
+    "customers": None,
 }
 _FACT = {
     "code": "worker_free",
