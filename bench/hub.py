@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 import psutil  # type: ignore[import-untyped]
 
+from bench.hub_flower import SUBMIT, facts, flower
 from bench.hub_load import connected, get, post, pump, subscribed, upgrade
 from bench.hub_shop import app as shop
+from bench.programs import Missing
 from bench.progress import Progress
 from bench.stores import Stores
 from headrace.worker.tuning import fast_loop
@@ -28,6 +30,7 @@ CLIENTS = 50
 LISTENERS, PER_SECOND, HELD = 1000, 200, 0.3
 """Subscribers, jobs a second that they listen to, and the seconds that each of these runs."""
 IDLE = 10_000
+SUBMIT_ONE = post("/api/jobs", {"task": "noop", "payload": {"n": 1}})
 T = TypeVar("T")
 
 
@@ -41,6 +44,9 @@ class HubFigures:
     logged: list[float] = field(default_factory=list)
     """The same with the access log, which goes nowhere."""
     bulk: list[float] = field(default_factory=list)
+    peer: str = ""
+    """What the peer is, or why it was not run."""
+    peer_submits: list[float] = field(default_factory=list)
     start_ms: list[float] = field(default_factory=list)
     """p99 of how long the start of a job was under way to its subscriber."""
     end_ms: list[float] = field(default_factory=list)
@@ -62,8 +68,17 @@ class HubFigures:
 def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
     """Everything, as often as asked for; what is compared is measured by turns."""
     found, size = HubFigures(), 0.1 if quick else 1.0
-    progress = Progress(7 * repeat)
+    try:
+        found.peer = facts()
+        runs_peer = True
+    except Missing as why:
+        found.peer, runs_peer = f"not run: {why}", False
+    progress = Progress((8 if runs_peer else 7) * repeat)
     for _ in range(repeat):
+        if runs_peer:
+            progress.step("hub: submits to flower")
+            with flower() as address:
+                found.peer_submits.append(_submits(address, int(5_000 * size), SUBMIT))
         progress.step("hub: a route that only answers")
         with _bare() as address:
             found.bare.append(_submits(address, int(20_000 * size)))
@@ -156,9 +171,8 @@ def _run(work: Awaitable[T]) -> T:
 # -- what is measured
 
 
-def _submits(address: str, count: int) -> float:
+def _submits(address: str, count: int, request: bytes = SUBMIT_ONE) -> float:
     """Requests a second, of 50 clients with keep-alive."""
-    request = post("/api/jobs", {"task": "noop", "payload": {"n": 1}})
     _run(pump(address, iter([request] * (count // 10)), CLIENTS))
     seconds, spans = _run(pump(address, iter([request] * count), CLIENTS))
     return len(spans) / seconds
@@ -276,11 +290,6 @@ def _p99(spans: Sequence[float]) -> float:
 
 # -- what is said
 
-PEERS = (
-    "peers: none was run. pg-boss, graphile-worker, oban and pgqueuer have no HTTP interface; faktory has one for",
-    "  looking, and jobs are pushed over a protocol of its own, by a program in Go that is not to be had here.",
-)
-
 
 def hub_lines(found: HubFigures) -> Iterator[str]:
     """The figures against what was promised; of several runs the best, as everywhere."""
@@ -289,6 +298,10 @@ def hub_lines(found: HubFigures) -> Iterator[str]:
     yield _line("a route that only validates and answers", f"{bare:,.0f}")
     yield _line("the hub", f"{ours:,.0f}", f"{ours / bare:.2f}× (≥ 0.50)", ours >= 0.5 * bare)
     yield _line("… with its access log", f"{logged:,.0f}", f"{logged / bare:.2f}×")
+    if found.peer_submits:
+        peer = max(found.peer_submits)
+        yield _line("Celery, over flower", f"{peer:,.0f}", f"the hub has {ours / peer:.1f}× as many")
+    yield f"    flower: {found.peer}"
     yield "bulk, 1,000 jobs a request, jobs a second"
     yield _line("the hub", f"{bulk:,.0f}", "(≥ 20,000)", bulk >= 20_000)
     yield f"{LISTENERS:,} subscribers by SSE, {PER_SECOND} jobs a second: p99 from what happened to the news of it"
@@ -305,7 +318,6 @@ def hub_lines(found: HubFigures) -> Iterator[str]:
     yield _line(
         "p99 of a request beside them", f"{min(found.crowded_ms):,.1f} ms", f"without {min(found.usual_ms):.1f}"
     )
-    yield from PEERS
 
 
 def _line(what: str, figure: str, more: str = "", good: bool | None = None) -> str:

@@ -7,12 +7,12 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.plan import EngineName, SideName
 
-__all__ = ["ROOT", "Missing", "program"]
+__all__ = ["ROOT", "Missing", "environment", "program"]
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / "build" / "bench"
@@ -100,19 +100,27 @@ def _python_for_oban() -> str:
     """A Python that has oban: this one, or a newer one with an environment for it, made when first asked for."""
     if importlib.util.find_spec("oban"):
         return sys.executable
-    home = HOME / "oban"
-    python = home / "bin" / "python"
-    if not python.exists():
-        newer = next((found for found in _pythons() if _version(found) >= OBAN_SINCE), None)
-        if newer is None:
-            raise Missing(f"no Python {'.'.join(map(str, OBAN_SINCE))} or newer here")
+    newer = next((found for found in _pythons() if _version(found) >= OBAN_SINCE), None)
+    if newer is None:
+        raise Missing(f"no Python {'.'.join(map(str, OBAN_SINCE))} or newer here")
+    return str(environment("oban", OBAN, newer))
+
+
+def environment(name: str, packages: Sequence[str], python: str = sys.executable) -> Path:
+    """The Python of an environment with these packages, made when first asked for.
+
+    :raises Missing: they could not be installed
+    """
+    home = HOME / name
+    made = home / "bin" / "python"
+    if not made.exists():
         home.mkdir(parents=True, exist_ok=True)
         try:
-            _install(home, [newer, "-m", "venv", "."], [str(python), "-m", "pip", "install", "--quiet", *OBAN])
+            _install(home, [python, "-m", "venv", "."], [str(made), "-m", "pip", "install", "--quiet", *packages])
         except Missing:
             shutil.rmtree(home)
             raise
-    return str(python)
+    return made
 
 
 def _pythons() -> Iterator[str]:

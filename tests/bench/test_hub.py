@@ -37,6 +37,16 @@ def test_a_promise_that_is_kept_and_one_that_is_not_are_told_apart() -> None:
     assert "0.50×" in missed
 
 
+def test_the_peer_says_what_it_is_or_why_it_was_not_run() -> None:
+    found = figures(1000, 500)
+    found.peer = "not run: no redis-server on the path"
+    assert found.peer in "\n".join(hub_lines(found))
+    found.peer, found.peer_submits = "celery 1.2", [50.0]
+    said = "\n".join(hub_lines(found))
+    assert "10.0× as many" in said
+    assert "celery 1.2" in said
+
+
 async def test_clients_ask_everything_once(tmp_path: Path) -> None:
     async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
         request = post("/api/jobs", {"task": "work", "payload": {}})
