@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from headrace.conformance.lab import Lab
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job
+from headrace.core.match import serves
 from headrace.core.outcome import Completed
 from headrace.core.query import as_seen
 from headrace.core.status import Status
@@ -154,6 +155,31 @@ async def test_a_claim_of_several_lines_costs_the_same_in_front_of_a_long_queue(
     for task in "abc":
         await lab.put_all(*(lab.job(task) for _ in range(1000)))
     assert await cost() < before * 1.1 + 50
+
+
+async def test_jobs_that_a_worker_cannot_take_cost_it_nothing(lab: Lab) -> None:
+    """However many jobs that need 24 GB stand in front."""
+    worker, tasks = await lab.worker(), frozenset({"work"})
+    large: dict[str, Any] = {"requires": {"gpu_memory_gb": 24}, "priority": 90}
+    await lab.put_all(
+        *(lab.job(**large) for _ in range(10)), *(lab.job(requires={"gpu_memory_gb": 8}) for _ in range(60))
+    )
+    known = (await lab.engine.documents.profiles()).profiles
+    served = frozenset(one.id for one in known if serves(one, tasks, {"gpu_memory_gb": 8}))
+    assert len(served) == 1
+
+    async def cost(request: int) -> int:
+        async with steps_of(lab) as steps:
+            answer = await lab.engine.jobs.claim(worker, Ask(n=20, free=20, profiles=served), request, lab.now)
+        assert isinstance(answer, Claimed)
+        assert [job.requires for job in answer.jobs] == [{"gpu_memory_gb": 8}] * 20
+        return steps[0]
+
+    await cost(1)  # finds out which lines there are
+    before = await cost(2)
+    for _ in range(5):
+        await lab.put_all(*(lab.job(**large) for _ in range(1000)))
+    assert await cost(3) < before * 1.1 + 50
 
 
 FULL: dict[str, dict[str, Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from headrace.conformance.lab import OOPS, Choices, Lab, Part
 from headrace.core import lifecycle
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job
+from headrace.core.match import serves
 from headrace.core.outcome import Completed, Failed, Released, Snoozed
 from headrace.core.retry import Retry
 from headrace.core.status import Cause, Status
@@ -181,6 +183,21 @@ class Claiming(Part):
         two = await lab.put("two")
         assert [job.id for job in await lab.claim(await lab.worker(), tasks=("two", "three"))] == [two.id]
         assert await lab.claim(await lab.worker(), tasks=()) == []
+
+    async def test_jobs_that_a_worker_cannot_take_hold_up_nobody(self, lab: Lab) -> None:
+        large: dict[str, Any] = {"requires": {"hardware": {"gpu_memory_gb": 24}}, "priority": 90}
+        small: dict[str, Any] = {"requires": {"hardware": {"gpu_memory_gb": 8}}}
+        others: dict[str, Any] = {"requires": {"hardware": {"not": {"gpu_memory_gb": 16}}}}
+        first = await lab.put_all(*(lab.job(**large) for _ in range(5)))
+        jobs = await lab.put_all(*(lab.job(**kind) for kind in (small, {}, others, small, {})))
+        known = (await lab.engine.documents.profiles()).profiles
+        for memory, may in ((16, [0, 1, 3, 4]), (8, [2]), (24, [])):
+            offers = {"hardware": {"gpu_memory_gb": memory}}
+            served = frozenset(one.id for one in known if serves(one, frozenset({"work"}), offers))
+            answer = await lab.engine.jobs.claim(await lab.worker(), Ask(n=9, free=9, profiles=served), memory, lab.now)
+            assert isinstance(answer, Claimed)
+            wanted = [*(first if memory == 24 else ()), *(jobs[at] for at in may)]
+            assert [job.id for job in answer.jobs] == [job.id for job in wanted]
 
     async def test_only_queues_asked_for_are_given(self, lab: Lab) -> None:
         worker = await lab.worker()

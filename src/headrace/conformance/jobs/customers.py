@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -14,7 +16,9 @@ from headrace.core import acts
 from headrace.core.claim import Ask
 from headrace.core.customers import Customers, turn_of
 from headrace.core.job import Job
-from headrace.core.status import Status
+from headrace.core.outcome import Completed
+from headrace.core.query import Filter
+from headrace.core.status import HELD, Status
 from headrace.engine import Claimed, Duplicated, Inserted
 from headrace.errors import ConfigError
 
@@ -176,6 +180,62 @@ class OfCustomers(Part):
         finally:
             for session in others:
                 await session.close()
+
+    async def test_fifty_strict_claims_at_once_leave_no_worker_with_jobs_of_two(self, lab: Lab) -> None:
+        """Judged by the record: whose jobs each worker holds after each round, and whose it ever had at a time."""
+        await by_customer(lab)
+        whose = (*(f"c{number}" for number in range(6)), None)
+        jobs = await lab.put_all(*(lab.job(customer=whose[number % 7]) for number in range(350)))
+        profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles)
+        workers = [await lab.worker() for _ in range(5)]
+        choose, sessions = Choices(7), [lab.engine, *(lab.engine.another_session() for _ in range(4))]
+        for session in sessions[1:]:
+            await session.open()
+        try:
+            for turn in range(3):
+                asks = [
+                    (session, worker, Ask(n=n, free=n, profiles=profiles, queues=("default",), customers=STRICT))
+                    for session in sessions
+                    for worker in workers
+                    for n in (1, choose(1, 2, 3))
+                ]
+                answers = await asyncio.gather(
+                    *(
+                        session.jobs.claim(worker, ask, turn * 100 + number, lab.now)
+                        for number, (session, worker, ask) in enumerate(asks, 1)
+                    )
+                )
+                given = {job.id for answer in answers if isinstance(answer, Claimed) for job in answer.jobs}
+                held = (await lab.engine.records.find(Filter(status=HELD), lab.now, 1000)).items
+                assert given <= {job.id for job in held}
+                lab.later(1)
+                for worker in workers:
+                    mine = [job for job in held if job.worker == worker]
+                    assert len({job.customer for job in mine}) <= 1
+                    assert None not in {job.customer for job in mine}
+                    done = mine if choose(True, False) else mine[1:]  # some still hold one when they ask again
+                    await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in done))
+                lab.later(1)
+        finally:
+            for session in sessions[1:]:
+                await session.close()
+        spans = list[tuple[UUID | None, str | None, datetime | None, datetime]]()
+        for job in await lab.engine.jobs.get([job.id for job in jobs]):
+            assert job is not None
+            if job.status is Status.QUEUED:
+                continue
+            spans += ((one.worker, job.customer, one.assigned_at, one.finished_at) for one in await lab.attempts(job))
+            if job.held:
+                spans.append((job.worker, job.customer, job.assigned_at, lab.now))
+        assert {customer for _, customer, _, _ in spans} == {one for one in whose if one}, "everybody had a turn"
+        for who, customer, since, until in spans:
+            assert since is not None
+            beside = {
+                other
+                for another, other, begin, end in spans
+                if another == who and begin is not None and begin < until and since < end
+            }
+            assert beside == {customer}
 
     async def test_a_repeated_request_is_answered_as_the_first_time(self, lab: Lab) -> None:
         await by_customer(lab)
