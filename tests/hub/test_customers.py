@@ -25,6 +25,7 @@ from headrace.testing import FakeClock
 from tests.hub.customers import ALICE, BOB, Scene, scene
 from tests.hub.live.listening import Socket, connected
 from tests.hub.walking import Heard, ask, open_stream
+from tests.hub.work.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.support.apps import url_of
 
 Faults = AsyncIterator[str]
@@ -317,7 +318,40 @@ async def webhook(scene: Scene, operation: Operation) -> Faults:
         yield fault
 
 
+async def leased(scene: Scene, operation: Operation) -> Faults:
+    """A lease of somebody else's key is none."""
+    given = await lease_of_bob(scene)
+    told = []
+    for lease in (given["lease"], "hrl.0.0.0"):
+        heard = await ask(scene.hub, operation, scene.alice.key, body={**operation.example, "lease": lease})
+        told.append(heard.without(lease))
+        if heard.status != 409 or tells_of_bob(scene, heard):
+            yield f"{heard}"
+    if told[0] != told[1]:
+        yield f"of Bob's {told[0]}, of nobody's {told[1]}"
+
+
+async def offered(scene: Scene, operation: Operation) -> Faults:
+    """She is offered no job but her own, and is no worker of Bob's."""
+    queue, token = await ready_for_work(scene), await token_of_bob(scene)
+    me = {"worker_id": "alice"}
+    heard = await ask(scene.hub, operation, scene.alice.key, body={**me, "token": token})
+    if heard.status != 409 or tells_of_bob(scene, heard):
+        yield f"with his token: {heard}"
+    if operation.name == "claim_job":
+        body = {**me, "tasks": ["quick", "hold"], "queues": [queue]}
+        count = 0
+        while "job_assigned" in (heard := await ask(scene.hub, operation, scene.alice.key, body=body)).text:
+            count += 1
+            if tells_of_bob(scene, heard):
+                yield f"{heard}"
+        if heard.status != 200 or "no_job" not in heard.text or not count:
+            yield f"{heard}"
+
+
 PROOFS: dict[Bounded, Proof] = {
+    "offered": offered,
+    "leased": leased,
     "job": job,
     "batch": batch,
     "webhook": webhook,
@@ -367,6 +401,8 @@ def _traces(scene: Scene, said: str) -> set[str]:
 
 
 OF_MESSAGES: dict[Bounded, Callable[[Scene, Message, Socket], Faults]] = {
+    "offered": tells_nothing,  # ``live/test_messages.py`` looks at what workers are given, and by which lease
+    "leased": tells_nothing,
     "job": one_job,
     "operator": refuses_customers,
     "nothing": tells_nothing,

@@ -26,7 +26,7 @@ async def test_a_hub_that_is_well_says_so(url: str) -> None:
         health, ready = await hub.client.get("/healthz"), await hub.client.get("/readyz")
         assert (health.status_code, health.json()) == (
             200,
-            {"status": "ok", "loops": {"keys": "ok", "maintenance": "ok"}},
+            {"status": "ok", "loops": {"work": "ok", "keys": "ok", "maintenance": "ok"}},
         )
         assert (ready.status_code, ready.json()["status"], ready.json()["store"]) == (200, "ready", "ok")
 
@@ -90,7 +90,7 @@ async def test_a_loop_that_died_fails_both_probes(url: str) -> None:
         for path in ("/healthz", "/readyz"):
             answer = await hub.client.get(path)
             assert answer.status_code == 503
-            assert answer.json()["loops"] == {"keys": "ok", "follower": "failed"}
+            assert answer.json()["loops"] == {"work": "ok", "keys": "ok", "follower": "failed"}
 
 
 async def test_a_hub_that_does_not_hear_of_revoked_keys_is_not_well(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ async def test_a_hub_that_does_not_hear_of_revoked_keys_is_not_well(url: str, mo
     monkeypatch.setattr(Door, "_follow", broken)
     async with serving(url) as hub:
         await until(lambda: not hub.hub.door.alive)
-        assert (await hub.client.get("/healthz")).json()["loops"] == {"keys": "failed"}
+        assert (await hub.client.get("/healthz")).json()["loops"]["keys"] == "failed"
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "memory"])

@@ -25,6 +25,7 @@ from headrace.hub.table import OPERATIONS
 from tests.hub.documented import DOCUMENT, contents_of, refuse
 from tests.hub.rooms.world import small_app
 from tests.hub.serving import Served, serving
+from tests.hub.work.working import example_of
 from tests.support.until import until
 
 BY_NAME = {one.name: one for one in OPERATIONS}
@@ -180,6 +181,8 @@ async def _asked(things: Things, operation: Operation) -> httpx2.Response:
         value = await things.id_for(operation) if name == "id" else str(operation.path_examples[name])
         path = re.sub(rf"\{{{name}(:\w+)?\}}", quote(value, safe=""), path)
     body: dict[str, Any] = {} if operation.example is None else {"json": operation.example}
+    if operation.scope == "work":
+        body = {"json": await example_of(things.hub.client, operation.example)}
     return await things.hub.client.request(operation.method, path, **body)
 
 
@@ -187,7 +190,7 @@ async def _asked(things: Things, operation: Operation) -> httpx2.Response:
 async def test_every_example_works(operation: Operation, tmp_path: Path) -> None:
     app = small_app(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal")
     async with app:
-        key = await app.create_key("ops", ["read", "submit", "act", "admin"])
+        key = await app.create_key("ops", ["read", "submit", "work", "act", "admin"])
         if operation.name == "revoke_key":
             await app.create_key(operation.path_examples["name"], ["read"])
     async with serving(app) as hub:

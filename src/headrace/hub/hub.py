@@ -28,6 +28,7 @@ from headrace.hub.rpc.hints import Wanted, hints_route
 from headrace.hub.serving import Direct, problem_response, routes
 from headrace.hub.table import ENGINE, OPERATIONS
 from headrace.hub.webhooks import webhook_worker
+from headrace.hub.work.fleet import Fleet
 from headrace.web.positions import Positions
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Hub:
         self.drafts, self.positions = Drafts(app), Positions(app)
         self.live = Live(self)
         """Streams and sockets."""
+        self.fleet = Fleet(self)
+        """Workers that stand behind this hub."""
         self.wanted = Wanted()
         """What remote engines are told of who listens."""
         self.number = app.host.dice.token() >> 1
@@ -77,6 +80,8 @@ class Hub:
             await stack.enter_async_context(self.app)
             await stack.enter_async_context(self.live.running())
             await stack.enter_async_context(self.door.open())
+            await stack.enter_async_context(self.fleet.running())
+            self.vitals.loops["work"] = lambda: self.fleet.alive
             self.vitals.loops["keys"] = lambda: self.door.alive
             stack.enter_context(self.metrics)
             stack.push_async_callback(self.vitals.close)

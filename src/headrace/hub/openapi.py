@@ -51,6 +51,8 @@ _BOUNDED: dict[Bounded, str] = {
     "found": "A key with a customer finds only what is that customer's.",
     "made": "What a key with a customer makes is that customer's.",
     "told": "A key with a customer is told only of what is that customer's.",
+    "offered": "A worker with the key of a customer is offered only that customer's jobs.",
+    "leased": "",
     "nothing": "",
     "operator": "Not for keys with a customer.",
 }
@@ -165,6 +167,7 @@ _TAGS = (
     "rates",
     "tasks",
     "workers",
+    "work",
     "failures",
     "figures",
     "events",

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Ask", "Bounded", "Do", "Operation"]
 
-Bounded = Literal["job", "batch", "webhook", "found", "made", "told", "nothing", "operator"]
+Bounded = Literal["job", "batch", "webhook", "found", "made", "told", "offered", "leased", "nothing", "operator"]
 """How the key of a customer is kept to what is that customer's.
 
 ``job``, ``batch``, ``webhook``: the path names one; that of somebody else is answered like one that is not there.
 ``found``: a search; it finds only the customer's own. ``made``: what it stores becomes the customer's. ``told``: a live
-feed; it tells only of the customer's own. ``nothing``: it shows no particular job of anybody. ``operator``: such a key
-is refused.
+feed; it tells only of the customer's own. ``offered``: a worker; it is offered only the customer's jobs. ``leased``: a
+lease names the job; one that was not given to this key is no lease. ``nothing``: it shows no particular job of anybody.
+``operator``: such a key is refused.
 """
 
 

@@ -41,6 +41,10 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Different requirements of tasks that one customer may ask for within an hour."""
     customer_priority: int = 89
     """How urgent the jobs of a customer may be; what is above is for the operator's own."""
+    worker_lease: float = 60.0
+    """Seconds of silence after which a worker behind the hub counts as dead."""
+    workers_per_key: int = 1_000
+    """Workers that one key may have here at once."""
     read_timeout: float = 30.0
     """Seconds for a request's head, for its body, and for a reader that reads next to nothing."""
     keep_alive: float = 65.0

@@ -7,12 +7,14 @@ from headrace.hub.live import events
 from headrace.hub.operation import Operation
 from headrace.hub.rpc import verbs
 from headrace.hub.webhooks import routes as webhooks
+from headrace.hub.work import table as work
 
 __all__ = ["ENGINE", "OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
     *submits.OPERATIONS,
     *looking.OPERATIONS,
+    *work.OPERATIONS,
     *acting.OPERATIONS,
     *about.OPERATIONS,
     *keys.OPERATIONS,

@@ -14,12 +14,21 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headrace.core.bounds import COUNT, KEY, NAME, TAG, TAGS
 from headrace.core.family import MAX_AFTER
-from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure
+from headrace.core.job import AfterWhen, Job, OnDuplicate, OnParentFailure
 from headrace.core.retry import Retry
 from headrace.errors import LONGEST
 from headrace.hub.problems import Fault, Problem
 
-__all__ = ["OUR_STATUS", "Requirements", "RetryBody", "Submission", "SubmitBody", "our_status", "submission_of"]
+__all__ = [
+    "OUR_STATUS",
+    "Requirements",
+    "RetryBody",
+    "Submission",
+    "SubmitBody",
+    "our_status",
+    "requirements_of",
+    "submission_of",
+]
 
 OUR_STATUS = {"in_progress": "running"}
 """The statuses that the page calls differently."""
@@ -246,6 +255,25 @@ def _exclude(asked: Excluded, needs: dict[str, tuple[str, Any]]) -> None:
             theirs, need = needs.get(ours, (f"not.{ours}", {}))
             wanted = need if not need or "in" in need else {"in": [need]}
             needs[ours] = theirs, {**wanted, "not": {"in": values}}
+
+
+def requirements_of(job: Job) -> dict[str, Any]:
+    """What a job requires, in the words of the page; what it has no words for is as it was said."""
+    told: dict[str, Any] = {}
+    for name, need in job.requires.items():
+        theirs = _THEIRS.get(name)
+        match need:
+            case {"in": [str(value), "all" | None]} if theirs is not None and len(need) == 1:
+                told[theirs] = value
+            case _:
+                told[name] = need
+    if job.timeout is not None:
+        told["timeout_minutes"] = job.timeout / 60
+    return told
+
+
+_THEIRS = {"services": "service_type", "components": "component", "quality_levels": "quality_level"}
+"""The words of the page for what is required of a worker."""
 
 
 def _one_of(*values: str | None) -> dict[str, Any]:

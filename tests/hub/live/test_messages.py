@@ -16,6 +16,7 @@ from headrace.hub.operation import Bounded
 from tests.hub.customers import Scene, scene
 from tests.hub.live.listening import Socket, connected
 from tests.hub.serving import serving
+from tests.hub.work.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.support.apps import url_of
 
 Proof = Callable[[Scene, Message, Socket], AsyncIterator[str]]
@@ -63,7 +64,42 @@ async def nothing(both: Scene, message: Message, socket: Socket) -> AsyncIterato
             yield f"{answer}"
 
 
-PROOFS: dict[Bounded, Proof] = {"job": job, "operator": operator, "nothing": nothing}
+async def leased(both: Scene, message: Message, socket: Socket) -> AsyncIterator[str]:
+    """A lease of somebody else's key is none; without one, nobody's job is hers."""
+    given = await lease_of_bob(both)
+    for fields in ({"lease": given["lease"]}, {"lease": "hrl.0.0.0"}, {"job_id": given["job_id"]}):
+        sent = {name: value for name, value in message.example.items() if name != "lease"} | fields
+        answer = await socket.ask(message.name, **sent)
+        refused = answer["type"] == "stale_job" or answer.get("problem", {}).get("status") == 409
+        if not refused or any(trace in str(answer) for trace in both.bob.traces):
+            yield f"{fields}: {answer}"
+
+
+async def offered(both: Scene, message: Message, socket: Socket) -> AsyncIterator[str]:
+    """She is offered no job but her own."""
+    queue = await ready_for_work(both)
+    claim = {"worker_id": "alice", "tasks": ["quick", "hold"], "queues": [queue], "max_concurrent_jobs": 1000}
+    count = 0
+    while (answer := await socket.ask("claim_job", **claim))["type"] == "job_assigned":
+        count += 1
+        if answer["customer_id"] != both.alice.name:
+            yield f"{answer}"
+    if answer["type"] != "no_job" or not count:
+        yield f"{answer}"
+    token = await token_of_bob(both)
+    for message_name in ("register_worker", "claim_job", "heartbeat"):
+        answer = await socket.ask(message_name, worker_id="bob", token=token)
+        if answer["type"] != "error" or answer["problem"]["status"] != 409:
+            yield f"{message_name}: {answer}"
+
+
+PROOFS: dict[Bounded, Proof] = {
+    "offered": offered,
+    "leased": leased,
+    "job": job,
+    "operator": operator,
+    "nothing": nothing,
+}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -10,6 +10,9 @@ import msgspec
 
 from headrace.hub.caller import Caller, Scope
 from headrace.hub.operation import Bounded
+from headrace.hub.work.held import Stale
+from headrace.hub.work.messages import StaleJob
+from headrace.hub.work.table import WORK, WorkMessage
 from headrace.web.absent import id_of
 from headrace.web.telling import status_of
 
@@ -46,8 +49,11 @@ class Welcome(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """What a message is answered with; the answer carries the id of the message."""
 
-    type: str
+    type: str | None
+    """None: the fields say it themselves."""
     fields: Any = None
+    undelivered: Callable[[], Awaitable[None]] | None = None
+    """Done if it could not be sent."""
     then: Callable[[], None] | None = None
     """Done once the answer was sent, so that nothing that follows from it comes before it."""
 
@@ -64,6 +70,8 @@ class Message:
     do: Callable[[Socket, Any], Awaitable[Reply]]
     takes: type[msgspec.Struct] = Nothing
     example: Mapping[str, Any] = field(default_factory=dict)
+    beside: bool = False
+    """It may take long: others are heard meanwhile."""
 
 
 async def authenticate(socket: Socket, given: Authenticate) -> Reply:
@@ -75,7 +83,7 @@ async def authenticate(socket: Socket, given: Authenticate) -> Reply:
 async def subscribe_job(socket: Socket, given: OneJob) -> Reply:
     """Tell how the job stands, and from then on what becomes of it, until it has ended."""
     subscription = await socket.subscribe(given.job_id)
-    return Reply("job_status", status_of(subscription.job), subscription.begin)
+    return Reply("job_status", status_of(subscription.job), then=subscription.begin)
 
 
 async def unsubscribe_job(socket: Socket, given: OneJob) -> Reply:
@@ -92,6 +100,29 @@ async def subscribe_stats(socket: Socket, given: Nothing) -> Reply:
 async def ping(socket: Socket, given: Nothing) -> Reply:
     """Answer."""
     return Reply("pong")
+
+
+def _of_workers(message: WorkMessage) -> Message:
+    """What a worker says, as a message of its socket."""
+
+    async def do(socket: Socket, given: Any) -> Reply:
+        peer = socket.peer()
+        try:
+            answer = await message.do(peer, given)
+        except Stale as stale:
+            answer = StaleJob(job_id=stale.job, detail=stale.detail)
+        return Reply(None, answer, undelivered=lambda: peer.undelivered(answer))
+
+    return Message(
+        name=message.name,
+        summary=message.summary,
+        scope="work",
+        bounded=message.bounded,
+        do=do,
+        takes=message.takes,
+        example=message.example,
+        beside=True,
+    )
 
 
 _ID = "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"
@@ -132,6 +163,7 @@ MESSAGES = (
         do=subscribe_stats,
     ),
     Message(name="ping", summary="Ask for a pong", scope=None, bounded="nothing", do=ping),
+    *(_of_workers(message) for message in WORK),
 )
 """All that a client may send; the tests of scopes and customers walk through it."""
 

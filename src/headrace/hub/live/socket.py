@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +25,7 @@ from headrace.hub.operation import Ask
 from headrace.hub.problems import FAULT, Fault, Problem, problem_of
 from headrace.hub.scoping import job_of
 from headrace.hub.serving import problem_response
+from headrace.hub.work.peers import SocketPeer
 from headrace.runtime.audience import Reader
 from headrace.web.telling import changes, end_of, position_of
 
@@ -33,7 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["Socket", "Subscription", "socket_route"]
 
 IDLE = 300.0
-"""Seconds after which a socket is closed that has subscribed to nothing, and is silent."""
+"""Seconds after which a socket is closed that has subscribed to nothing, has no job, and is silent."""
+AT_ONCE = 64
+"""Messages of workers that are served at the same time; no more are read meanwhile."""
+PUSHED = 10_000
+"""Messages of its own accord that wait for a client to take them; a client with more is cut off."""
 
 _log = logging.getLogger("headrace.hub")
 _encode = msgspec.json.Encoder().encode
@@ -95,6 +101,10 @@ class Socket:
         """The jobs of which there may be news, in the order in which they are told."""
         self._stats: Stats | None = None
         self._stats_wanted = False
+        self._peer: SocketPeer | None = None
+        self._pushed: deque[Any] = deque()
+        self._beside: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(AT_ONCE)
         self._wake, self._sending = asyncio.Event(), asyncio.Lock()
         self._ending = asyncio.timeout(None)
         self._problem: Problem | None = None
@@ -142,6 +152,8 @@ class Socket:
         self._jobs.clear()
         if self._stats_wanted:
             self.hub.live.stats.leave(self._hear_stats)
+        if self._peer is not None:
+            self._peer.close()  # what it has said goes on to be written
 
     async def _close(self, closing: _Closing) -> None:
         with suppress(WebSocketDisconnect, OSError, RuntimeError):
@@ -164,6 +176,8 @@ class Socket:
                 async with asyncio.timeout(patience):
                     received = await self._websocket.receive()
             except TimeoutError:
+                if self._peer is not None and self._peer.busy:
+                    continue
                 raise _Closing(1000, "nothing was asked for") from None
             if received["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(received.get("code") or 1005)
@@ -180,23 +194,70 @@ class Socket:
             name = message.name
             self._admit(message)
             fields = {name: value for name, value in document.items() if name not in ("type", "id")}
-            reply = await message.do(self, msgspec.convert(fields, message.takes))
+            given = msgspec.convert(fields, message.takes)
+            if message.beside:
+                return await self._begin(message, given, id)
+            reply = await message.do(self, given)
         except (WebSocketDisconnect, _Closing):
             raise
         except Exception as error:
-            problem = problem_of(error)
-            if problem is None:
-                _log.exception("a message of a socket failed")
-                problem = FAULT
-            await self._send("error", {"problem": problem.details}, id)
+            problem = await self._refuse(error, id)
             if isinstance(error, _NoJson):
                 raise _Closing(1003, "that was no JSON") from None
             if name == "authenticate" and problem.status == 401:
                 raise _Closing(1008, problem.details.title) from None  # who guesses keys may connect for each
-            return
+            return None
         await self._send(reply.type, reply.fields, id)
         if reply.then is not None:
             reply.then()
+        return None
+
+    async def _refuse(self, error: Exception, id: Any) -> Problem:
+        problem = problem_of(error)
+        if problem is None:
+            _log.error("a message of a socket failed", exc_info=error)
+            problem = FAULT
+        await self._send("error", {"problem": problem.details}, id)
+        return problem
+
+    # -- what a worker sends
+
+    def peer(self) -> SocketPeer:
+        """The workers at the other end."""
+        if self._peer is None:
+            self._peer = SocketPeer(self.hub, cast(Caller, self._caller), self.push)
+        return self._peer
+
+    def push(self, message: Any) -> None:
+        """Send this of our own accord."""
+        if len(self._pushed) >= PUSHED:
+            return self.let_go(Problem(429, "too-slow", "Too slow", "more was to be told than is read"))
+        self._pushed.append(message)
+        return self._wake.set()
+
+    async def _begin(self, message: Message, given: Any, id: Any) -> None:
+        """Serve a message of a worker, and hear others meanwhile; those about one job stay in their order."""
+        await self._room.acquire()
+        task = asyncio.create_task(self._serve(message, given, id), name="headrace-hub-message")
+        self._beside.add(task)
+        task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._beside.discard(task)
+        self._room.release()
+
+    async def _serve(self, message: Message, given: Any, id: Any) -> None:
+        reply = None
+        try:
+            try:
+                reply = await message.do(self, given)
+            except Exception as error:
+                await self._refuse(error, id)
+                return
+            await self._send(reply.type, reply.fields, id)
+        except (WebSocketDisconnect, OSError, RuntimeError):  # nobody is there any more
+            if reply is not None and reply.undelivered is not None:
+                await reply.undelivered()
 
     def _admit(self, message: Message) -> None:
         if message.scope is None:
@@ -274,6 +335,8 @@ class Socket:
                     del self._ready[id]
                     if (subscription := self._jobs.get(id)) is not None:
                         await self._tell(subscription)
+                while self._pushed:
+                    await self._send(None, self._pushed.popleft())
                 stats, self._stats = self._stats, None
                 if stats is not None:
                     await self._send("stats", stats)
@@ -300,8 +363,10 @@ class Socket:
             self.wake(id)
         return None
 
-    async def _send(self, type: str, fields: Any = None, id: Any = None) -> None:
-        text = _written({"type": type} if id is None else {"type": type, "id": id}, fields)
+    async def _send(self, type: str | None, fields: Any = None, id: Any = None) -> None:
+        """Send a message; ``type``: None where the fields say it themselves."""
+        head = {} if type is None else {"type": type}
+        text = _written(head if id is None else {**head, "id": id}, fields)
         async with self._sending:
             await self._websocket.send_text(text)
 
@@ -310,6 +375,8 @@ def _written(head: dict[str, Any], fields: Any) -> str:
     """A message: its head, and what it holds beside that."""
     data = _encode(head)
     rest = b"{}" if fields is None else _encode(fields)
+    if not head:
+        return rest.decode()
     return (data if rest == b"{}" else data[:-1] + b"," + rest[1:]).decode()
 
 

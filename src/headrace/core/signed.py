@@ -1,0 +1,145 @@
+"""Leases and tokens of workers behind a hub: texts that any hub of the store can test, and nobody else can make.
+
+A *lease* says that a job at an epoch was given to a worker; a *token* says which worker somebody is. Both are bound to
+the key with which the worker came in. They are no secrets of anybody else's, and say nothing but ids.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterator
+from hashlib import sha256
+from uuid import UUID
+
+import msgspec
+
+__all__ = [
+    "KEPT",
+    "MADE_OF",
+    "Lease",
+    "Secret",
+    "Secrets",
+    "lease_text",
+    "read_lease",
+    "read_token",
+    "secret_id",
+    "token_text",
+]
+
+MADE_OF = 32
+"""Bytes of a secret."""
+KEPT = 2
+"""How many secrets are believed: the one that signs, and the one before it."""
+
+_LEASE, _TOKEN = "hrl", "hrw"
+_EPOCH = 8
+_LONGEST = 256
+"""Characters of the longest text that is looked at."""
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """What texts are signed with; its id says in a text which one it was."""
+
+    id: str
+    data: bytes
+
+    def __repr__(self) -> str:  # which may be logged
+        return f"<Secret {self.id}>"
+
+
+class Secrets(msgspec.Struct, frozen=True):
+    """The secrets of a store, the newest first: it signs, all of them are believed."""
+
+    secrets: tuple[Secret, ...] = ()
+
+    def rotated(self, new: Secret, *, forget: bool = False) -> Secrets:
+        """The same with another one that signs; ``forget``: what was signed before is void at once."""
+        return Secrets((new,) if forget else (new, *self.secrets)[:KEPT])
+
+    def named(self, id: str) -> Secret | None:
+        """The secret of this id, if it is believed."""
+        return next((one for one in self.secrets if one.id == id), None)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Which job, at which epoch, was given to which worker."""
+
+    job: UUID
+    epoch: int
+    worker: UUID
+
+
+def lease_text(secrets: Secrets, namespace: str, key: str | None, lease: Lease) -> str:
+    """The lease as it is given to the worker; ``key``: the one with which it came in. Always the same text."""
+    body = lease.job.bytes + lease.epoch.to_bytes(_EPOCH, "big") + lease.worker.bytes
+    return _signed(secrets, _LEASE, namespace, key, body)
+
+
+def token_text(secrets: Secrets, namespace: str, key: str | None, worker: UUID) -> str:
+    """The token of a worker."""
+    return _signed(secrets, _TOKEN, namespace, key, worker.bytes)
+
+
+def read_lease(secrets: Secrets, namespace: str, key: str | None, text: str) -> Lease | None:
+    """The lease in a text; None: it is none, or not of this store, this namespace or this key."""
+    body = _read(secrets, _LEASE, namespace, key, text)
+    if body is None or len(body) != 32 + _EPOCH:
+        return None
+    epoch = int.from_bytes(body[16 : 16 + _EPOCH], "big")
+    return Lease(UUID(bytes=body[:16]), epoch, UUID(bytes=body[16 + _EPOCH :]))
+
+
+def read_token(secrets: Secrets, namespace: str, key: str | None, text: str) -> UUID | None:
+    """The worker that a token names; None: it is none, or not of this store, this namespace or this key."""
+    body = _read(secrets, _TOKEN, namespace, key, text)
+    return UUID(bytes=body) if body is not None and len(body) == 16 else None
+
+
+def secret_id(text: str) -> str | None:
+    """The id of the secret with which a text says that it was signed; None: it is no such text."""
+    parts = text.split(".") if len(text) <= _LONGEST else ()
+    return parts[1] if len(parts) == 4 and parts[0] in (_LEASE, _TOKEN) else None
+
+
+def _signed(secrets: Secrets, domain: str, namespace: str, key: str | None, body: bytes) -> str:
+    secret = secrets.secrets[0]
+    return f"{domain}.{secret.id}.{_text(body)}.{_text(_mac(secret, domain, namespace, key, body))}"
+
+
+def _read(secrets: Secrets, domain: str, namespace: str, key: str | None, text: str) -> bytes | None:
+    id = secret_id(text)
+    secret = None if id is None else secrets.named(id)
+    if secret is None or not text.isascii():
+        return None
+    found, _, data, mac = text.split(".")
+    try:
+        body = _bytes(data)
+        given = _bytes(mac)
+    except (NotBase64, ValueError):
+        return None
+    # Every field goes into what is compared, so whatever was changed is found in the same time.
+    right = hmac.compare_digest(given, _mac(secret, domain, namespace, key, body))
+    # One text for each lease: base64 that spells the same bytes in another way is refused.
+    return body if right and found == domain and _text(body) == data and _text(given) == mac else None
+
+
+def _mac(secret: Secret, domain: str, namespace: str, key: str | None, body: bytes) -> bytes:
+    said = b"".join(_counted(domain, namespace, "" if key is None else f"key {key}")) + body
+    return hmac.digest(secret.data, said, sha256)
+
+
+def _counted(*texts: str) -> Iterator[bytes]:
+    """The texts so that no two lists of them read alike."""
+    for text in texts:
+        data = text.encode(errors="surrogatepass")
+        yield len(data).to_bytes(4, "big") + data
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,245 @@
+"""Beats for workers behind this hub: one write for all that were heard, and what each must know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from headrace.core.job import Job
+from headrace.core.query import Filter
+from headrace.core.status import HELD
+from headrace.engine import Alive, Beat, Dead
+from headrace.engine.answers import MAX_BATCH
+from headrace.errors import EngineError, StoreLost
+from headrace.hub.work.messages import CancelJob, HeartbeatAcknowledged
+from headrace.hub.work.remote_worker import RemoteWorker
+
+if TYPE_CHECKING:
+    from headrace.hub.work.fleet import Fleet
+
+__all__ = ["Beats"]
+
+_log = logging.getLogger("headrace.hub")
+
+GATHERED = 0.5
+"""Seconds between two beats, at least, while workers wait for an answer."""
+_OFTEN = 2
+"""Beats of this hub in the time in which a worker is to be heard once."""
+_TICK = 0.5
+"""Seconds between two looks at the clock for jobs that run out of time."""
+_PAGE = 200
+
+
+class Beats:
+    """Beats for those whom this hub has heard since it last did."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._asked: dict[RemoteWorker, list[asyncio.Future[HeartbeatAcknowledged]]] = {}
+        self._wake = asyncio.Event()
+        self._beating = asyncio.Lock()
+        self._cancelled: set[UUID] = set()
+
+    @property
+    def every(self) -> float:
+        """Seconds within which a worker is to be heard again."""
+        return min(self._fleet.session.engine.rules.beat, self._fleet.lease / 6)
+
+    # -- from outside
+
+    async def ask(self, worker: RemoteWorker) -> HeartbeatAcknowledged:
+        """The answer to a heartbeat: that of the store to the next beat."""
+        future: asyncio.Future[HeartbeatAcknowledged] = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(worker, []).append(future)
+        self._wake.set()
+        return await future
+
+    def cancelled(self, names: Sequence[str]) -> None:
+        """A cancel of these jobs may have been requested."""
+        if not names:
+            self._cancelled.update(job for worker in self._fleet.workers.values() for job in worker.held)
+        for name in names:
+            self._cancelled.add(UUID(name))
+        self._wake.set()
+
+    async def look(self, *workers: RemoteWorker) -> None:
+        """See what the store gives to these."""
+        await self._given(workers)
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Beat as often as is needed, and tell who must stop."""
+        host = self._fleet.session.host
+        last, tick = self._fleet.monotonic(), min(_TICK, self.every / 4)
+        while True:
+            self._wake.clear()
+            await host.wait(self._wake, tick)
+            try:
+                await self._tell_cancelled()
+                self._tell_late()
+                since = self._fleet.monotonic() - last
+                if since >= (min(GATHERED, self.every / 4) if self._asked else self.every / _OFTEN):
+                    last = self._fleet.monotonic()
+                    await self.beat()
+                    self._forget()
+                elif self._asked:
+                    await host.sleep(min(GATHERED, self.every / 4) - since)
+                    self._wake.set()
+            except StoreLost:
+                raise
+            except EngineError as error:
+                _log.warning("beats of workers behind this hub are not acknowledged, trying on: %s", error)
+                await host.sleep(tick)
+            except Exception:
+                _log.exception("workers behind this hub could not be beaten for")
+                await host.sleep(tick)
+
+    async def beat(self) -> None:
+        """One beat for all that were heard since the last one."""
+        async with self._beating:
+            asked, self._asked = self._asked, {}
+            try:
+                await self._beat(asked)
+            except BaseException as error:
+                for future in (one for futures in asked.values() for one in futures):
+                    if not future.done() and isinstance(error, Exception):
+                        future.set_exception(error)
+                    future.cancel()
+                raise
+
+    async def _beat(self, asked: dict[RemoteWorker, list[asyncio.Future[HeartbeatAcknowledged]]]) -> None:
+        fleet, waits = self._fleet, self._fleet.claims.waits
+        workers = [
+            one for one in fleet.workers.values() if not one.buried and (one.heard or one in asked or waits(one))
+        ]
+        for first in range(0, len(workers), MAX_BATCH):
+            await self._beat_some(workers[first : first + MAX_BATCH])
+        due = fleet.session.host.clock.now() + timedelta(seconds=self.every)
+        for worker, futures in asked.items():
+            answer = self._answer(worker, due)
+            for future in futures:
+                if not future.done():
+                    future.set_result(answer)
+
+    async def _beat_some(self, workers: Sequence[RemoteWorker]) -> None:
+        fleet = self._fleet
+        engine, host = fleet.session.engine, fleet.session.host
+        for worker in workers:
+            worker.heard = False
+        try:
+            given = await self._given(workers)
+            fleet.sums.gather()
+            number, finished = fleet.sums.report(workers[0].id)
+            beats = {one.id: self._beat_of(one, given[one.id]) for one in workers}
+            if finished:
+                own = beats[workers[0].id]
+                beats[workers[0].id] = Beat(
+                    held=own.held, state=own.state, busy=own.busy, done=own.done, report=number, finished=finished
+                )
+            answers = await engine.workers.beat_many(beats, host.clock.now())
+        except BaseException:
+            for worker in workers:
+                worker.heard = True  # they are not forgotten
+            raise
+        self._reported(answers.get(workers[0].id), number)
+        for worker in workers:
+            if isinstance(answers.get(worker.id), Dead):
+                worker.buried = True
+            else:
+                self._tell(worker)
+
+    def _reported(self, answer: Alive | Dead | None, number: int) -> None:
+        if isinstance(answer, Alive):
+            self._fleet.sums.acknowledged(number)
+        else:
+            self._fleet.sums.refused()
+
+    def _beat_of(self, worker: RemoteWorker, given: Iterable[UUID]) -> Beat:
+        """What the worker holds: by its own word, if that is new enough, and otherwise all that the store gives it.
+
+        Only jobs that were assigned two beats ago are missed if they are not named. A word that is younger than that
+        cannot leave out one that was assigned since.
+        """
+        rules, fleet = self._fleet.session.engine.rules, self._fleet
+        named = worker.named
+        if named is None or fleet.monotonic() - worker.named_at > 1.5 * rules.beat:
+            held = frozenset(given)
+        else:
+            held = frozenset(named) | {id for id, one in worker.held.items() if one.since > worker.named_at}
+        return Beat(held=tuple(held), state=worker.state, busy=len(worker.held), done=worker.done)
+
+    # -- what the store gives
+
+    async def _given(self, workers: Sequence[RemoteWorker]) -> dict[UUID, set[UUID]]:
+        """The jobs that the store gives to each of these; what is known of them here is brought up to date."""
+        fleet, since = self._fleet, self._fleet.monotonic()
+        records, now = fleet.session.engine.records, fleet.session.host.clock.now()
+        by_id, given = {one.id: one for one in workers}, {one.id: set[UUID]() for one in workers}
+        cursor, more = None, True
+        while more:
+            page = await records.find(Filter(status=HELD, worker=frozenset(by_id)), now, _PAGE, cursor)
+            for job in page.items:
+                self._saw(by_id, given, job)
+            cursor, more = page.cursor, page.cursor is not None
+        for worker in workers:
+            for id, held in list(worker.held.items()):
+                if id not in given[worker.id] and held.since < since and not held.lock.locked():
+                    fleet.drop(worker, held)
+                    if worker.line is not None:
+                        worker.line.push(CancelJob(job_id=id, reason="lost"))
+        return given
+
+    def _saw(self, by_id: dict[UUID, RemoteWorker], given: dict[UUID, set[UUID]], job: Job) -> None:
+        worker = None if job.worker is None else by_id.get(job.worker)
+        if worker is not None and not worker.has_given_up(job.id, job.epoch):
+            given[worker.id].add(job.id)
+            self._fleet.hold(worker, job).saw(job)
+
+    # -- what they must know
+
+    def _answer(self, worker: RemoteWorker, due: datetime) -> HeartbeatAcknowledged:
+        named = worker.named or ()
+        lost = named if worker.buried else tuple(id for id in named if id not in worker.held)
+        stop = tuple(id for id, held in worker.held.items() if held.must_stop)
+        return HeartbeatAcknowledged(
+            next_heartbeat_expected=due,
+            cancel=() if worker.buried else stop,
+            lost=tuple(lost),
+            registered=not worker.buried,
+        )
+
+    def _tell(self, worker: RemoteWorker) -> None:
+        """Tell a worker that can be told which of its jobs it must stop, once."""
+        for id, held in worker.held.items():
+            reason = held.must_stop
+            if reason is not None and not held.told_to_stop and worker.line is not None:
+                held.told_to_stop = True
+                worker.line.push(CancelJob(job_id=id, reason=reason))
+
+    async def _tell_cancelled(self) -> None:
+        ids, self._cancelled = self._cancelled, set()
+        if not ids:
+            return
+        of = {id: worker for worker in self._fleet.workers.values() for id in worker.held if id in ids}
+        for job in await self._fleet.session.engine.jobs.get(list(of)):
+            if job is not None and (worker := of[job.id]).id == job.worker:
+                worker.held[job.id].saw(job)
+                self._tell(worker)
+
+    def _tell_late(self) -> None:
+        for worker in self._fleet.workers.values():
+            if worker.line is not None and worker.held:
+                self._tell(worker)
+
+    def _forget(self) -> None:
+        """Forget those who are not heard of here any more: they are dead, or behind another hub."""
+        now, lease = self._fleet.monotonic(), self._fleet.lease
+        for worker in list(self._fleet.workers.values()):
+            gone = worker.line is None and not self._fleet.claims.waits(worker)
+            if gone and now - worker.heard_at > 1.5 * lease:
+                self._fleet.forget(worker)

@@ -1,0 +1,345 @@
+"""Claims of workers behind this hub: who waits, and whom it is worth asking the store for.
+
+Workers that want the same wait in one line. When there may be a job, the store is asked for the first in line; if it
+gives one, for two more, and so on; if it gives none, for nobody. So a job costs the claim that takes it, and idle
+workers cost nothing, however many they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Coroutine
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.claim import Ask
+from headrace.core.limits.rule import limits_of
+from headrace.core.match import Profile
+from headrace.core.suspects import REQUIREMENT, level_of, open_to
+from headrace.engine import Claimed, Dead, Profiles
+from headrace.engine.bus import Hint, Topic
+from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable
+from headrace.hub.problems import Problem
+from headrace.hub.scoping import OURS
+from headrace.hub.work.held import Held
+from headrace.hub.work.offering import Wants
+from headrace.hub.work.remote_worker import RemoteWorker
+
+if TYPE_CHECKING:
+    from headrace.hub.work.fleet import Fleet
+
+__all__ = ["Claims", "Waiting"]
+
+_log = logging.getLogger("headrace.hub")
+
+POLL_FIRST, POLL_LONGEST = 1.0, 5.0
+"""Seconds between two claims for a line in which somebody waits, if no hint comes."""
+DRY = 0.25
+"""Seconds for which a line that was given nothing is believed to get nothing, unless a hint comes."""
+LEAD = 10.0
+"""Seconds within which a job that spent a permit of a rate must be started."""
+_AT_ONCE = 16
+"""Claims that are put to the store at the same time."""
+_TRIES = 5
+
+
+class Waiting:
+    """One claim that waits for its answer."""
+
+    def __init__(self, worker: RemoteWorker, request: int, *, patient: bool) -> None:
+        self.worker, self.request, self.patient = worker, request, patient
+        self.future: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
+        self.asking = False
+        """Whether the store is being asked for it."""
+
+
+class _Line:
+    """Those who want the same."""
+
+    def __init__(self, key: bytes, wants: Wants) -> None:
+        self.key, self.wants = key, wants
+        self.waiting: deque[Waiting] = deque()
+        self.asking = 0
+        self.dry_until = -math.inf
+        self.again = False
+        """Whether there may be more since the store was last asked."""
+        self.poll, self.poll_at = POLL_FIRST, math.inf
+        self.used_at = 0.0
+        self._served: tuple[int, frozenset[int], dict[int, frozenset[int]]] = (-1, frozenset(), {})
+
+    def serves(self, hint: Hint) -> bool:
+        """Whether a hint may concern it."""
+        queues = self.wants.queues
+        return (
+            hint.topic is Topic.SETTINGS or not hint.names or queues is None or not set(queues).isdisjoint(hint.names)
+        )
+
+    def profiles(self, known: Profiles, levels: frozenset[int]) -> frozenset[int]:
+        """The profiles to ask for, those of suspects of these levels included."""
+        if self._served[0] != known.rev:
+            served = [one for one in known.profiles if self.wants.serves(one)]
+            plain = frozenset(one.id for one in served if REQUIREMENT not in one.requires)
+            self._served = known.rev, plain, _by_level(served)
+        _, plain, suspects = self._served
+        return plain.union(*(suspects.get(level, frozenset()) for level in levels))
+
+
+def _by_level(served: list[Profile]) -> dict[int, frozenset[int]]:
+    found: dict[int, set[int]] = {}
+    for one in served:
+        if isinstance(level := one.requires.get(REQUIREMENT), int):
+            found.setdefault(level, set()).add(one.id)
+    return {level: frozenset(ids) for level, ids in found.items()}
+
+
+class Claims:
+    """The lines of those who wait, and the claims that are put to the store for them."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._lines: dict[bytes, _Line] = {}
+        self._profiles: Profiles | None = None
+        self._profiles_rev = -1
+        """The rev that the store was last heard to have."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._wake = asyncio.Event()
+
+    # -- from outside
+
+    async def claim(self, worker: RemoteWorker, request: str | None, seconds: float) -> Waiting:
+        """Put a claim into its line; its ``future`` is answered, unless it is taken out of it."""
+        assert worker.wants is not None
+        number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
+        waiting = Waiting(worker, number, patient=seconds > 0)
+        line, now = self._line(worker), self._fleet.monotonic()
+        if request is None and now < line.dry_until and not waiting.patient:
+            waiting.future.set_result(None)
+            return waiting
+        line.waiting.append(waiting)
+        worker.given += 1
+        waiting.future.add_done_callback(lambda _: self._left(worker))
+        if request is not None:  # what it was given before is its own, whatever is in line
+            self._ask_for(line, waiting)
+        elif now >= line.dry_until:
+            self._rouse(line, 1)
+        else:
+            self._plan(line)
+        return waiting
+
+    def _left(self, worker: RemoteWorker) -> None:
+        worker.given -= 1
+
+    def withdraw(self, waiting: Waiting) -> bool:
+        """Take a claim out of its line; False: the store is being asked for it, and the answer is waited for."""
+        if waiting.asking:
+            return False
+        self._out(self._line(waiting.worker), waiting)
+        if not waiting.future.done():
+            waiting.future.set_result(None)
+        return True
+
+    def abandon(self, waiting: Waiting) -> None:
+        """Nobody wants the answer any more: what was given, or will be, is given back."""
+        self._out(self._line(waiting.worker), waiting)
+        if not waiting.future.cancel() and not waiting.future.cancelled() and waiting.future.exception() is None:
+            held = waiting.future.result()
+            if held is not None:
+                self._begin(self._fleet.give_back(waiting.worker, held))
+
+    def waits(self, worker: RemoteWorker) -> bool:
+        """Whether a claim of this worker waits: then it is there."""
+        return worker.given > 0
+
+    def hinted(self, hint: Hint) -> None:
+        """There may be jobs."""
+        for line in self._lines.values():
+            if line.serves(hint):
+                line.dry_until = -math.inf
+                if line.asking:
+                    line.again = True
+                elif line.waiting:
+                    self._rouse(line, 1)
+
+    async def run(self) -> None:
+        """Ask for whoever waits now and then, should no hint come."""
+        while True:
+            now = self._fleet.monotonic()
+            for line in list(self._lines.values()):
+                if line.waiting and line.poll_at <= now:
+                    line.poll = min(line.poll * 1.5, POLL_LONGEST)
+                    line.poll_at = math.inf
+                    self._rouse(line, 1)
+                elif not line.waiting and not line.asking and now - line.used_at > 60:
+                    del self._lines[line.key]
+            soonest = min((line.poll_at for line in self._lines.values() if line.waiting), default=math.inf)
+            self._wake.clear()
+            await self._fleet.session.host.wait(self._wake, max(0.0, min(soonest - self._fleet.monotonic(), 30.0)))
+
+    async def close(self) -> None:
+        """Answer all who wait."""
+        for line in self._lines.values():
+            while line.waiting:
+                self.withdraw(line.waiting[0])
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- the lines
+
+    def _line(self, worker: RemoteWorker) -> _Line:
+        wants = worker.wants
+        assert wants is not None
+        key = wants.key
+        if wants.customers is not None and wants.customers.strict:
+            key += worker.id.bytes  # what it may be given depends on what it holds
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(key, wants)
+        line.used_at = self._fleet.monotonic()
+        return line
+
+    def _plan(self, line: _Line, next_due: datetime | None = None) -> None:
+        """When to ask for the line again, if no hint comes."""
+        session, now = self._fleet.session, self._fleet.monotonic()
+        pause = line.poll * (0.75 + session.host.dice.chance() / 2)
+        if next_due is not None:
+            pause = min(pause, max(0.0, (next_due - session.host.clock.now()).total_seconds()) + 0.001)
+        line.poll_at = min(line.poll_at, now + pause)
+        self._wake.set()
+
+    def _rouse(self, line: _Line, count: int) -> None:
+        """Ask the store for the first so many in line."""
+        for _ in range(count):
+            waiting = next((one for one in line.waiting if not one.asking and not one.future.done()), None)
+            if waiting is None:
+                return
+            self._ask_for(line, waiting)
+
+    def _ask_for(self, line: _Line, waiting: Waiting) -> None:
+        waiting.asking = True
+        line.asking += 1
+        self._begin(self._asked(line, waiting))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="headrace-hub-claim")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _asked(self, line: _Line, waiting: Waiting) -> None:
+        held: Held | None = None
+        try:
+            async with self._gate:
+                held, next_due = await self._claimed(line, waiting)
+        except Exception as error:
+            waiting.asking, next_due = False, None
+            self._out(line, waiting)
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+            elif not isinstance(error, EngineError | Problem):
+                _log.exception("a claim failed")
+            return
+        finally:
+            line.asking -= 1
+        waiting.asking = False
+        if held is not None:
+            self._out(line, waiting)
+            line.poll, line.dry_until = POLL_FIRST, -math.inf
+            if waiting.future.done():
+                await self._fleet.give_back(waiting.worker, held)
+            else:
+                waiting.future.set_result(held)
+            self._rouse(line, 2)
+            return
+        if line.again:
+            line.again = False
+            self._ask_for(line, waiting)
+            return
+        line.dry_until = self._fleet.monotonic() + DRY
+        self._out(line, waiting)
+        if not waiting.patient:
+            if not waiting.future.done():
+                waiting.future.set_result(None)
+        elif not waiting.future.done():
+            line.waiting.append(waiting)  # the next look is for somebody else, who may be given what this one may not
+        if line.waiting:
+            self._plan(line, next_due)
+
+    def _out(self, line: _Line, waiting: Waiting) -> None:
+        if waiting in line.waiting:
+            line.waiting.remove(waiting)
+
+    # -- the store
+
+    async def _claimed(self, line: _Line, waiting: Waiting) -> tuple[Held | None, datetime | None]:
+        """What the store gives for this claim; and when it may give something if it gives nothing."""
+        worker, session = waiting.worker, self._fleet.session
+        for _ in range(_TRIES):
+            ask = await self._ask(line, worker)
+            if ask is None:
+                return None, None
+            now = await session.lanes.now()
+            answer = await self._surely(worker, ask, waiting.request, now)
+            if isinstance(answer, Dead):
+                worker.buried = True
+                raise Problem(
+                    410, "worker-gone", "The worker counts as dead", "it was silent for too long: register anew"
+                )
+            line.again = line.again and not answer.jobs
+            self._profiles_rev = answer.profiles_rev
+            if answer.jobs:
+                return await self._given(worker, answer, now), None
+            assert self._profiles is not None
+            if answer.profiles_rev == self._profiles.rev:
+                return None, answer.next_due
+        return None, None
+
+    async def _given(self, worker: RemoteWorker, answer: Claimed, now: datetime) -> Held | None:
+        [job] = answer.jobs
+        begin_by = now + timedelta(seconds=LEAD) if job.id in answer.paced else None
+        held = self._fleet.hold(worker, job, begin_by=begin_by)
+        self._fleet.lanes.changes.tell([job])
+        if job.queue.startswith(OURS):
+            await self._fleet.give_back(worker, held)
+            return None
+        return held
+
+    async def _ask(self, line: _Line, worker: RemoteWorker) -> Ask | None:
+        """What is asked for this worker; None: there is no job that it could be given."""
+        wants, engine = line.wants, self._fleet.session.engine
+        if self._profiles is None or self._profiles.rev != self._profiles_rev:
+            self._profiles = await engine.documents.profiles()
+            self._profiles_rev = self._profiles.rev
+        suspects = [level for held in worker.held.values() if (level := level_of(held.job))]
+        most, levels = open_to(suspects, worker.concurrency)
+        profiles = line.profiles(self._profiles, levels if most else frozenset())
+        queues = wants.queues
+        if wants.customers is not None and queues is None:
+            limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
+            queues = tuple(sorted(name for name, rule in limits.queues.items() if rule.by_customer))
+        return Ask(n=1, free=1, profiles=profiles, queues=queues, accept=False, customers=wants.customers, lead=LEAD)
+
+    async def _surely(self, worker: RemoteWorker, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        """Ask the store, and once more under the same request if its answer was lost."""
+        pause = 0.05
+        while True:
+            try:
+                return await self._fleet.session.engine.jobs.claim(worker.id, ask, request, now)
+            except StoreLost:
+                raise
+            except Unavailable as error:
+                if error.outcome != "unknown" or pause > 1:
+                    raise
+                await self._fleet.session.host.sleep(pause)
+                pause *= 2
+            except ConfigError as error:
+                raise Problem(409, "mixed-queue", "A queue is not kept apart by customer", str(error)) from None
+
+
+def _number(worker: RemoteWorker, request: str) -> int:
+    """The number of a request, as the store knows it."""
+    digest = blake2b(request.encode(errors="surrogatepass"), digest_size=8, key=worker.id.bytes).digest()
+    return int.from_bytes(digest, "big") >> 1 or 1

@@ -1,0 +1,165 @@
+"""The last thing that workers say of a job: completed, failed, snoozed, released; and what a repeat is answered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from headrace.core.account import account, labels
+from headrace.core.codec.codec import Codec
+from headrace.core.codec.value import encode_value
+from headrace.core.job import Attempt, ErrorInfo, Job
+from headrace.core.losing import timeout_error
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.signed import Lease
+from headrace.core.status import Outcome, Reason, Status
+from headrace.hub.work.fleet import Fleet
+from headrace.hub.work.held import Stale
+from headrace.hub.work.messages import (
+    CompleteJob,
+    FailJob,
+    JobCompleted,
+    JobFailed,
+    JobReleased,
+    JobSnoozed,
+    OfJob,
+    ReleaseJob,
+    SnoozeJob,
+)
+from headrace.hub.work.peers import Peer
+
+__all__ = ["complete_job", "fail_job", "release_job", "snooze_job"]
+
+_log = logging.getLogger("headrace.worker")
+
+ANY = Codec(Any)
+
+T = TypeVar("T")
+Answer = Callable[[Job, Attempt | None], T]
+"""What is answered of a job that an attempt has left as it is."""
+
+
+async def complete_job(peer: Peer, given: CompleteJob) -> JobCompleted:
+    """Keep the result, and complete the job."""
+    result = encode_value(ANY, given.result, "result")
+    ends = Completed(result)
+    return await _finished(peer, given, lambda job, now: ends, given.processing_time, _completed, {Outcome.COMPLETED})
+
+
+def _completed(job: Job, attempt: Attempt | None) -> JobCompleted:
+    return JobCompleted(job_id=job.id, status=Status.COMPLETED)
+
+
+async def fail_job(peer: Peer, given: FailJob) -> JobFailed:
+    """Keep the error, and retry the job as its policy says, unless the worker sees no sense in it."""
+    details = given.error_details or {}
+    type = details.get("error_type")
+    name = type if isinstance(type, str) and type else "Error"
+    limit = peer.fleet.session.engine.rules.error_limit
+    trace = details.get("traceback")
+    kept = {key: value for key, value in details.items() if key != "traceback"} if isinstance(trace, str) else details
+    error = ErrorInfo(name, given.error, trace if isinstance(trace, str) else None, dict(kept) or None).cut(limit)
+
+    def ends(job: Job, now: datetime) -> Ending:
+        if given.retry and job.timeout_at is not None and job.status is Status.RUNNING and job.timeout_at <= now:
+            late = timeout_error(job)
+            return TimedOut(ErrorInfo(late.type, late.message, error.traceback, error.details).cut(limit))
+        return Failed(error=error, names=(name,), reason=None if given.retry else Reason.NON_RETRYABLE)
+
+    outcomes = {Outcome.FAILED, Outcome.TIMED_OUT}
+    return await _finished(peer, given, ends, given.processing_time, _failed, outcomes)
+
+
+def _failed(job: Job, attempt: Attempt | None) -> JobFailed:
+    retry_at = None if attempt is None else attempt.retry_at
+    status = Status.RETRYING if retry_at is not None else Status.FAILED
+    if retry_at is None and job.status is Status.CANCELLED:
+        status = Status.CANCELLED
+    return JobFailed(job_id=job.id, status=status, retry_at=retry_at)
+
+
+async def snooze_job(peer: Peer, given: SnoozeJob) -> JobSnoozed:
+    """Have the job wait, uncharged."""
+    ends = Snoozed(given.delay)
+    return await _finished(peer, given, lambda job, now: ends, UNSET, _snoozed, {Outcome.SNOOZED})
+
+
+def _snoozed(job: Job, attempt: Attempt | None) -> JobSnoozed:
+    due = job.available_at if job.status is Status.SCHEDULED else None
+    return JobSnoozed(job_id=job.id, status=job.status, available_at=due)
+
+
+async def release_job(peer: Peer, given: ReleaseJob) -> JobReleased:
+    """Give the job back, uncharged."""
+    ends = Released()
+    return await _finished(peer, given, lambda job, now: ends, UNSET, _released, {Outcome.RELEASED}, starts=False)
+
+
+def _released(job: Job, attempt: Attempt | None) -> JobReleased:
+    return JobReleased(job_id=job.id, status=job.status)
+
+
+async def _finished(
+    peer: Peer,
+    given: OfJob,
+    ends: Callable[[Job, datetime], Ending],
+    took: float | UnsetType | None,
+    answer: Answer[T],
+    outcomes: set[Outcome],
+    *,
+    starts: bool = True,
+) -> T:
+    """End the attempt that a message is about; one that it has ended before is answered as the first time."""
+    fleet, lease = peer.fleet, await peer.lease(given)
+    message = type(given).__name__
+    try:
+        worker, held = await fleet.holding(peer.caller, lease)
+        job, attempt = await held.finish(ends, None if took is UNSET else took, starts=starts)
+    except Stale as stale:
+        worker_known = fleet.workers.get(lease.worker)
+        said: T | None = None if worker_known is None else worker_known.answer_to(lease.job, lease.epoch, message)
+        if said is None:
+            said = await _on_record(fleet, lease, answer, outcomes)
+        if said is None:
+            raise Stale(stale.job, stale.detail) from None
+        return said
+    fleet.drop(worker, held)
+    worker.done += 1
+    _count(fleet, job, attempt)
+    said = answer(job, attempt)
+    worker.answered(held, message, said)
+    return said
+
+
+async def _on_record(fleet: Fleet, lease: Lease, answer: Answer[T], outcomes: set[Outcome]) -> T | None:
+    """The answer to a message that ended an attempt before, wherever that was; None: it did not."""
+    engine = fleet.session.engine
+    attempt = (await engine.records.history(lease.job)).attempt_of(lease.worker, lease.epoch)
+    # With a cause, it was somebody else who ended it.
+    if attempt is None or attempt.outcome not in outcomes or (attempt.cause and attempt.outcome is Outcome.FAILED):
+        return None
+    [job] = await engine.jobs.get([lease.job])
+    return None if job is None else answer(job, attempt)
+
+
+def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
+    """Count and log an attempt that has ended, as those of local workers are."""
+    if attempt is None:
+        return
+    began, at = attempt.started_at or attempt.finished_at, attempt.finished_at
+    if attempt.outcome is Outcome.COMPLETED:
+        fleet.sums.completed.append((job, began, at))
+        return
+    waited = ran = None
+    if attempt.outcome in _MEASURED and attempt.started_at is not None:
+        waited, ran = (began - job.arrived_at).total_seconds(), (at - began).total_seconds()
+        _log.warning("%s", account(job, attempt.outcome, at), extra=labels(job) | {"worker": str(attempt.worker)})
+    retried, dead = job.status is Status.RETRYING, job.status is Status.FAILED
+    fleet.sums.ended(job.task, job.queue, attempt.outcome, at, waited, ran, retried=retried, dead=dead)
+
+
+_MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})

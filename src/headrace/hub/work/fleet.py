@@ -1,0 +1,256 @@
+"""All workers behind this hub: who registers, who is known again by a token or a lease, and what each holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from headrace.core.capabilities import Capabilities
+from headrace.core.job import Job
+from headrace.core.lifecycle import release
+from headrace.core.signed import Lease
+from headrace.engine import WorkerInfo
+from headrace.engine.bus import WORKER, Hint, Topic
+from headrace.errors import HeadraceError, TransitionRefused
+from headrace.hub.caller import Caller
+from headrace.hub.problems import Fault, Problem
+from headrace.hub.work.beats import Beats
+from headrace.hub.work.claims import Claims
+from headrace.hub.work.held import Held, Stale
+from headrace.hub.work.offering import Wants, wants_of
+from headrace.hub.work.remote_worker import RemoteWorker
+from headrace.runtime.lanes import Lanes
+from headrace.runtime.shared import Shared
+from headrace.runtime.signing import Signing
+from headrace.runtime.sums import Sums
+
+if TYPE_CHECKING:
+    from headrace.client.session import Session
+    from headrace.hub.hub import Hub
+
+__all__ = ["Fleet"]
+
+_log = logging.getLogger("headrace.hub")
+
+VERSION = "remote"
+
+
+class Fleet:
+    """Stands in for the workers that came to this hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.workers: dict[UUID, RemoteWorker] = {}
+        self.sums = Sums(rising=self._rising)
+        """What they have finished, until it is handed in."""
+        self._signing: Signing | None = None
+        self._rows: Shared[dict[UUID, WorkerInfo]] = Shared(self._infos)
+        self.claims, self.beats = Claims(self), Beats(self)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the hub serves."""
+        session = self.session
+        self._signing = Signing(session.engine, session.host, self._hub.app.settings.namespace)
+        loops = [asyncio.create_task(one, name="headrace-hub-work") for one in (self.beats.run(), self.claims.run())]
+        unlisten = session.engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS, Topic.CANCEL}), self._hinted)
+        self._loops = loops
+        try:
+            yield
+        finally:
+            unlisten()
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            await self.claims.close()
+            with suppress(HeadraceError):
+                await self.beats.beat()  # so that they have their whole lease to find another hub
+
+    @property
+    def alive(self) -> bool:
+        """Whether its loops run."""
+        return not any(loop.done() for loop in self._loops)
+
+    @property
+    def session(self) -> Session:
+        """The App's, through which all of this reaches the store."""
+        return self._hub.app.session
+
+    @property
+    def lanes(self) -> Lanes:
+        """The lanes that write jobs."""
+        return self.session.lanes
+
+    @property
+    def draining(self) -> asyncio.Event:
+        """Set when the hub begins to stop."""
+        return self._hub.draining
+
+    @property
+    def signing(self) -> Signing:
+        """What makes leases and tokens."""
+        assert self._signing is not None
+        return self._signing
+
+    @property
+    def lease(self) -> float:
+        """Seconds of silence after which a worker counts as dead."""
+        return self._hub.options.worker_lease
+
+    def monotonic(self) -> float:
+        """The time by which waiting is measured."""
+        return self.session.host.clock.monotonic()
+
+    def _rising(self, last: int) -> int:
+        """The number of a report: by the time, since other hubs hand in for the same workers."""
+        return max(last + 1, int(self.session.host.clock.now().timestamp() * 1000))
+
+    def _hinted(self, hint: Hint) -> None:
+        if hint.topic is Topic.CANCEL:
+            self.beats.cancelled(hint.names)
+        else:
+            self.claims.hinted(hint)
+
+    # -- who it is
+
+    async def register(
+        self, caller: Caller, name: str, wants: Wants, concurrency: int, line: Any = None
+    ) -> RemoteWorker:
+        """A new worker.
+
+        :raises Problem: 429, its key has too many
+        """
+        mine = sum(worker.key == caller.key for worker in self.workers.values())
+        if mine >= self._hub.options.workers_per_key:
+            detail = (
+                f"this key has {mine} workers here: let each go on under its token, instead of registering it again"
+            )
+            raise Problem(429, "too-many", "Too many workers", detail, headers={"Retry-After": "10"})
+        session = self.session
+        host, engine = session.host, session.engine
+        now = await session.lanes.now()
+        worker = RemoteWorker(host.dice.new_id(now), caller, self.monotonic(), name=name)
+        worker.wants, worker.concurrency, worker.line = wants, concurrency, line
+        self.workers[worker.id] = worker  # counted while it registers
+        try:
+            await engine.workers.register(self._info(worker), now)
+        except BaseException:
+            del self.workers[worker.id]
+            raise
+        engine.bus.send(Hint(Topic.SETTINGS, (f"{WORKER}{worker.id}",)))
+        return worker
+
+    def _info(self, worker: RemoteWorker) -> WorkerInfo:
+        wants, host = worker.wants, self.session.host
+        assert wants is not None
+        return WorkerInfo(
+            id=worker.id,
+            host=worker.name or "",
+            pid=0,
+            started_at=host.clock.now(),
+            concurrency=worker.concurrency,
+            tasks=tuple(sorted(wants.tasks or ())),
+            queues=wants.queues,
+            offers=wants.offers,
+            version=VERSION,
+            lease=self.lease,
+            name=worker.name,
+            customers=wants.customers,
+        )
+
+    async def known(self, caller: Caller, token: str) -> RemoteWorker:
+        """The worker whose token this is, wherever it registered.
+
+        :raises Problem: 409, it is no token of this key; 410, the store has declared it dead
+        """
+        id = await self.signing.read_token(caller.key, token)
+        if id is None:
+            detail = "this token is not one of this key's: register again"
+            raise Problem(409, "token", "The token does not count", detail, faults=[Fault("token", detail)])
+        worker = self.workers.get(id)
+        if worker is None or worker.wants is None:
+            info = (await self._rows()).get(id)
+            if info is None:
+                raise _GONE
+            worker = self.workers.setdefault(id, RemoteWorker(id, caller, self.monotonic()))
+            self._adopt(worker, caller, info)
+            await self.beats.look(worker)
+        if worker.buried:
+            raise _GONE
+        worker.hear(self.monotonic())
+        return worker
+
+    async def _infos(self) -> dict[UUID, WorkerInfo]:
+        return {row.info.id: row.info for row in await self.session.engine.workers.list() if row.alive}
+
+    def _adopt(self, worker: RemoteWorker, caller: Caller, info: WorkerInfo) -> None:
+        """Take over what is on record of a worker that registered elsewhere; its key may be bound otherwise by now."""
+        worker.name, worker.concurrency = info.name, info.concurrency
+        can = Capabilities(info.offers, info.customers)
+        worker.wants = wants_of(caller, can, info.tasks or None, info.queues)
+
+    def forget(self, worker: RemoteWorker) -> None:
+        """Know it no longer: it may live on behind another hub."""
+        self.workers.pop(worker.id, None)
+
+    async def retire(self, worker: RemoteWorker) -> None:
+        """Let it go for good; it holds nothing."""
+        self.forget(worker)
+        with suppress(HeadraceError):
+            await self.session.engine.workers.retire(worker.id)
+
+    # -- what it holds
+
+    async def holding(self, caller: Caller, lease: Lease) -> tuple[RemoteWorker, Held]:
+        """The job that a lease names, and who has it.
+
+        :raises Stale: it is no longer theirs
+        """
+        worker = self.workers.get(lease.worker)
+        if worker is None:
+            worker = self.workers[lease.worker] = RemoteWorker(lease.worker, caller, self.monotonic())
+        worker.hear(self.monotonic())
+        held = worker.held.get(lease.job)
+        if held is not None and held.epoch == lease.epoch:
+            return worker, held
+        [job] = await self.session.engine.jobs.get([lease.job])
+        if job is None or not job.held or (job.worker, job.epoch) != (lease.worker, lease.epoch):
+            raise Stale(lease.job, "it was taken back, or has ended")
+        return worker, self.hold(worker, job)
+
+    def hold(self, worker: RemoteWorker, job: Job, begin_by: datetime | None = None) -> Held:
+        """What the worker holds, from now on this as well; ``begin_by``: it must begin until then."""
+        held = worker.held.get(job.id)
+        if held is None or held.epoch < job.epoch:
+            held = worker.held[job.id] = Held(job, self.lanes)
+        held.begin_by = held.begin_by or begin_by
+        return held
+
+    def drop(self, worker: RemoteWorker, held: Held) -> None:
+        """It holds this no longer."""
+        if worker.held.get(held.job.id) is held:
+            del worker.held[held.job.id]
+        worker.gave_up(held.job.id, held.epoch)
+
+    async def give_back(self, worker: RemoteWorker, held: Held) -> None:
+        """Release what could not be delivered."""
+        try:
+            await held.write(release)
+        except (Stale, TransitionRefused):
+            pass
+        except HeadraceError as error:
+            _log.warning(
+                "job %s could not be given back, and will be when its time to accept is over: %s", held.job.id, error
+            )
+        finally:
+            self.drop(worker, held)
+
+
+_GONE = Problem(
+    410, "worker-gone", "The worker counts as dead", "it was silent for too long, or is not known: register anew"
+)

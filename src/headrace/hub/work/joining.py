@@ -1,0 +1,162 @@
+"""What workers say of themselves: registering, claiming, heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from headrace.core.capabilities import Capabilities, capabilities_of
+from headrace.hub.problems import Fault, Problem
+from headrace.hub.work.assigning import assigned
+from headrace.hub.work.held import Held
+from headrace.hub.work.messages import (
+    ClaimJob,
+    Heartbeat,
+    HeartbeatAcknowledged,
+    JobAssigned,
+    NoJob,
+    RegisterWorker,
+    WorkerRegistered,
+)
+from headrace.hub.work.offering import wants_of
+from headrace.hub.work.peers import Peer
+from headrace.hub.work.remote_worker import RemoteWorker
+
+__all__ = ["claim_job", "heartbeat", "register_worker"]
+
+RETRY_AFTER = 1.0
+FULL_AFTER = 5.0
+
+
+async def register_worker(peer: Peer, given: RegisterWorker) -> WorkerRegistered:
+    """Make a worker known, or know it again by its token."""
+    if given.token is not UNSET:
+        worker = await peer.fleet.known(peer.caller, given.token)
+        worker.name, worker.concurrency = given.worker_id, given.max_concurrent_jobs
+        can = capabilities_of(given.capabilities)
+        worker.wants = wants_of(peer.caller, can, _or_none(given.tasks), _or_none(given.queues))
+        peer.joined(worker)
+        await peer.fleet.beats.look(worker)
+    else:
+        worker = await _registered(peer, given, given.max_concurrent_jobs)
+    return await _welcome(peer, worker)
+
+
+async def _welcome(peer: Peer, worker: RemoteWorker) -> WorkerRegistered:
+    fleet = peer.fleet
+    return WorkerRegistered(
+        worker_id=worker.name or "",
+        worker=worker.id,
+        heartbeat_seconds=fleet.beats.every,
+        lease_seconds=fleet.lease,
+        token=await fleet.signing.token(peer.caller.key, worker.id),
+    )
+
+
+async def _registered(peer: Peer, given: RegisterWorker | ClaimJob, concurrency: int) -> RemoteWorker:
+    can = capabilities_of({} if given.capabilities is UNSET else given.capabilities)
+    wants = wants_of(peer.caller, can, _or_none(given.tasks), _or_none(given.queues))
+    worker = await peer.fleet.register(peer.caller, given.worker_id, wants, concurrency)
+    peer.joined(worker)
+    return worker
+
+
+def _or_none(names: tuple[str, ...] | UnsetType) -> tuple[str, ...] | None:
+    return None if names is UNSET else names
+
+
+async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
+    """Offer a worker a job, or say that there is none, at once or when it has waited long enough."""
+    fleet, implied = peer.fleet, False
+    worker = peer.worker(given.worker_id)
+    if given.token is not UNSET:
+        worker = await fleet.known(peer.caller, given.token)
+    elif worker is None or worker.buried:
+        concurrency = 1 if given.max_concurrent_jobs is UNSET else given.max_concurrent_jobs
+        worker, implied = await _registered(peer, given, concurrency), True
+    worker.hear(fleet.monotonic())
+    _renew(peer, worker, given)
+    token = await fleet.signing.token(peer.caller.key, worker.id) if implied else None
+    held = None
+    try:
+        held = await _waited(peer, worker, given)
+        if held is None:
+            if implied and worker.line is None:
+                await fleet.retire(worker)
+                token = None
+            return NoJob(retry_after=FULL_AFTER if worker.full else RETRY_AFTER, token=token)
+        return await assigned(peer, worker, held, token)
+    except BaseException:
+        if held is not None:
+            await fleet.give_back(worker, held)
+        raise
+
+
+def _renew(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> None:
+    """Take over what a claim says anew about its worker."""
+    if given.max_concurrent_jobs is not UNSET:
+        worker.concurrency = given.max_concurrent_jobs
+    if given.current_load is not UNSET:
+        worker.load = given.current_load
+    assert worker.wants is not None
+    before = worker.wants
+    if given.capabilities is not UNSET or given.tasks is not UNSET or given.queues is not UNSET:
+        can = Capabilities(before.offers, before.customers)
+        if given.capabilities is not UNSET:
+            can = capabilities_of(given.capabilities)
+        tasks = before.tasks if given.tasks is UNSET else given.tasks
+        queues = before.queues if given.queues is UNSET else given.queues
+        worker.wants = wants_of(peer.caller, can, tasks, queues)
+
+
+async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> Held | None:
+    """What the worker is given, while the client is there and the hub serves."""
+    fleet = peer.fleet
+    request = None if given.request is UNSET else given.request
+    if worker.full and request is None:
+        return None
+    waiting = await fleet.claims.claim(worker, request, given.wait)
+    leaving: asyncio.Future[Any] = asyncio.create_task(peer.gone.wait())
+    draining: asyncio.Future[Any] = asyncio.create_task(fleet.draining.wait())
+    ends: set[asyncio.Future[Any]] = {waiting.future, leaving, draining}
+    try:
+        if not waiting.future.done():
+            seconds = given.wait if waiting.patient else None
+            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.future.done():
+            fleet.claims.withdraw(waiting)
+        held = await asyncio.shield(waiting.future)
+    except asyncio.CancelledError:
+        fleet.claims.abandon(waiting)
+        raise
+    finally:
+        for task in (leaving, draining):
+            task.cancel()
+    if held is not None and peer.gone.is_set():
+        await fleet.give_back(worker, held)
+        return None
+    return held
+
+
+async def heartbeat(peer: Peer, given: Heartbeat) -> HeartbeatAcknowledged:
+    """Beat for a worker, and tell it what it must know."""
+    fleet = peer.fleet
+    if given.token is not UNSET:
+        worker = await fleet.known(peer.caller, given.token)
+    else:
+        found = peer.worker(given.worker_id)
+        if found is None:
+            detail = "say who you are: by the token of worker_registered, or over the socket that registered"
+            raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("token", detail)])
+        worker = found
+    now = fleet.monotonic()
+    worker.hear(now)
+    if given.held is not UNSET:
+        worker.named, worker.named_at = given.held, now
+    if given.load is not UNSET:
+        worker.load = given.load
+    if given.state is not UNSET:
+        worker.state = given.state
+    return await fleet.beats.ask(worker)

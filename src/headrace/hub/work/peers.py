@@ -1,0 +1,122 @@
+"""Who a message comes from: a worker at the other end of a socket, or whoever sent a request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType
+
+from headrace.core.signed import Lease
+from headrace.hub.caller import Caller
+from headrace.hub.problems import Fault, Problem
+from headrace.hub.work.held import Stale
+from headrace.hub.work.messages import JobAssigned, OfJob
+from headrace.hub.work.remote_worker import RemoteWorker
+from headrace.web.absent import id_of
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+    from headrace.hub.work.fleet import Fleet
+
+__all__ = ["Peer", "SocketPeer"]
+
+MOST = 100
+"""Workers at one socket."""
+
+
+class Peer:
+    """Whoever sent a request: known by what the request carries, and by nothing else."""
+
+    def __init__(self, hub: Hub, caller: Caller) -> None:
+        self.hub, self.caller = hub, caller
+        self.gone = asyncio.Event()
+        """Set when nobody is there any more to hear an answer."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """The workers behind this hub."""
+        return self.hub.fleet
+
+    def worker(self, worker_id: str | UnsetType) -> RemoteWorker | None:
+        """The worker that registered here before, by its name; None: it must say who it is."""
+        return None
+
+    def joined(self, worker: RemoteWorker) -> None:
+        """A worker has registered, or is known again."""
+
+    async def lease(self, given: OfJob) -> Lease:
+        """The lease by which a message speaks of a job.
+
+        :raises Problem: 400, it has none; 409, it is none of this key
+        :raises Stale: no worker at this socket has the job
+        """
+        if given.lease is UNSET:
+            return self.leased(given)
+        lease = await self.fleet.signing.read_lease(self.caller.key, given.lease)
+        if lease is None:
+            detail = "this lease is not one of this key's"
+            raise Problem(409, "lease", "The lease does not count", detail, faults=[Fault("lease", detail)])
+        if given.job_id is not UNSET and id_of(given.job_id) != lease.job:
+            detail = "the lease is that of another job"
+            raise Problem(409, "lease", "The lease does not count", detail, faults=[Fault("job_id", detail)])
+        return lease
+
+    def leased(self, given: OfJob) -> Lease:
+        """The lease of a message that carries none; raises like ``lease``."""
+        detail = "say by which lease you have the job: the one of its job_assigned"
+        raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("lease", detail)])
+
+
+class SocketPeer(Peer):
+    """The other end of a socket. The workers that registered over it need say no more who they are."""
+
+    def __init__(self, hub: Hub, caller: Caller, push: Any) -> None:
+        super().__init__(hub, caller)
+        self.workers: dict[str, RemoteWorker] = {}
+        self.push = push
+        """Sends a message of its own accord."""
+
+    def worker(self, worker_id: str | UnsetType) -> RemoteWorker | None:
+        """The worker of this name; of one that is the only one, the name may be left out."""
+        if worker_id is UNSET:
+            return next(iter(self.workers.values())) if len(self.workers) == 1 else None
+        return self.workers.get(worker_id)
+
+    def joined(self, worker: RemoteWorker) -> None:
+        """Talk to this worker over this socket from now on."""
+        name = worker.name or ""
+        if name not in self.workers and len(self.workers) >= MOST:
+            detail = f"a socket may have {MOST} workers: open another one"
+            raise Problem(429, "too-many", "Too many workers", detail, headers={"Retry-After": "10"})
+        self.workers[name] = worker
+        worker.line = self
+
+    def leased(self, given: OfJob) -> Lease:
+        """The lease of a job that was given to a worker at this socket, by the id of the job."""
+        if given.job_id is UNSET:
+            return super().leased(given)
+        id = id_of(given.job_id)
+        for worker in self.workers.values():
+            if given.worker_id in (UNSET, worker.name) and (epoch := worker.epoch_of(id)) is not None:
+                return Lease(id, epoch, worker.id)
+        raise Stale(id, "no worker at this socket has this job")
+
+    @property
+    def busy(self) -> bool:
+        """Whether a worker at this socket has a job, or waits for one."""
+        return any(worker.held or worker.given for worker in self.workers.values())
+
+    async def undelivered(self, answer: Any) -> None:
+        """Give a job back of which the worker cannot be told."""
+        if isinstance(answer, JobAssigned):
+            for worker in self.workers.values():
+                if (held := worker.held.get(answer.job_id)) is not None:
+                    await self.fleet.give_back(worker, held)
+
+    def close(self) -> None:
+        """It is gone."""
+        self.gone.set()
+        for worker in self.workers.values():
+            if worker.line is self:
+                worker.line = None

@@ -1,0 +1,82 @@
+"""A worker behind this hub, as the hub knows it: who it is, what it holds, and when it was last heard."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+from uuid import UUID
+
+from headrace.hub.caller import Caller
+from headrace.hub.work.held import Held
+from headrace.hub.work.offering import Wants
+
+__all__ = ["Line", "RemoteWorker"]
+
+_REMEMBERED = 64
+"""Answers that are kept for messages that come again."""
+
+
+class Line(Protocol):
+    """A connection over which a worker can be told something at any time."""
+
+    def push(self, message: Any) -> None:
+        """Send this, as soon as the worker takes it."""
+        ...
+
+
+class RemoteWorker:
+    """One registration. Another hub may know the same one: what it holds is what the store says."""
+
+    def __init__(self, id: UUID, caller: Caller, now: float, *, name: str | None = None) -> None:
+        self.id, self.name, self.key = id, name, caller.key
+        self.wants: Wants | None = None
+        """Which jobs it may be given; None: it is known here by a lease alone, and cannot claim."""
+        self.concurrency = 1
+        self.held: dict[UUID, Held] = {}
+        """What it was given here, or has spoken of here, as far as that is known."""
+        self.given = 0
+        """Claims that are being answered: each may become a held job."""
+        self.line: Line | None = None
+        self.heard_at, self.heard = now, True
+        """When it was last heard, and whether that was since the last beat."""
+        self.named: tuple[UUID, ...] | None = None
+        """The jobs that it has, as it said last; None: it has not said."""
+        self.named_at = now
+        self.state, self.load, self.done = "running", 0.0, 0
+        self.buried = False
+        """Whether the store has declared it dead."""
+        self._answers: dict[tuple[UUID, int, str], Any] = {}
+        self._over: dict[UUID, int] = {}
+
+    def hear(self, now: float) -> None:
+        """Note a sign of life."""
+        self.heard_at, self.heard = now, True
+
+    @property
+    def full(self) -> bool:
+        """Whether it has as many jobs as it may have."""
+        return len(self.held) + self.given >= self.concurrency
+
+    def gave_up(self, job: UUID, epoch: int) -> None:
+        """Note that it holds a job no longer, by the epoch at which it held it."""
+        while len(self._over) >= _REMEMBERED + 2 * self.concurrency:
+            del self._over[next(iter(self._over))]
+        self._over[job] = epoch
+
+    def has_given_up(self, job: UUID, epoch: int) -> bool:
+        """Whether it is known here that it no longer holds the job, although a look that began earlier says so."""
+        return self._over.get(job, -1) >= epoch
+
+    def epoch_of(self, job: UUID) -> int | None:
+        """The epoch at which it holds, or last held, a job; None: that is not known here."""
+        held = self.held.get(job)
+        return self._over.get(job) if held is None else held.epoch
+
+    def answered(self, held: Held, message: str, answer: Any) -> None:
+        """Keep an answer for a message that comes again."""
+        while len(self._answers) >= _REMEMBERED:
+            del self._answers[next(iter(self._answers))]
+        self._answers[held.job.id, held.epoch, message] = answer
+
+    def answer_to(self, job: UUID, epoch: int, message: str) -> Any:
+        """What this message was answered with before; None: it is not known here."""
+        return self._answers.get((job, epoch, message))
