@@ -26,7 +26,7 @@ from headrace.hub.serving import read_body
 from headrace.hub.webhooks.guard import guard_of
 from headrace.hub.wording import Submission, SubmitBody, submission_of
 
-__all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "Submitted", "Verdict"]
+__all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "Submitted", "Verdict", "draft_of"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -96,7 +96,7 @@ async def submit(ask: Ask) -> Answer:
     keys = [value for name, value in ask.request.scope["headers"] if name == KEY]
     if len(keys) > 1:
         raise _malformed("Idempotency-Key", "the header Idempotency-Key is given more than once")
-    draft, warnings = await _draft(ask, submission_of(ask.body, keys[0].decode("latin-1") if keys else None))
+    draft, warnings = await draft_of(ask, submission_of(ask.body, keys[0].decode("latin-1") if keys else None))
     handle = await draft.submit()
     job = handle.last
     assert job is not None
@@ -114,7 +114,7 @@ async def submit(ask: Ask) -> Answer:
     return Answer(submitted, 200 if handle.duplicate else 201, location_of(ask, job))
 
 
-async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
+async def draft_of(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
     """The job that a body asks for, if this caller may submit it."""
     options, tasks = said.options, ask.caller.tasks
     if tasks is not None and said.task not in tasks:
@@ -183,7 +183,7 @@ class _Bulk:
             try:
                 if text is None:
                     raise _too_long(self._ask.hub.options.body_most)
-                ready.drafts.append(await _draft(self._ask, submission_of(decoded(_body, text))))
+                ready.drafts.append(await draft_of(self._ask, submission_of(decoded(_body, text))))
             except Exception as error:
                 ready.drafts.append(_problem(error))
             if number % _AT_ONCE == 0:

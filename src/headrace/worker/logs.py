@@ -22,7 +22,7 @@ from headrace.core.entry import log_data
 from headrace.logs import ABOUT, JsonFormatter, TextFormatter, message_of
 from headrace.worker.context import Context
 
-__all__ = ["Style", "caught_logs", "handlers_of", "shown_logs", "style_here"]
+__all__ = ["Style", "caught_logs", "cut_line", "handlers_of", "shown_logs", "style_here"]
 
 Style = Literal["text", "json"]
 """How a process that is a worker, and nothing else, shows what is logged."""
@@ -111,6 +111,11 @@ def _text(record: logging.LogRecord) -> str:
     message = message_of(record)
     if record.exc_info and record.exc_info[0] is not None:
         message += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    return cut_line(message)
+
+
+def cut_line(message: str) -> str:
+    """A line as it is kept: not too long, and in characters that can be written."""
     if len(message) > MOST_CHARACTERS:
         message = f"{message[:MOST_CHARACTERS]} … ({len(message)} characters)"
     return message.encode("utf-8", "replace").decode()

@@ -68,6 +68,8 @@ class _Line:
         self.again = False
         """Whether there may be more since the store was last asked."""
         self.poll, self.poll_at = POLL_FIRST, math.inf
+        self.next_due: datetime | None = None
+        """When there may be a job, as far as the store knows."""
         self.used_at = 0.0
         self._served: tuple[int, frozenset[int], dict[int, frozenset[int]]] = (-1, frozenset(), {})
 
@@ -117,6 +119,7 @@ class Claims:
         number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
         waiting = Waiting(worker, number, patient=seconds > 0)
         line, now = self._line(worker), self._fleet.monotonic()
+        self._fleet.news.claimed(line.key)
         if request is None and now < line.dry_until and not waiting.patient:
             waiting.future.set_result(None)
             return waiting
@@ -151,12 +154,21 @@ class Claims:
             if held is not None:
                 self._begin(self._fleet.give_back(waiting.worker, held))
 
+    def retry_after(self, worker: RemoteWorker) -> float:
+        """Seconds after which it is worth another claim of a worker that was given nothing."""
+        line, clock = self._line(worker), self._fleet.session.host.clock
+        if worker.full:
+            return POLL_LONGEST
+        due = math.inf if line.next_due is None else (line.next_due - clock.now()).total_seconds()
+        return round(max(0.1, min(line.poll, due)), 3)
+
     def waits(self, worker: RemoteWorker) -> bool:
         """Whether a claim of this worker waits: then it is there."""
         return worker.given > 0
 
     def hinted(self, hint: Hint) -> None:
         """There may be jobs."""
+        self._fleet.news.heard(hint)
         for line in self._lines.values():
             if line.serves(hint):
                 line.dry_until = -math.inf
@@ -171,7 +183,6 @@ class Claims:
             now = self._fleet.monotonic()
             for line in list(self._lines.values()):
                 if line.waiting and line.poll_at <= now:
-                    line.poll = min(line.poll * 1.5, POLL_LONGEST)
                     line.poll_at = math.inf
                     self._rouse(line, 1)
                 elif not line.waiting and not line.asking and now - line.used_at > 60:
@@ -191,14 +202,10 @@ class Claims:
     # -- the lines
 
     def _line(self, worker: RemoteWorker) -> _Line:
-        wants = worker.wants
-        assert wants is not None
-        key = wants.key
-        if wants.customers is not None and wants.customers.strict:
-            key += worker.id.bytes  # what it may be given depends on what it holds
-        line = self._lines.get(key)
+        assert worker.wants is not None
+        line = self._lines.get(worker.like)
         if line is None:
-            line = self._lines[key] = _Line(key, wants)
+            line = self._lines[worker.like] = _Line(worker.like, worker.wants)
         line.used_at = self._fleet.monotonic()
         return line
 
@@ -248,6 +255,7 @@ class Claims:
         if held is not None:
             self._out(line, waiting)
             line.poll, line.dry_until = POLL_FIRST, -math.inf
+            self._fleet.news.more(line.key)
             if waiting.future.done():
                 await self._fleet.give_back(waiting.worker, held)
             else:
@@ -258,7 +266,8 @@ class Claims:
             line.again = False
             self._ask_for(line, waiting)
             return
-        line.dry_until = self._fleet.monotonic() + DRY
+        line.dry_until, line.next_due = self._fleet.monotonic() + DRY, next_due
+        line.poll = min(line.poll * 1.5, POLL_LONGEST)
         self._out(line, waiting)
         if not waiting.patient:
             if not waiting.future.done():

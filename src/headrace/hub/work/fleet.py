@@ -22,6 +22,7 @@ from headrace.hub.problems import Fault, Problem
 from headrace.hub.work.beats import Beats
 from headrace.hub.work.claims import Claims
 from headrace.hub.work.held import Held, Stale
+from headrace.hub.work.news import News
 from headrace.hub.work.offering import Wants, wants_of
 from headrace.hub.work.remote_worker import RemoteWorker
 from headrace.runtime.lanes import Lanes
@@ -50,14 +51,15 @@ class Fleet:
         """What they have finished, until it is handed in."""
         self._signing: Signing | None = None
         self._rows: Shared[dict[UUID, WorkerInfo]] = Shared(self._infos)
-        self.claims, self.beats = Claims(self), Beats(self)
+        self.claims, self.beats, self.news = Claims(self), Beats(self), News(self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the hub serves."""
         session = self.session
         self._signing = Signing(session.engine, session.host, self._hub.app.settings.namespace)
-        loops = [asyncio.create_task(one, name="headrace-hub-work") for one in (self.beats.run(), self.claims.run())]
+        works = self.beats.run(), self.claims.run(), self.news.run()
+        loops = [asyncio.create_task(one, name="headrace-hub-work") for one in works]
         unlisten = session.engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS, Topic.CANCEL}), self._hinted)
         self._loops = loops
         try:
@@ -193,6 +195,10 @@ class Fleet:
         worker.name, worker.concurrency = info.name, info.concurrency
         can = Capabilities(info.offers, info.customers)
         worker.wants = wants_of(caller, can, info.tasks or None, info.queues)
+
+    def listening(self) -> list[RemoteWorker]:
+        """Those that can be told something at any time."""
+        return [worker for worker in self.workers.values() if worker.line is not None]
 
     def forget(self, worker: RemoteWorker) -> None:
         """Know it no longer: it may live on behind another hub."""

@@ -26,9 +26,6 @@ from headrace.hub.work.remote_worker import RemoteWorker
 
 __all__ = ["claim_job", "heartbeat", "register_worker"]
 
-RETRY_AFTER = 1.0
-FULL_AFTER = 5.0
-
 
 async def register_worker(peer: Peer, given: RegisterWorker) -> WorkerRegistered:
     """Make a worker known, or know it again by its token."""
@@ -86,7 +83,7 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
             if implied and worker.line is None:
                 await fleet.retire(worker)
                 token = None
-            return NoJob(retry_after=FULL_AFTER if worker.full else RETRY_AFTER, token=token)
+            return NoJob(retry_after=fleet.claims.retry_after(worker), token=token)
         return await assigned(peer, worker, held, token)
     except BaseException:
         if held is not None:

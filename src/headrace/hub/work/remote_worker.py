@@ -28,8 +28,9 @@ class RemoteWorker:
 
     def __init__(self, id: UUID, caller: Caller, now: float, *, name: str | None = None) -> None:
         self.id, self.name, self.key = id, name, caller.key
-        self.wants: Wants | None = None
-        """Which jobs it may be given; None: it is known here by a lease alone, and cannot claim."""
+        self._wants: Wants | None = None
+        self.like = b""
+        """The same for workers that are offered the same."""
         self.concurrency = 1
         self.held: dict[UUID, Held] = {}
         """What it was given here, or has spoken of here, as far as that is known."""
@@ -46,6 +47,17 @@ class RemoteWorker:
         """Whether the store has declared it dead."""
         self._answers: dict[tuple[UUID, int, str], Any] = {}
         self._over: dict[UUID, int] = {}
+
+    @property
+    def wants(self) -> Wants | None:
+        """Which jobs it may be given; None: it is known here by a lease alone, and cannot claim."""
+        return self._wants
+
+    @wants.setter
+    def wants(self, wants: Wants) -> None:
+        self._wants, self.like = wants, wants.key
+        if wants.customers is not None and wants.customers.strict:
+            self.like += self.id.bytes  # what it may be given depends on what it holds
 
     def hear(self, now: float) -> None:
         """Note a sign of life."""

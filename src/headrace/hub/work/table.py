@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from headrace.hub.operation import Answer, Ask, Bounded, Operation
 from headrace.hub.problems import Problem
-from headrace.hub.work import finishing, joining, reporting
+from headrace.hub.work import adding, finishing, joining, reporting
 from headrace.hub.work import messages as said
 from headrace.hub.work.held import Stale
 from headrace.hub.work.peers import Peer
@@ -147,6 +147,61 @@ WORK: tuple[WorkMessage, ...] = (
             "connector_details": {"service": "comfyui", "connected": True, "queue_position": 0},
         },
         answered={"type": "progress_acknowledged", "job_id": _ID, "cancel": False, "reason": None},
+    ),
+    WorkMessage(
+        name="job_log",
+        summary="Add lines to the log of a job",
+        bounded="leased",
+        do=adding.job_log,
+        takes=said.JobLog,
+        gives=said.LogAcknowledged,
+        example={**_OF_JOB, "first": 1, "lines": [{"level": "INFO", "message": "model loaded"}]},
+        answered={"type": "log_acknowledged", "job_id": _ID, "next": 2, "dropped": 0},
+    ),
+    WorkMessage(
+        name="job_items",
+        summary="Add items to the stream of a job",
+        bounded="leased",
+        do=adding.job_items,
+        takes=said.JobItems,
+        gives=said.ItemsAcknowledged,
+        example={**_OF_JOB, "first": 1, "items": [{"image": "1.png"}, {"image": "2.png"}]},
+        answered={"type": "items_acknowledged", "job_id": _ID, "next": 3},
+        refuses=(404, 409, 422),
+    ),
+    WorkMessage(
+        name="job_step",
+        summary="Ask what a durable step came to, or keep it",
+        bounded="leased",
+        do=adding.job_step,
+        takes=said.JobStep,
+        gives=said.StepResult,
+        example={**_OF_JOB, "name": "download", "result": {"file": "model.bin"}},
+        answered={
+            "type": "step_result",
+            "job_id": _ID,
+            "name": "download",
+            "found": True,
+            "result": {"file": "model.bin"},
+        },
+        refuses=(404, 409, 422),
+    ),
+    WorkMessage(
+        name="submit_child",
+        summary="Submit a child of a job",
+        bounded="leased",
+        do=adding.submit_child,
+        takes=said.SubmitChild,
+        gives=said.ChildSubmitted,
+        example={**_OF_JOB, "child": {"task": "resize", "payload": {"image": "cat.png"}}, "number": 0},
+        answered={
+            "type": "child_submitted",
+            "job_id": _ID,
+            "child_id": "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e10",
+            "status": "queued",
+            "duplicate": False,
+        },
+        refuses=(404, 409, 410, 422),
     ),
     WorkMessage(
         name="complete_job",
