@@ -1,4 +1,4 @@
-"""``keys``: list, create, revoke."""
+"""``keys``: list, create, revoke, rotate."""
 
 from __future__ import annotations
 
@@ -138,5 +138,21 @@ def revoke(state: State, name: str) -> None:
     async def work(app: App) -> None:
         gone = await app.revoke_key(name, by=me())
         document({"revoked": gone}) if state.json else say(f"key {gone} is revoked: every hub refuses it")
+
+    with_app(state, work)
+
+
+@keys.command("rotate")
+@click.option("--forget", is_flag=True, help="What was signed so far is void at once: these workers register anew.")
+@common
+def rotate(state: State, forget: bool) -> None:
+    """Sign the leases of workers behind hubs with a new secret."""
+
+    async def work(app: App) -> None:
+        await app.rotate_leases(forget=forget, by=me())
+        if state.json:
+            document({"rotated": True, "forgot": forget})
+        else:
+            say("leases are signed with a new secret" + (", and all before are void" if forget else ""))
 
     with_app(state, work)

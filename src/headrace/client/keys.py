@@ -33,6 +33,7 @@ from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, KeyTaken, NotGranted, StoreLost, Unavailable, UnknownKey
 from headrace.runtime.secret import secret_bytes
+from headrace.runtime.signing import rotate
 
 __all__ = ["POLL", "USE_NOTED", "Keyed", "NewKey"]
 
@@ -130,6 +131,14 @@ class Keyed(Lifetime):
                 self.engine.bus.send(Hint(Topic.SETTINGS, (found.key,)))
                 return found.key.removeprefix(KEY)
         raise Unavailable(f"the key {name!r} was changed by others {_TRIES} times while it was being revoked")
+
+    async def rotate_leases(self, *, forget: bool = False, by: str | None = None) -> None:
+        """Sign the leases and tokens of workers behind hubs with another secret from now on.
+
+        What was signed with the one before counts until the next rotation. ``forget``: all that was signed so far is
+        void, within seconds, on every hub; these workers register anew, and their jobs go to others.
+        """
+        await rotate(self.engine, self.host, forget=forget, by=by)
 
     async def watch_keys(self) -> AsyncGenerator[Keyring, None]:
         """All keys, then again whenever one came or went: what a hub lets callers in by. It never ends by itself."""
