@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,7 @@ LEAD = 10.0
 _AT_ONCE = 16
 """Claims that are put to the store at the same time."""
 _TRIES = 5
+_MOMENT = 0.02
 
 
 class Waiting:
@@ -68,6 +69,8 @@ class _Line:
         self.again = False
         """Whether there may be more since the store was last asked."""
         self.poll, self.poll_at = POLL_FIRST, math.inf
+        self.full = False
+        """Whether a limit of jobs at once keeps somebody waiting."""
         self.next_due: datetime | None = None
         """When there may be a job, as far as the store knows."""
         self.used_at = 0.0
@@ -110,6 +113,7 @@ class Claims:
         self._tasks: set[asyncio.Task[None]] = set()
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
+        self._unheed: Callable[[], None] | None = None
 
     # -- from outside
 
@@ -177,9 +181,28 @@ class Claims:
                 elif line.waiting:
                     self._rouse(line, 1)
 
+    def _heed(self) -> None:
+        """Listen for freed slots as long as a limit keeps those waiting who wait here."""
+        full = any(line.full and line.waiting for line in self._lines.values())
+        if full and self._unheed is None:
+            self._unheed = self._fleet.session.engine.bus.listen(frozenset({Topic.FREED}), self._freed)
+        elif not full and self._unheed is not None:
+            self._unheed()
+            self._unheed = None
+
+    def _freed(self, hint: Hint) -> None:
+        # Jobs end all the time elsewhere: the store is not asked once for each of them.
+        asyncio.get_running_loop().call_later(_MOMENT, self._rouse_full)
+
+    def _rouse_full(self) -> None:
+        for line in self._lines.values():
+            if line.full and line.waiting and not line.asking:
+                self._rouse(line, 1)
+
     async def run(self) -> None:
         """Ask for whoever waits now and then, should no hint come."""
         while True:
+            self._heed()
             now = self._fleet.monotonic()
             for line in list(self._lines.values()):
                 if line.waiting and line.poll_at <= now:
@@ -193,6 +216,8 @@ class Claims:
 
     async def close(self) -> None:
         """Answer all who wait."""
+        if self._unheed is not None:
+            self._unheed()
         for line in self._lines.values():
             while line.waiting:
                 self.withdraw(line.waiting[0])
@@ -297,7 +322,7 @@ class Claims:
                 raise Problem(
                     410, "worker-gone", "The worker counts as dead", "it was silent for too long: register anew"
                 )
-            line.again = line.again and not answer.jobs
+            line.again, line.full = line.again and not answer.jobs, answer.full
             self._profiles_rev = answer.profiles_rev
             if answer.jobs:
                 return await self._given(worker, answer, now), None

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Attempt, Job, Progress
-from headrace.core.lifecycle import finish, progress, start
+from headrace.core.lifecycle import finish, progress, release, start
 from headrace.core.outcome import Ending
 from headrace.core.status import Status
 from headrace.errors import Unavailable
@@ -95,12 +95,23 @@ class Held:
             self.job = verdict.job
 
     async def started(self) -> Job:
-        """Have its start on record; for whoever has the lock."""
+        """Have its start on record; for whoever has the lock.
+
+        :raises Stale: a rate let it begin at another time, and it is given back
+        """
+        late = False
 
         def decide(job: Job, now: datetime) -> Change | None:
-            return None if job.status is Status.RUNNING else start(job, now, self.lanes.engine.rules)
+            nonlocal late
+            if job.status is Status.RUNNING:
+                return None
+            late = self.begin_by is not None and now > self.begin_by
+            return release(job, now) if late else start(job, now, self.lanes.engine.rules)
 
-        return await self.written(decide)
+        job = await self.written(decide)
+        if late:
+            raise Stale(job.id, "a rate let it begin, but it did not in time; it was given back")
+        return job
 
     async def report(self, report: Progress) -> None:
         """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""
