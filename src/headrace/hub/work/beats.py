@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.core.status import HELD
@@ -137,10 +139,7 @@ class Beats:
             number, finished = fleet.sums.report(workers[0].id)
             beats = {one.id: self._beat_of(one, given[one.id]) for one in workers}
             if finished:
-                own = beats[workers[0].id]
-                beats[workers[0].id] = Beat(
-                    held=own.held, state=own.state, busy=own.busy, done=own.done, report=number, finished=finished
-                )
+                beats[workers[0].id] = replace(beats[workers[0].id], report=number, finished=finished)
             answers = await engine.workers.beat_many(beats, host.clock.now())
         except BaseException:
             for worker in workers:
@@ -171,7 +170,13 @@ class Beats:
             held = frozenset(given)
         else:
             held = frozenset(named) | {id for id, one in worker.held.items() if one.since > worker.named_at}
-        return Beat(held=tuple(held), state=worker.state, busy=len(worker.held), done=worker.done)
+        return Beat(
+            held=tuple(held),
+            state=worker.state,
+            busy=len(worker.held),
+            done=worker.done,
+            utilisation=worker.used(fleet.monotonic()),
+        )
 
     # -- what the store gives
 

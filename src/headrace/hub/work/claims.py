@@ -335,6 +335,7 @@ class Claims:
         [job] = answer.jobs
         begin_by = now + timedelta(seconds=LEAD) if job.id in answer.paced else None
         held = self._fleet.hold(worker, job, begin_by=begin_by)
+        worker.claimed_at = now
         self._fleet.lanes.changes.tell([job])
         if job.queue.startswith(OURS):
             await self._fleet.give_back(worker, held)

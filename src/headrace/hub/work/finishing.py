@@ -129,6 +129,7 @@ async def _finished(
         return said
     fleet.drop(worker, held)
     worker.done += 1
+    worker.failed += attempt is not None and attempt.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
     _count(fleet, job, attempt)
     said = answer(job, attempt)
     worker.answered(held, message, said)

@@ -14,7 +14,7 @@ from headrace.core.capabilities import Capabilities
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.signed import Lease
-from headrace.engine import WorkerInfo
+from headrace.engine import WorkerInfo, WorkerRow
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import HeadraceError, TransitionRefused
 from headrace.hub.caller import Caller
@@ -50,7 +50,7 @@ class Fleet:
         self.sums = Sums(rising=self._rising)
         """What they have finished, until it is handed in."""
         self._signing: Signing | None = None
-        self._rows: Shared[dict[UUID, WorkerInfo]] = Shared(self._infos)
+        self._rows: Shared[dict[UUID, WorkerRow]] = Shared(self._alive)
         self.claims, self.beats, self.news = Claims(self), Beats(self), News(self)
 
     @asynccontextmanager
@@ -176,23 +176,26 @@ class Fleet:
             raise Problem(409, "token", "The token does not count", detail, faults=[Fault("token", detail)])
         worker = self.workers.get(id)
         if worker is None or worker.wants is None:
-            info = (await self._rows()).get(id)
-            if info is None:
+            row = (await self._rows()).get(id)
+            if row is None:
                 raise _GONE
             worker = self.workers.setdefault(id, RemoteWorker(id, caller, self.monotonic()))
-            self._adopt(worker, caller, info)
+            self._adopt(worker, caller, row)
             await self.beats.look(worker)
         if worker.buried:
             raise _GONE
         worker.hear(self.monotonic())
         return worker
 
-    async def _infos(self) -> dict[UUID, WorkerInfo]:
-        return {row.info.id: row.info for row in await self.session.engine.workers.list() if row.alive}
+    async def _alive(self) -> dict[UUID, WorkerRow]:
+        return {row.info.id: row for row in await self.session.engine.workers.list() if row.alive}
 
-    def _adopt(self, worker: RemoteWorker, caller: Caller, info: WorkerInfo) -> None:
+    def _adopt(self, worker: RemoteWorker, caller: Caller, row: WorkerRow) -> None:
         """Take over what is on record of a worker that registered elsewhere; its key may be bound otherwise by now."""
+        info, beat = row.info, row.beat
         worker.name, worker.concurrency = info.name, info.concurrency
+        worker.done, worker.failed = beat.done, beat.utilisation.failed
+        worker.claimed_at = beat.utilisation.claimed_at
         can = Capabilities(info.offers, info.customers)
         worker.wants = wants_of(caller, can, info.tasks or None, info.queues)
 
@@ -234,6 +237,7 @@ class Fleet:
         held = worker.held.get(job.id)
         if held is None or held.epoch < job.epoch:
             held = worker.held[job.id] = Held(job, self.lanes)
+            worker.measure(self.monotonic())
         held.begin_by = held.begin_by or begin_by
         return held
 
@@ -241,6 +245,7 @@ class Fleet:
         """It holds this no longer."""
         if worker.held.get(held.job.id) is held:
             del worker.held[held.job.id]
+            worker.measure(self.monotonic())
         worker.gave_up(held.job.id, held.epoch)
 
     async def give_back(self, worker: RemoteWorker, held: Held) -> None:

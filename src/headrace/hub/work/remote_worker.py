@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from headrace.core.utilisation import Meter, Utilisation
 from headrace.hub.caller import Caller
 from headrace.hub.work.held import Held
 from headrace.hub.work.offering import Wants
@@ -42,7 +44,10 @@ class RemoteWorker:
         self.named: tuple[UUID, ...] | None = None
         """The jobs that it has, as it said last; None: it has not said."""
         self.named_at = now
-        self.state, self.load, self.done = "running", 0.0, 0
+        self.state, self.load, self.done, self.failed = "running", 0.0, 0, 0
+        self.claimed_at: datetime | None = None
+        """When it was last given a job."""
+        self._meter = Meter(now)
         self.buried = False
         """Whether the store has declared it dead."""
         self._answers: dict[tuple[UUID, int, str], Any] = {}
@@ -67,6 +72,14 @@ class RemoteWorker:
     def full(self) -> bool:
         """Whether it has as many jobs as it may have."""
         return len(self.held) + self.given >= self.concurrency
+
+    def measure(self, now: float) -> None:
+        """Note how many of its slots are busy, whenever that changes."""
+        self._meter.note(len(self.held), self.concurrency, now)
+
+    def used(self, now: float) -> Utilisation:
+        """How much of it is used, as far as it is known here; its memory is known to itself alone."""
+        return self._meter.measured(now, failed=self.failed, claimed_at=self.claimed_at)
 
     def gave_up(self, job: UUID, epoch: int) -> None:
         """Note that it holds a job no longer, by the epoch at which it held it."""
