@@ -16,7 +16,10 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from headrace.core.claim import Ask
+from headrace.core.fit import loaded_by
 from headrace.core.limits.rule import limits_of
 from headrace.core.match import Profile
 from headrace.core.suspects import REQUIREMENT, level_of, open_to
@@ -25,6 +28,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable
 from headrace.hub.problems import Problem
 from headrace.hub.scoping import OURS
+from headrace.hub.work.fitting import Fitting, Kind
 from headrace.hub.work.held import Held
 from headrace.hub.work.offering import Wants
 from headrace.hub.work.remote_worker import RemoteWorker
@@ -46,6 +50,8 @@ _AT_ONCE = 16
 """Claims that are put to the store at the same time."""
 _TRIES = 5
 _MOMENT = 0.02
+_KINDS = 8
+"""Claims of one line for which the store is asked at the same time: one for each model that workers have loaded."""
 
 
 class Waiting:
@@ -56,6 +62,11 @@ class Waiting:
         self.future: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
         self.asking = False
         """Whether the store is being asked for it."""
+
+    @property
+    def kind(self) -> Kind:
+        """What makes it like other claims, to jobs."""
+        return self.worker.like, self.worker.loaded
 
 
 class _Line:
@@ -114,6 +125,7 @@ class Claims:
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
         self._unheed: Callable[[], None] | None = None
+        self._fitting = Fitting(lambda: fleet.session.host)
 
     # -- from outside
 
@@ -179,7 +191,7 @@ class Claims:
                 if line.asking:
                     line.again = True
                 elif line.waiting:
-                    self._rouse(line, 1)
+                    self._rouse_each(line)
 
     def _heed(self) -> None:
         """Listen for freed slots as long as a limit keeps those waiting who wait here."""
@@ -251,21 +263,29 @@ class Claims:
                 return
             self._ask_for(line, waiting)
 
+    def _rouse_each(self, line: _Line) -> None:
+        """Ask the store for the first of each kind in line: who has a model loaded may be farther behind."""
+        kinds = set[Kind]()
+        for waiting in [one for one in line.waiting if not one.asking and not one.future.done()]:
+            if waiting.kind not in kinds and len(kinds) < _KINDS:
+                kinds.add(waiting.kind)
+                self._ask_for(line, waiting)
+
     def _ask_for(self, line: _Line, waiting: Waiting) -> None:
         waiting.asking = True
         line.asking += 1
-        self._begin(self._asked(line, waiting))
+        self._fitting.enter(waiting.kind, line.wants)
+        self._begin(self._asked(line, waiting, waiting.kind))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="headrace-hub-claim")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, line: _Line, waiting: Waiting) -> None:
+    async def _asked(self, line: _Line, waiting: Waiting, kind: Kind) -> None:
         held: Held | None = None
         try:
-            async with self._gate:
-                held, next_due = await self._claimed(line, waiting)
+            held, next_due = await self._fitted(line, waiting, kind)
         except Exception as error:
             waiting.asking, next_due = False, None
             self._out(line, waiting)
@@ -308,13 +328,35 @@ class Claims:
 
     # -- the store
 
-    async def _claimed(self, line: _Line, waiting: Waiting) -> tuple[Held | None, datetime | None]:
-        """What the store gives for this claim; and when it may give something if it gives nothing."""
+    async def _fitted(self, line: _Line, waiting: Waiting, kind: Kind) -> tuple[Held | None, datetime | None]:
+        """What the store gives for this claim, which first leaves to others what they waste less on; and when it may
+        give something if it gives nothing."""
+        kept = set[int]()
+        try:
+            async with self._gate:
+                held, next_due = await self._claimed(line, waiting, kind, kept)
+        finally:
+            self._fitting.leave(kind)
+        if held is None and kept:
+            await self._fitting.turn(kind, line.wants, kept)
+            async with self._gate:
+                held, next_due = await self._claimed(line, waiting)
+        return held, next_due
+
+    async def _claimed(
+        self, line: _Line, waiting: Waiting, kind: Kind | None = None, kept: set[int] | None = None
+    ) -> tuple[Held | None, datetime | None]:
+        """What the store gives for this claim; of a ``kind``: asked for the first time, and what it leaves to others is
+        ``kept``."""
         worker, session = waiting.worker, self._fleet.session
         for _ in range(_TRIES):
             ask = await self._ask(line, worker)
             if ask is None:
                 return None, None
+            if kind is not None and kept is not None and self._profiles is not None:
+                kept |= self._fitting.kept(kind, line.wants, self._profiles) & ask.profiles
+                if kept and not (ask := replace(ask, profiles=ask.profiles - kept)).profiles:
+                    return None, None
             now = await session.lanes.now()
             answer = await self._surely(worker, ask, waiting.request, now)
             if isinstance(answer, Dead):
@@ -335,7 +377,7 @@ class Claims:
         [job] = answer.jobs
         begin_by = now + timedelta(seconds=LEAD) if job.id in answer.paced else None
         held = self._fleet.hold(worker, job, begin_by=begin_by)
-        worker.claimed_at = now
+        worker.claimed_at, worker.loaded = now, loaded_by(job.requires)
         self._fleet.lanes.changes.tell([job])
         if job.queue.startswith(OURS):
             await self._fleet.give_back(worker, held)

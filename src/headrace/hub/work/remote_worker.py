@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from headrace.core.fit import Loaded
 from headrace.core.utilisation import Meter, Utilisation
 from headrace.hub.caller import Caller
 from headrace.hub.work.held import Held
@@ -47,6 +48,8 @@ class RemoteWorker:
         self.state, self.load, self.done, self.failed = "running", 0.0, 0, 0
         self.claimed_at: datetime | None = None
         """When it was last given a job."""
+        self.loaded: Loaded | None = None
+        """What it has loaded, as far as its last job tells."""
         self._meter = Meter(now)
         self.buried = False
         """Whether the store has declared it dead."""
