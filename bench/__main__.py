@@ -28,6 +28,7 @@ from bench.machine import describe
 from bench.plan import ENGINES, LABELS, MEASURES, RIVALS, SIDES, STATES, EngineName, Plan, SideName
 from bench.programs import Missing, program
 from bench.recovery import recovery, recovery_lines
+from bench.remote import remote, remote_lines
 from bench.report import document, facts_lines, lines, page
 from bench.stores import Databases, Files, Stores, postgres
 
@@ -71,6 +72,7 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
         "recovery": {},
         "find": {},
         "hub": {},
+        "remote": {"autovacuum": "off"},
     }
     with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
         facts = describe(home) | stores.facts()
@@ -133,6 +135,9 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
     if mode == "hub":
         figures = hub(stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
         return list(hub_lines(figures)), asdict(figures)
+    if mode == "remote":
+        far = remote(plan.engine, stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
+        return list(remote_lines(far)), asdict(far)
     if mode == "find":
         pages, failures = find(plan.engine, stores, 20_000 if args.quick else 1_000_000, args.repeat or 5)
         kept = {case.name: asdict(found) for case, found in pages.items()}
@@ -159,7 +164,7 @@ def _stores(engine: EngineName, home: Path, dsn: str | None, settings: dict[str,
 
 def _plan(parser: argparse.ArgumentParser, args: argparse.Namespace, engine: EngineName) -> Plan:
     plan = plans.quick(engine) if args.quick else plans.default(engine)
-    if engine == "sqlite" and args.mode not in (None, "find", "flat", "hub", "limits", "recovery"):
+    if engine == "sqlite" and args.mode not in (None, "find", "flat", "hub", "limits", "recovery", "remote"):
         parser.error(f"--{args.mode} is a question to PostgreSQL: --engine postgres")
     wanted = _names(parser, "--only", args.only, SIDES[engine])
     measures = _names(parser, "--measure", args.measure, (*MEASURES, *(STATES if engine == "postgres" else ())))
@@ -198,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
         "churn": "whether headrace's tables grow while a million jobs come and go (postgres)",
         "idle": "what an idle worker asks of PostgreSQL in a minute",
         "recovery": "how soon a job runs again whose worker was killed",
+        "remote": "a worker by the remote engine, through a hub, beside the same on the database",
         "hub": "headrace's hub: submits over HTTP, a thousand who listen, ten thousand who say nothing",
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)

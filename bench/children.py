@@ -65,6 +65,11 @@ class Child:
         """Let it go on where it was halted."""
         os.kill(self._process.pid, signal.SIGCONT)
 
+    def processor_time(self) -> float:
+        """The seconds of processor time that it has used so far."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
+
     def rss(self) -> float:
         """Its resident memory in MB."""
         return float(psutil.Process(self._process.pid).memory_info().rss) / 1e6

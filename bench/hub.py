@@ -24,7 +24,7 @@ from bench.progress import Progress
 from bench.stores import Stores
 from headrace.worker.tuning import fast_loop
 
-__all__ = ["HubFigures", "hub", "hub_lines"]
+__all__ = ["HubFigures", "hub", "hub_lines", "hub_process", "url_of"]
 
 CLIENTS = 50
 LISTENERS, PER_SECOND, HELD = 1000, 200, 0.3
@@ -87,10 +87,10 @@ def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
             (found.logged, [], "submits, with the access log"),
         ):
             progress.step(f"hub: {what}")
-            with stores.fresh() as store, _hub(store, *flags) as (address, _):
+            with stores.fresh() as store, hub_process(store, *flags) as (address, _):
                 rates.append(_submits(address, int(20_000 * size)))
         progress.step("hub: bulk")
-        with stores.fresh() as store, _hub(store, "--no-access-log") as (address, _):
+        with stores.fresh() as store, hub_process(store, "--no-access-log") as (address, _):
             found.bulk.append(_bulk(address, int(100 * size)))
         progress.step(f"hub: {LISTENERS:,} subscribers")
         with stores.fresh() as store:
@@ -108,7 +108,8 @@ def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
 # -- processes
 
 
-def _url(store: str) -> str:
+def url_of(store: str) -> str:
+    """The URL of a store."""
     return store if "://" in store else f"sqlite:///{store}"
 
 
@@ -130,9 +131,10 @@ def _process(*words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any
 
 
 @contextmanager
-def _hub(store: str, *flags: str) -> Iterator[tuple[str, psutil.Process]]:
+def hub_process(store: str, *flags: str) -> Iterator[tuple[str, psutil.Process]]:
+    """A hub of its own process; where it answers."""
     # Its log would be events on stdout, which nobody reads here.
-    command = [sys.executable, "-m", "headrace", "hub", "bench.hub_shop:app", "--url", _url(store), "--port", "0"]
+    command = [sys.executable, "-m", "headrace", "hub", "bench.hub_shop:app", "--url", url_of(store), "--port", "0"]
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     words = [*command, "--log-format", "json", *flags]
     reading, writing = os.pipe()
@@ -188,8 +190,8 @@ def _bulk(address: str, calls: int) -> float:
 
 def _listen(found: HubFigures, store: str) -> None:
     """A thousand subscribers, each to a job of its own; 200 of these start in a second."""
-    worker = ("worker", "bench.hub_shop:app", "--url", _url(store), "--concurrency", "150")
-    with _hub(store, "--no-access-log") as (address, _), _process(*worker):
+    worker = ("worker", "bench.hub_shop:app", "--url", url_of(store), "--concurrency", "150")
+    with hub_process(store, "--no-access-log") as (address, _), _process(*worker):
         spans = _run(_hear(address, store))
     for status, into in (("running", found.start_ms), ("completed", found.end_ms)):
         into.append(_p99(spans[status]) * 1000)
@@ -206,7 +208,7 @@ async def _hear(address: str, store: str) -> dict[str, list[float]]:
         if len(spans["completed"]) >= LISTENERS:
             over.set()
 
-    with shop.override(url=_url(store)), connected() as transports:
+    with shop.override(url=url_of(store)), connected() as transports:
         async with shop:
             first = datetime.now(UTC) + timedelta(seconds=10)
             drafts = [
@@ -227,12 +229,12 @@ async def _hear(address: str, store: str) -> dict[str, list[float]]:
 
 def _drains(found: HubFigures, store: str, jobs: int) -> None:
     """A worker beside a hub, by turns with and without subscribers to jobs that wait."""
-    with _hub(store, "--no-access-log") as (address, _):
+    with hub_process(store, "--no-access-log") as (address, _):
         _run(_by_turns(found, address, store, jobs))
 
 
 async def _by_turns(found: HubFigures, address: str, store: str, jobs: int) -> None:
-    with shop.override(url=_url(store)):
+    with shop.override(url=url_of(store)):
         async with shop:
             waiting = await shop.by_name["never"].map([(n,) for n in range(LISTENERS)])
             await _drain(store, jobs // 4)  # the first is slower than the rest, whoever listens
@@ -247,7 +249,7 @@ async def _drain(store: str, jobs: int) -> float:
     """Jobs a second of one worker; that it starts and ends is counted, as the same for all."""
     for start in range(0, jobs, 1000):
         await shop.by_name["noop"].map([(n,) for n in range(start, min(start + 1000, jobs))])
-    command = [sys.executable, "-m", "headrace", "worker", "bench.hub_shop:app", "--url", _url(store), "--burst"]
+    command = [sys.executable, "-m", "headrace", "worker", "bench.hub_shop:app", "--url", url_of(store), "--burst"]
     command += ["--queues", "default"]
     began = time.time()
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
@@ -257,7 +259,7 @@ async def _drain(store: str, jobs: int) -> float:
 
 def _crowd(found: HubFigures, store: str, idle: int, requests: int) -> None:
     """What others notice of so many connections that say nothing, and what they cost."""
-    with _hub(store, "--no-access-log", "--sockets", str(2 * idle)) as (address, process):
+    with hub_process(store, "--no-access-log", "--sockets", str(2 * idle)) as (address, process):
         _run(_beside(found, address, process, idle, requests))
 
 

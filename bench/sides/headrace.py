@@ -17,9 +17,11 @@ from bench.wire import await_word, say
 from headrace import App, Status, Task
 from headrace.worker.tuning import tune_process
 
-__all__ = ["prune", "remaining", "settings", "submit", "work"]
+__all__ = ["UVLOOP", "prune", "remaining", "settings", "submit", "work"]
 
 LINES = 1000
+UVLOOP = "HEADRACE_BENCH_UVLOOP"
+"""The environment variable that has every loop be one of uvloop's, as the command ``headrace worker`` does."""
 KEPT = 0.5
 """Seconds for which ended jobs are kept when it is time to prune."""
 T = TypeVar("T")
@@ -29,8 +31,8 @@ class _Bench:
     """The App under test, with its tasks; it is a client as the sides know it."""
 
     def __init__(self, store: str, how: How = "fill") -> None:
-        self.on_postgres = "://" in store
-        self.app = App(store if self.on_postgres else f"sqlite:///{store}")
+        self.on_postgres = store.startswith("postgres")
+        self.app = App(store if "://" in store else f"sqlite:///{store}")
         self.tally = Tally()
 
         @self.app.task
@@ -81,8 +83,8 @@ class _Bench:
         return sum(count for status, count in stats.statuses.items() if status is not Status.COMPLETED)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """On uvloop where all others are, too."""
-        return run(work) if self.on_postgres else asyncio.run(work)
+        """On uvloop where all others are, too, or where it is asked for."""
+        return run(work) if self.on_postgres or os.environ.get(UVLOOP) else asyncio.run(work)
 
 
 def submit(store: str, how: How, count: int, per_second: float) -> float:
