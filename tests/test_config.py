@@ -129,3 +129,15 @@ def test_who_sets_a_key_and_who_wins(tmp_path: Path) -> None:
     assert found[0][1] == load(tmp_path, environ=environ, code=code, override=override).url
     assert Settings.sources("lease", **sources) == [("the environment variable HEADRACE_LEASE", 90.0)]
     assert Settings.sources("namespace", code=code, **sources) == []
+
+
+def test_a_key_is_read_and_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('key = "hr_in-the-file"')
+    found = Settings.load(environ={}, directory=tmp_path)
+    assert found.key == "hr_in-the-file"
+    assert Settings.load(environ={"HEADRACE_KEY": "hr_environment"}, directory=tmp_path).key == "hr_environment"
+    assert "hr_" not in repr(found)
+    for wrong in ("hr_with\nline", "hr_with space", 7, ""):
+        with pytest.raises(ConfigError) as caught:
+            Settings.load(code={"key": wrong}, environ={}, directory=tmp_path)
+        assert str(caught.value) == "App(...): key must be a key as headrace keys create prints it"

@@ -34,6 +34,7 @@ from headrace.client.submitting import submit_here_through, submit_through, thro
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
 from headrace.client.webhooks import Webhooked
+from headrace.config import Secret
 from headrace.core.books import Book, Verification
 from headrace.core.bounds import checked_key
 from headrace.core.charts import Charts
@@ -96,7 +97,8 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
             raise NotSupported("codec: payloads are JSON in this version")
         if isinstance(imports, str):
             raise ConfigError(f"imports must be a sequence of module names, not {imports!r}")
-        super().__init__({"url": url, "key": key, "namespace": namespace, "imports": tuple(imports) or None}, clock)
+        secret = Secret(key) if isinstance(key, str) else key
+        super().__init__({"url": url, "key": secret, "namespace": namespace, "imports": tuple(imports) or None}, clock)
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         """Options of every job, unless a task or a submit sets others."""
         self._register = Register()

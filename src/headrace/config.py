@@ -19,7 +19,7 @@ from headrace.core.defaults import Retention, Rules
 from headrace.core.durations import UNITS, duration
 from headrace.errors import LONGEST, ConfigError
 
-__all__ = ["OVERRIDE", "Settings", "find_file"]
+__all__ = ["OVERRIDE", "Secret", "Settings", "find_file"]
 
 _PREFIX = "HEADRACE_"
 

@@ -79,12 +79,12 @@ class Running:
 
 
 @contextmanager
-def started(folder: Path, *words: str) -> Iterator[Running]:
+def started(folder: Path, *words: str, port: int = 0) -> Iterator[Running]:
     """A command that contains a hub, started in this folder, that is ready; it must stop in good order at the end,
-    unless it was killed by then."""
+    unless it was killed by then. ``port``: which one; 0 is any."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "headrace", *words, "--port", "0", "--json"],
+        [sys.executable, "-m", "headrace", *words, "--port", str(port), "--json"],
         cwd=folder,
         env=clean,
         stdout=subprocess.PIPE,

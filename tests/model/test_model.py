@@ -19,6 +19,7 @@ from headrace.engine import Engine
 from headrace.runtime.host import Host
 from tests.model.machine import Machine
 from tests.model.sides import Make
+from tests.support.hubs import Hubs
 from tests.support.schemas import postgres_engine
 from tests.support.seed import told
 
@@ -35,6 +36,26 @@ def sqlite(rules: Rules, host: Host, place: Path) -> Engine:
     from headrace.engines.sqlite import SqliteEngine
 
     return SqliteEngine(place / "store.db", rules=rules, host=host, synchronous="normal")
+
+
+@pytest.mark.timeout(7200 if LONG else 600)
+def test_the_same_story_through_a_hub() -> None:
+    """The hub has the store in its memory, as the model does: what differs, the wire has changed."""
+    hubs = Hubs()
+
+    def remote(rules: Rules, host: Host, place: Path) -> Engine:
+        hubs.stop()  # that of the story before
+        return hubs.engine(place, rules, host, lambda: memory(rules, Host(), place))
+
+    class Story(Machine):
+        def __init__(self) -> None:
+            super().__init__({"the model": memory, "the subject": remote})
+
+    try:
+        with told() as number:
+            tell(Story, number, examples=500 if LONG else 20, steps=100 if LONG else 50)
+    finally:
+        hubs.close()
 
 
 @pytest.mark.timeout(7200 if LONG else 1800)

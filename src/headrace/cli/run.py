@@ -125,9 +125,9 @@ def whose_url(app: App) -> str:
 async def opened(app: App, *, creates: bool = True) -> AsyncIterator[App]:
     """Open the App. A URL that means nothing is bad usage; a store that cannot be opened is a matter of its own."""
     app.new_engine()
-    if not creates and not await app.store_exists():
-        raise StoreUnusable(missing(app))
     try:
+        if not creates and not await app.store_exists():
+            raise StoreUnusable(missing(app))
         await app.__aenter__()
     except ConfigError as error:
         raise StoreUnusable(f"{error}{noted(error)}") from error

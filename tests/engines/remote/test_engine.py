@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -13,10 +14,13 @@ import msgspec
 import pytest
 
 from headrace import App, errors
+from headrace.core.defaults import Rules
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
 from headrace.core.query import Filter
-from headrace.engine import Alive, Beat, Gone, Inserted, Setting, WorkerInfo
+from headrace.engine import Alive, Beat, Gone, Hint, Inserted, Setting, Topic, WorkerInfo
+from headrace.engines.remote import RemoteEngine
+from headrace.engines.remote.address import Address
 from headrace.errors import (
     ConfigError,
     EngineError,
@@ -28,6 +32,7 @@ from headrace.errors import (
     Unstorable,
 )
 from headrace.hub import HubOptions
+from headrace.runtime.host import Host
 from headrace.testing import FakeClock
 from tests.engines.remote.near import Peer, answering, far, opened
 from tests.hub.serving import serving
@@ -286,3 +291,58 @@ async def test_settings_are_compared_and_set_over_the_wire() -> None:
         first = await engine.documents.put_setting("queue:a", "{}", 0)
         assert isinstance(first, Setting)
         assert await engine.documents.put_setting("queue:a", "{}", 0) is None
+
+
+# -- as an App
+
+
+async def test_code_without_a_loop_submits_and_waits() -> None:
+    async def double(n: int) -> int:
+        return 2 * n
+
+    near, remote = App("memory://"), App()
+    near.task(double)
+    task = remote.task(double)
+
+    def without_a_loop(url: str) -> int:
+        with remote.override(url=url):
+            return remote.wait(task.submit_sync(4).result(timeout=60))
+
+    async with serving(near) as hub, near.worker():
+        assert await asyncio.to_thread(without_a_loop, f"hub+{hub.address}") == 8
+
+
+def test_a_key_is_not_shown_where_an_app_is() -> None:
+    key = "hr_0123456789secret"
+    app = App("hub+https://jobs.example", key=key)
+    assert "secret" not in f"{app!r} {app.settings!r} {app.new_engine()!r} {vars(app)!r}"
+    assert app.settings.key == key
+
+
+# -- over TLS
+
+
+async def test_a_certificate_must_be_trusted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    named = ["-keyout", str(secret), "-out", str(cert), "-days", "2", "-subj", "/CN=localhost"]
+    await asyncio.to_thread(
+        subprocess.run, [*made, *named, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True
+    )
+    options = HubOptions(certfile=str(cert), keyfile=str(secret), maintenance=False, webhooks=False)
+    async with serving("memory://", options) as hub:
+        port = int(hub.address.rpartition(":")[2])
+        engine = RemoteEngine(Address(host="127.0.0.1", port=port, tls=True), rules=Rules(), host=Host())
+        with pytest.raises(Unavailable, match=r"certificate is not trusted .*SSL_CERT_FILE") as caught:
+            await engine.open()
+        assert caught.value.outcome == "refused"
+        with pytest.raises((Unavailable, ConfigError)):
+            await far(hub).open()  # as if it spoke plain HTTP
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        await engine.open()
+        heard = list[Hint]()
+        engine.bus.listen(frozenset({Topic.READY}), heard.append)
+        assert await engine.jobs.get([uuid4()]) == [None]
+        engine.bus.send(Hint(Topic.READY, ("q",)))
+        await until(lambda: heard)
+        await engine.close()
