@@ -11,7 +11,7 @@ from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.requests import hash_of
 from headrace.errors import ConfigError
-from headrace.options import JobOptions, check_options, merged, refuse_function
+from headrace.options import ONE_SUBMIT, JobOptions, check_options, merged, refuse_function
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -25,7 +25,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 SPEC_OPTIONS = (
     "queue", "priority", "retry", "timeout", "retention", "tags", "metadata", "customer", "requires", "dedup",
-    "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
+    "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace", "headers", "route", "query",
 )  # fmt: skip
 """The options that are part of what was asked for."""
 KEY_OPTIONS = ("dedup_for", "on_duplicate")
@@ -101,7 +101,9 @@ class Draft(Generic[R_co]):
         if parentage is not None:
             asked = {"trace": parentage.trace, **asked, "parent": parentage.parent, "root": parentage.root}
         if asked.get("request_key") is not None:
-            asked = {**asked, "request_hash": hash_of(self.payload_text)}
+            uncounted = frozenset[str]() if self.handler is None else self.handler.uncounted
+            said = hash_of(self.payload_text, asked.get("route"), asked.get("query"), uncounted)
+            asked = {**asked, "request_hash": said}
         return Spec(task=self.task, created_at=now, batch=batch, **asked)
 
     def job(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Job:
@@ -120,6 +122,6 @@ class Draft(Generic[R_co]):
 
     def refuse_times(self, why: str) -> None:
         """Refuse options that speak of one moment or one transaction, for a draft that is used at other moments."""
-        for name in (*_TIMES, "after", "connection", "request_key", "webhook"):
+        for name in (*_TIMES, "after", *ONE_SUBMIT):
             if self.options.get(name):
                 raise ConfigError(f"{name} has no place here: {why}")

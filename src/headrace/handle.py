@@ -101,19 +101,27 @@ class JobHandle(Generic[R_co]):
         :raises ResultTimeout: it had not ended in time; the job goes on
         :raises NotCommitted: it was submitted within a transaction that is not committed
         """
-        limit = timeout if timeout is None else seconds(timeout, "timeout")
-        job = self.last if self.last is not None and self.last.ended else None
+        job = await self.ended(timeout=timeout)
         if job is None:
-            with self._in_store():
-                job = await self._app.session.watcher.ended(self.id, limit)
-            if job is None:
-                raise ResultTimeout(self.id, limit or 0.0)
-            self.last = job
+            raise ResultTimeout(self.id, seconds(timeout or 0.0, "timeout"))
         if job.status is Status.FAILED:
             raise JobFailed(job, job.error)
         if job.status is Status.CANCELLED:
             raise JobCancelled(job)
         return cast("R_co", self._decoded(job))
+
+    async def ended(self, *, timeout: Seconds | None = None) -> Job | None:
+        """Wait for the end and return the record, however it ended; None: it had not ended in time, and goes on.
+
+        :raises JobNotFound:
+        """
+        if self.last is not None and self.last.ended:
+            return self.last
+        limit = timeout if timeout is None else seconds(timeout, "timeout")
+        with self._in_store():
+            job = await self._app.session.watcher.ended(self.id, limit)
+        self.last = job or self.last
+        return job
 
     def _decoded(self, job: Job) -> Any:
         handler = self._handler or self._app.handlers.get(job.task)

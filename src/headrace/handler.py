@@ -25,7 +25,7 @@ from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTo
 if TYPE_CHECKING:
     from headrace.worker.tracing import Tracing
 
-__all__ = ["Bulk", "Handler", "Mode", "Policy", "check_task_name", "return_codec"]
+__all__ = ["Bulk", "Described", "Handler", "Mode", "Policy", "check_task_name", "return_codec"]
 
 _SHORT = bounds.PAYLOAD // 4
 """Characters that are never too many bytes."""
@@ -66,6 +66,14 @@ class Bulk(msgspec.Struct, frozen=True):
     """Seconds after the first that others are waited for."""
 
 
+class Described(msgspec.Struct, frozen=True):
+    """What is kept of an error beside its type, message and traceback."""
+
+    details: dict[str, Any] = {}
+    final: bool = False
+    """No further attempt is worth making."""
+
+
 class Handler:
     """A function under a task's name, with the codec of its signature; read once, at decoration."""
 
@@ -92,6 +100,10 @@ class Handler:
         """What makes a span of every run."""
         self.callbacks: Mapping[Status, tuple[Callable[[Job], object], ...]] | None = None
         """What is called when the store has accepted that an attempt left its job in a status."""
+        self.describe: Callable[[BaseException], Described] | None = None
+        """What an error of it says beside its message, and whether another attempt is worth making."""
+        self.uncounted: frozenset[str] = frozenset()
+        """The parameters that do not count when two requests with one key are compared."""
         self.bulk: Bulk | None = None
         """How its jobs are done many at a time."""
         self.streams = inspect.isasyncgenfunction(fn)
@@ -317,7 +329,8 @@ class _Unresolved(str):
 
 def read_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations as types, each resolved on its own if they cannot be together."""
-    plain: Any = inspect.unwrap(fn)
+    # What says another signature than what it wraps is read by that, as ``inspect.signature`` does.
+    plain: Any = inspect.unwrap(fn, stop=lambda one: hasattr(one, "__signature__"))
     while isinstance(plain, functools.partial):
         plain = plain.func
     if not inspect.isroutine(plain):

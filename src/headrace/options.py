@@ -12,7 +12,7 @@ from uuid import UUID
 from headrace.core import bounds, customers
 from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
-from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure
+from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure, Values
 from headrace.core.match import fault_of
 from headrace.core.moments import moment as told
 from headrace.core.retention import Kept
@@ -25,6 +25,7 @@ from headrace.worker.callbacks import Callback
 from headrace.worker.middleware import Middleware
 
 __all__ = [
+    "ONE_SUBMIT",
     "TEMPLATES",
     "HasId",
     "JobOptions",
@@ -100,6 +101,13 @@ class JobOptions(TypedDict, total=False):
     webhook: str | Mapping[str, Any]
     """Where the job is to be told of: a URL, or a mapping with ``url`` and, if wanted, ``events``, ``secret`` and
     ``bearer``. For one submit, not for a task; ``app.add_webhook`` subscribes to many jobs."""
+    headers: Mapping[str, str | Sequence[str]]
+    """Headers of the HTTP request that asks for the job, kept with it; one that is given more than once is a list. For
+    one submit, like ``route`` and ``query``."""
+    route: Mapping[str, Any]
+    """The parameters in the path of that request, by name."""
+    query: Mapping[str, str | Sequence[str]]
+    """The parameters in the query of that request; one that is given more than once is a list."""
     trace: Mapping[str, str]
     """The trace of the job, as W3C headers such as ``traceparent``; if left out, that of the job that submits it."""
     connection: Any
@@ -136,6 +144,9 @@ class TaskOptions(JobOptions, total=False):
     on_cancelled: Callback | Sequence[Callback]
     """Called with the job when a worker stopped it on request."""
 
+
+ONE_SUBMIT = ("connection", "request_key", "webhook", "headers", "route", "query")
+"""Options of one submit: they cannot be said for a task, or for many."""
 
 TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_template"}
 """Keys that may be templates of the parameters, and where a template is kept among checked options."""
@@ -223,6 +234,18 @@ def _headers(value: Any, name: str) -> dict[str, str]:
     return dict(value)
 
 
+def _values(value: Any, name: str) -> Values:
+    said = "a mapping of names to a text or a list of texts"
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be {said}, not {value!r}")
+    found = {key: (one,) if isinstance(one, str) else one for key, one in value.items()}
+    for key, texts in found.items():
+        if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in (key, *texts)):
+            raise ConfigError(f"{name} must be {said}, not {value!r}")
+    _json(found, name)
+    return {key: tuple(texts) for key, texts in found.items()}
+
+
 def _json(value: Any, name: str) -> dict[str, Any]:
     document_text(value, name)
     return dict(value)
@@ -266,6 +289,9 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "on_parent_failure": _one_of(*get_args(OnParentFailure)),
     "derived_id": _flag,
     "webhook": checked_wish,
+    "headers": _values,
+    "route": _json,
+    "query": _values,
     "trace": _headers,
     "connection": lambda value, name: value,
 }

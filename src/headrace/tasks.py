@@ -13,7 +13,7 @@ from headrace.core.retry import Seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError, DuplicateTask, NotBound
 from headrace.handler import Handler, Policy
-from headrace.options import TEMPLATES, JobOptions, TaskOptions, check_options, check_templates, merged
+from headrace.options import ONE_SUBMIT, TEMPLATES, JobOptions, TaskOptions, check_options, check_templates, merged
 from headrace.runtime.host import Host
 from headrace.task import AsyncTask, PlainTask, StreamTask, Task
 from headrace.worker.context import Context
@@ -187,7 +187,7 @@ class Tasks:
         hooks = own_hooks(options)
         job = {name: value for name, value in options.items() if name not in _OWN}
         checked = merged(self._defaults, check_options(job, template=True))
-        for one in ("connection", "request_key", "webhook"):
+        for one in ONE_SUBMIT:
             if checked.get(one) is not None:
                 more = "; app.add_webhook subscribes to all jobs of a task" if one == "webhook" else ""
                 raise ConfigError(f"{one} belongs to one submit: task.options({one}=...){more}")
@@ -218,7 +218,7 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
     :raises ConfigError: naming the option
     """
     checked = check_options(defaults or {})
-    for name in (*TEMPLATES, "connection", "request_key", "webhook"):
+    for name in (*TEMPLATES, *ONE_SUBMIT):
         if name in checked:
             raise ConfigError(f"{name} cannot be a default of many tasks: say it at the task or at the submit")
     return checked

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from hashlib import sha256
+from typing import Any
 
 from headrace.core.customers import own
-from headrace.core.job import Job
+from headrace.core.job import Job, Values
 
 __all__ = ["hash_of", "is_repeat", "request_of"]
 
@@ -19,11 +21,23 @@ def _number(text: str) -> float | int:
     return int(value) if value.is_integer() and abs(value) <= _EXACT else value
 
 
-def hash_of(payload_text: str) -> str:
-    """What two payloads have in common that are the same JSON: order of fields, spaces and escapes do not count."""
-    canonical = json.dumps(
-        json.loads(payload_text, parse_float=_number), ensure_ascii=True, separators=(",", ":"), sort_keys=True
-    )
+def hash_of(
+    payload_text: str,
+    route: Mapping[str, Any] | None = None,
+    query: Values | None = None,
+    uncounted: Collection[str] = (),
+) -> str:
+    """What two requests have in common that are the same: order of fields, spaces and escapes do not count.
+
+    ``route`` and ``query``: the parameters of an HTTP request, which count like its payload. ``uncounted``: the fields
+    of the payload that do not count, such as what the server found out by itself.
+    """
+    said: Any = json.loads(payload_text, parse_float=_number)
+    if uncounted:
+        said = {name: value for name, value in said.items() if name not in uncounted}
+    if route or query:
+        said = [said, route or {}, query or {}]
+    canonical = json.dumps(said, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     return sha256(canonical.encode()).hexdigest()
 
 

@@ -19,7 +19,7 @@ from headrace.core.webhooks import first_told, is_delivery
 from headrace.engine import Engine, Setting
 from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.secret import secret_bytes
+from headrace.runtime.secret import kept_secret
 
 __all__ = ["MOST", "OF_JOBS", "SECRETS", "STALE", "SUBSCRIPTIONS", "Webhooks", "read_webhooks"]
 
@@ -152,13 +152,8 @@ class Webhooks:
         return id
 
     async def _salted(self) -> bytes:
-        documents = self._engine.documents
-        while self._salt is None:
-            found = await _setting(self._engine, _SALT)
-            if found is None:
-                found = await documents.put_setting(_SALT, msgspec.json.encode(secret_bytes(32).hex()).decode(), 0)
-            if found is not None:
-                self._salt = bytes.fromhex(msgspec.json.decode(found.value, type=str))
+        if self._salt is None:
+            self._salt = await kept_secret(self._engine, _SALT)
         return self._salt
 
     async def _keep(self, id: str, wish: Wish, customer: str | None) -> None:

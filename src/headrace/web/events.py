@@ -54,6 +54,8 @@ class Teller(NamedTuple):
     """The document of the last event."""
     seen: Callable[[News], News] = lambda news: news
     """The news without what the reader may not see."""
+    change: Callable[[Any], Any] = lambda document: document
+    """The document of an event in between."""
 
 
 class Telling(NamedTuple):
@@ -123,7 +125,7 @@ def _parts(news: News, mark: Mark, teller: Teller) -> list[bytes]:
     for entry in news.items:
         mark = replace(mark, item=entry.cursor)
         tell("item", item_of(entry))
-    told: list[tuple[str, msgspec.Struct]] = list(changes(news))
+    told: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(news)]
     if news.over and told and told[-1][0] == "status":
         told.pop()
     if news.over:

@@ -15,7 +15,7 @@ from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, 
 from headrace.core.retry import error_names
 from headrace.core.status import Reason
 from headrace.errors import GiveUp, HandlerFailed, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
-from headrace.handler import Handler
+from headrace.handler import Described, Handler
 from headrace.worker.backoff import timed
 from headrace.worker.context import Context
 from headrace.worker.pools import ThreadPool
@@ -192,7 +192,19 @@ def raised(error: BaseException, handler: Handler, job: Job) -> Ending:
         case InvalidResult():
             return Failed(error=_info(error, trace=False), reason=Reason.INVALID_RESULT)
         case _:
-            return timed(Failed(error=_info(error), names=error_names(type(error))), handler, job, error)
+            described = _described(error, handler)
+            reason = Reason.NON_RETRYABLE if described.final else None
+            info = _info(error, details=described.details)
+            return timed(Failed(error=info, names=error_names(type(error)), reason=reason), handler, job, error)
+
+
+def _described(error: BaseException, handler: Handler) -> Described:
+    if handler.describe is None:
+        return Described()
+    try:
+        return handler.describe(error)
+    except Exception:  # an error whose own attributes raise is kept without them
+        return Described()
 
 
 def _info(error: BaseException, *, trace: bool = True, details: dict[str, Any] | None = None) -> ErrorInfo:

@@ -1,0 +1,244 @@
+"""What FastAPI and Starlette share: requests as values, answers as responses, and where the status pages are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import Message, Receive, Scope, Send
+
+from headrace.endpoints.answers import Answer
+from headrace.endpoints.asked import Asked
+from headrace.endpoints.status import StatusPages
+from headrace.endpoints.submitting import Misused
+from headrace.web.events import HEADERS, HELLO, STILL_HERE, Telling, event
+from headrace.web.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["EventResponse", "asked_of", "find_pages", "identity_text", "mark_pages", "response_of", "too_large"]
+
+_log = logging.getLogger("headrace.endpoints")
+
+_MARK = "__headrace_pages__"
+
+LARGEST_BODY = 2 * 1024 * 1024
+"""Bytes that are read of a request; what is stored of it may be less."""
+DRAINED = 64 * 1024 * 1024
+"""Bytes of a request that is refused after which the connection is cut."""
+
+
+class RouteLike(Protocol):
+    """A route, as far as it is looked at."""
+
+    path_format: str
+    endpoint: Any
+
+
+# -- requests
+
+
+def asked_of(request: Request, identity: str | None, where: Callable[[UUID], str | None]) -> Asked:
+    """The request as values."""
+    return Asked(
+        headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]],
+        route={name: _plain(value) for name, value in request.path_params.items()},
+        query=request.query_params.multi_items(),
+        identity=identity,
+        where=where,
+        left=lambda: _left(request),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def identity_text(value: Any) -> str | None:
+    """Who asks, as the customer of a job; :raises Misused: it is no name"""
+    if value is None or (isinstance(value, str) and value):
+        return value
+    if isinstance(value, int | UUID) and not isinstance(value, bool):
+        return str(value)
+    raise Misused(
+        f"identity must give text, a number or a UUID that names the caller, or None, not {value!r}:"
+        " return user.id, say, instead of the user"
+    )
+
+
+def too_large() -> Problem:
+    """That the body of a request is not read."""
+    detail = f"the body may have {LARGEST_BODY} bytes: store what is larger elsewhere, and send a reference to it"
+    return Problem(413, "too-large", "The body is too large", detail, headers={"Connection": "close"})
+
+
+class BoundedBody:
+    """Receives the body of a request, up to so many bytes; then ``too_large`` is raised."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._size, self._more = receive, 0, True
+
+    async def __call__(self) -> Message:
+        """The next message."""
+        message = await self._next()
+        if self._size > LARGEST_BODY:
+            raise self.too_large()
+        return message
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        self._more = message["type"] == "http.request" and message.get("more_body", False)
+        return message
+
+    def too_large(self) -> Exception:
+        """What is raised when there are more."""
+        return too_large()
+
+    async def drain(self) -> None:
+        """Read on and keep nothing: a client whose connection is cut while it sends does not hear why."""
+        while self._more and self._size < DRAINED:
+            await self._next()
+
+
+# -- status pages
+
+
+def mark_pages(endpoint: Any, pages: StatusPages) -> None:
+    """Have an endpoint known as the one that shows a job of these pages."""
+    setattr(endpoint, _MARK, pages)
+
+
+Expand = Callable[[Iterable[Any]], Iterable[Any]]
+
+
+def find_pages(
+    routes: Iterable[Any], app: App, expand: Expand, prefix: str = ""
+) -> Iterator[tuple[str, Any, StatusPages]]:
+    """The path, the route and the pages of every route that shows jobs of this App; ``expand``: routes of routers that
+    were included, as the framework lists them."""
+    for route in expand(routes):
+        pages = getattr(getattr(route, "endpoint", None), _MARK, None)
+        if isinstance(pages, StatusPages) and pages.app is app:
+            yield prefix + route.path_format, route, pages
+        inner = getattr(route, "original_route", route)
+        if isinstance(inner, Mount):
+            yield from find_pages(inner.routes or (), app, expand, prefix + inner.path)
+
+
+class Addresses:
+    """Where the jobs of an App are shown: found in the routes of the ASGI application that serves the request."""
+
+    def __init__(self, app: App, expand: Expand = lambda routes: routes, fixed: str | None = None) -> None:
+        """``fixed``: the address, with ``{id}`` in it, where it cannot be found so."""
+        self._app, self._expand, self._fixed = app, expand, fixed
+        self._found: dict[tuple[int, int], tuple[Any, str, str, StatusPages]] = {}
+        """By ASGI application and endpoint: it, where it is mounted within that, and the path of the pages."""
+
+    async def of(self, request: Request) -> Callable[[UUID], str | None]:
+        """The address of a job's page, by its id."""
+        fixed = self._fixed
+        if fixed is not None:
+            return lambda id: fixed.replace("{id}", str(id))
+        asgi, endpoint = request.scope.get("app"), request.scope.get("endpoint")
+        place = id(asgi), id(endpoint)
+        found = self._found.get(place)
+        if found is None or found[0] is not asgi:
+            routes = getattr(asgi, "routes", ())
+            first = next(find_pages(routes, self._app, self._expand), None)
+            if first is None:
+                return lambda id: None
+            mounted = next(_mounts(routes, endpoint, self._expand), "")
+            found = self._found[place] = asgi, mounted, first[0], first[2]
+        _, mounted, path, pages = found
+        await pages.ready()
+        root = str(request.scope.get("root_path", "")).removesuffix(mounted)
+        return lambda id: _address(root + path, request.path_params, pages, id)
+
+
+def _mounts(routes: Iterable[Any], endpoint: Any, expand: Expand, prefix: str = "") -> Iterator[str]:
+    """Where an endpoint is mounted within an application."""
+    for route in expand(routes):
+        if getattr(route, "endpoint", None) is endpoint:
+            yield prefix
+        inner = getattr(route, "original_route", route)
+        if isinstance(inner, Mount):
+            yield from _mounts(inner.routes or (), endpoint, expand, prefix + inner.path)
+
+
+def _address(path: str, given: Mapping[str, Any], pages: StatusPages, id: UUID) -> str | None:
+    try:
+        return pages.address(path.format_map({**given, "id": id}), id)
+    except KeyError:  # a parameter in the path of the pages that this request does not have
+        return None
+
+
+# -- answers
+
+
+def response_of(answer: Any) -> Any:
+    """The answer as it is sent; what is none of ours goes as it is."""
+    if isinstance(answer, Telling):
+        return EventResponse(answer)
+    if not isinstance(answer, Answer):
+        return answer
+    media = answer.media if answer.body or answer.status == 200 else None
+    return Response(answer.body, answer.status, dict(answer.headers), media)
+
+
+def hung_up() -> Response:
+    """What is answered to nobody: the client does not listen any more."""
+    return Response(status_code=499)
+
+
+class EventResponse(Response):
+    """The events of a job as they come, until it has ended or the client hangs up."""
+
+    def __init__(self, telling: Telling) -> None:
+        super().__init__(status_code=200, headers=HEADERS)
+        del self.headers["content-length"]  # nobody knows it
+        self._telling = telling
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it."""
+        telling, leaving = asyncio.ensure_future(self._tell(send)), asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((telling, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+        finally:
+            telling.cancel()
+            leaving.cancel()
+            await asyncio.gather(telling, leaving, return_exceptions=True)
+            await self._telling.parts.aclose()
+            self._telling.close()
+
+    async def _tell(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": HELLO, "more_body": True})
+        last = b""
+        try:
+            async for part in self._telling.parts:
+                await send({"type": "http.response.body", "body": part or STILL_HERE, "more_body": True})
+        except Exception as error:
+            _log.exception("a stream of events failed")
+            fault = Problem(500, "fault", "A fault of the service", "the service has a fault; its log says more")
+            last = event("error", (problem_of(error) or fault).details)
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,70 @@
+"""A request as values, whatever framework read it, and what of it is kept with the job."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.job import Values
+from headrace.errors import ConfigError
+
+__all__ = ["ALL", "HEADERS", "Asked", "checked_headers", "is_credential", "kept_headers", "values_of"]
+
+ALL = "*"
+"""All headers but credentials."""
+HEADERS = ("accept-language", "user-agent", "x-request-id", "x-correlation-id")
+"""The headers that are kept unless others are named."""
+
+_CREDENTIALS = ("authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "session", "signature")
+"""Parts of the names of headers that open something."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request: what a route that becomes a job, or a status page, needs to know of it."""
+
+    headers: Sequence[tuple[str, str]]
+    """Names in lower case; one that is given more than once stands here more than once."""
+    route: Mapping[str, Any] = {}
+    """The parameters in its path."""
+    query: Sequence[tuple[str, str]] = ()
+    """The parameters in its query, in their order."""
+    identity: str | None = None
+    """Who asks, if that is known."""
+    where: Callable[[UUID], str | None] = lambda id: None
+    """The address of a job's status page; None: there is none."""
+    left: Callable[[], Awaitable[object]] | None = None
+    """Returns when the client hung up; None: nobody can tell."""
+
+    def all(self, name: str) -> list[str]:
+        """The values of a header, in their order."""
+        return [value for one, value in self.headers if one == name]
+
+
+def checked_headers(names: Iterable[str]) -> frozenset[str]:
+    """An allow-list of headers, as it is used; :raises ConfigError:"""
+    given: list[Any] = [None] if isinstance(names, str) else list(names)
+    if not all(isinstance(name, str) for name in given):
+        raise ConfigError(f'headers must be a list of names, as in ["x-tenant"], or ["*"], not {names!r}')
+    return frozenset(name.lower() for name in given)
+
+
+def is_credential(name: str) -> bool:
+    """Whether a header of this name may open something; such ones are kept only if they are named."""
+    return any(part in name.lower() for part in _CREDENTIALS)
+
+
+def kept_headers(headers: Iterable[tuple[str, str]], allowed: Collection[str]) -> Values:
+    """The headers that an allow-list lets pass."""
+    every = ALL in allowed
+    return values_of((name, value) for name, value in headers if name in allowed or (every and not is_credential(name)))
+
+
+def values_of(pairs: Iterable[tuple[str, str]]) -> Values:
+    """Of each name its values, in their order."""
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: tuple(values) for name, values in found.items()}

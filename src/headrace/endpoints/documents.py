@@ -1,0 +1,121 @@
+"""Jobs as they are shown to clients of a service: how they stand, and nothing of how they are run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.attempt import ErrorInfo, Progress
+from headrace.core.job import Job
+from headrace.core.record import Record
+from headrace.core.status import Reason, Status
+
+__all__ = ["Cause", "ErrorDocument", "JobDocument", "Links", "document_of", "error_of", "links_to"]
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """An error that led to another."""
+
+    code: str
+    message: str
+
+
+class ErrorDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What went wrong in a job."""
+
+    code: str
+    """The name of the error."""
+    message: str
+    status: int | None = None
+    """The HTTP status that it has of its own."""
+    causes: tuple[Cause, ...] = ()
+    """What led to it, the nearest first."""
+    data: Any = None
+    """What it says beside its message."""
+    traceback: str | None = None
+    """Only where a service asks for it."""
+
+
+class Links(msgspec.Struct, frozen=True, kw_only=True, rename={"job": "self"}):
+    """Where more is to be had."""
+
+    job: str
+    result: str
+    events: str
+
+
+class JobDocument(msgspec.Struct, Record, frozen=True, kw_only=True):
+    """A job as it stands."""
+
+    id: UUID
+    task: str
+    status: Status
+    reason: Reason | None = None
+    """Why it failed or was cancelled."""
+    progress: Progress | None = None
+    attempt: int
+    """The number of its last attempt; 0: none was made yet."""
+    max_attempts: int
+    created_at: datetime
+    available_at: datetime
+    """When it may start, or be tried again."""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    updated_at: datetime
+    error: ErrorDocument | None = None
+    """Of its last attempt."""
+    result: Any = None
+    """What it came to, once it has completed."""
+    links: Links | None = None
+
+
+def error_of(error: ErrorInfo, tracebacks: bool = False) -> ErrorDocument:
+    """An error of a job as it is shown."""
+    details = error.details or {}
+    causes = details.get("causes") or ()
+    status = details.get("status")
+    return ErrorDocument(
+        code=error.type,
+        message=error.message,
+        status=status if isinstance(status, int) else None,
+        causes=tuple(Cause(str(one.get("type")), str(one.get("message"))) for one in causes if isinstance(one, dict)),
+        data=details.get("data"),
+        traceback=error.traceback if tracebacks else None,
+    )
+
+
+def links_to(address: str | None) -> Links | None:
+    """The links of a job whose status page is here; None: it has none."""
+    if address is None:
+        return None
+    path, query = urlsplit(address).path, urlsplit(address).query
+    rest = f"?{query}" if query else ""
+    base = address.partition("?")[0] if "://" in address else path
+    return Links(job=address, result=f"{base}/result{rest}", events=f"{base}/events{rest}")
+
+
+def document_of(job: Job, address: str | None, *, tracebacks: bool = False) -> JobDocument:
+    """The job as it is shown; ``address``: of its status page."""
+    return JobDocument(
+        id=job.id,
+        task=job.task,
+        status=job.status,
+        reason=job.reason,
+        progress=job.progress,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        created_at=job.created_at,
+        available_at=job.available_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        cancel_requested_at=job.cancel_requested_at,
+        updated_at=job.updated_at,
+        error=None if job.error is None else error_of(job.error, tracebacks),
+        result=None if job.result_text is None else msgspec.Raw(job.result_text.encode()),
+        links=links_to(address),
+    )

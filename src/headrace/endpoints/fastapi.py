@@ -1,0 +1,235 @@
+"""FastAPI: routes that become jobs (``JobRouter``), and the pages that show them (``status_router``).
+
+jobs = App("sqlite:///jobs.db")
+router = JobRouter(jobs, prefix="/reports", identity=current_user)
+
+@router.post("/{year}", job=JobOptions(timeout=600))
+async def report(req: ReportRequest, year: int) -> Report: ...
+
+api = FastAPI(lifespan=jobs.lifespan(worker=True))
+api.include_router(router)
+api.include_router(status_router(jobs), prefix="/jobs", dependencies=[Depends(may_see)])
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from headrace.core.retry import Seconds
+from headrace.endpoints.answers import Answers
+from headrace.endpoints.asked import HEADERS
+from headrace.endpoints.failures import describe
+from headrace.endpoints.in_worker import InWorker
+from headrace.endpoints.submitting import BeforeSubmit, Submitting
+from headrace.endpoints.waiting import HungUp
+from headrace.errors import ConfigError, MissingExtra
+from headrace.options import JobOptions, TaskOptions
+from headrace.task import Task
+
+try:
+    from fastapi import APIRouter, Depends, HTTPException
+    from fastapi.routing import APIRoute
+    from starlette.requests import Request
+    from starlette.responses import Response
+except ModuleNotFoundError as error:
+    raise MissingExtra("headrace.endpoints.fastapi", "fastapi", "fastapi") from error
+
+from headrace.endpoints.asgi import (
+    LARGEST_BODY,
+    Addresses,
+    BoundedBody,
+    asked_of,
+    hung_up,
+    identity_text,
+    response_of,
+    too_large,
+)
+from headrace.endpoints.fastapi_openapi import job_responses, validation
+from headrace.endpoints.fastapi_signature import read_signature, refuse_secrets
+from headrace.endpoints.fastapi_status import expanded, status_router
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Answers", "InWorker", "JobRouter", "status_router"]
+
+_REQUEST, _IDENTITY = "headrace_request", "headrace_identity"
+"""Parameters of our own, by names that no handler has."""
+_PLAIN = frozenset({"HEAD", "OPTIONS", "TRACE"})
+"""Methods that ask for nothing to be done."""
+_OURS = ("response_model", "status_code", "response_class")
+_JOB: JobOptions = {}
+
+Options = JobOptions | TaskOptions
+
+
+class JobRouter(APIRouter):
+    """An ``APIRouter`` whose routes are jobs: a request is checked as FastAPI does, stored, and run by a worker.
+
+    The answer is 202 with the job and where to ask for it; with ``Prefer: wait=10`` it is the result itself, if the job
+    ends within so many seconds.
+    """
+
+    def __init__(
+        self,
+        jobs: App,
+        *,
+        identity: Callable[..., Any] | None = None,
+        shared_keys: bool = False,
+        headers: Sequence[str] = HEADERS,
+        cookies: Sequence[str] = (),
+        wait: Seconds = 0.0,
+        longest_wait: Seconds = 30.0,
+        before_submit: BeforeSubmit | None = None,
+        answers: Answers | None = None,
+        status_url: str | None = None,
+        **router: Any,
+    ) -> None:
+        """``router``: everything that an ``APIRouter`` takes.
+
+        ``identity``: a dependency that gives the caller's id as text, or None; it becomes the customer of the job, and
+        request keys are the caller's own. ``shared_keys``: callers who are not known may use keys, which are one and
+        the same for all of them. ``headers``: an allow-list of those that are kept with the job, ``["*"]`` is all but
+        credentials. ``cookies``: those that a handler may take. ``wait``: seconds to wait for the end of a job for
+        clients that prefer nothing; ``longest_wait``: for anybody. ``before_submit``: called with the request and the
+        draft of the job; a response that it returns is the answer. ``answers``: how the answers are made.
+        ``status_url``: where jobs are shown, with ``{id}`` in it; if left out, the ``status_router`` of this App.
+
+        :raises ConfigError: naming the argument
+        """
+        super().__init__(**router)
+        self.jobs = jobs
+        """The App that keeps the jobs."""
+        self._identity, self._cookies = identity, tuple(cookies)
+        self._submitting = Submitting(
+            jobs,
+            headers=headers,
+            shared_keys=shared_keys,
+            wait=wait,
+            longest_wait=longest_wait,
+            before_submit=before_submit,
+            answers=answers,
+        )
+        self._addresses = Addresses(jobs, expanded, status_url)
+
+    # -- decorators; their other options are those of FastAPI
+
+    def get(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+        """A GET route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["GET"], job=job, **route)
+
+    def put(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+        """A PUT route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["PUT"], job=job, **route)
+
+    def post(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+        """A POST route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["POST"], job=job, **route)
+
+    def delete(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+        """A DELETE route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["DELETE"], job=job, **route)
+
+    def patch(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+        """A PATCH route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["PATCH"], job=job, **route)
+
+    def api_route(
+        self, path: str, *, methods: Iterable[str] | None = None, job: Options | None = _JOB, **route: Any
+    ) -> Callable[[Any], Any]:
+        """A route that is a job, for any of these methods; ``job``: its options, None: a plain route."""
+        wanted = [method.upper() for method in methods or ["GET"]]
+        if job is None or _PLAIN.issuperset(wanted):
+            return super().api_route(path, methods=wanted, **route)
+        for name in _OURS:
+            if name in route:
+                text = "the return annotation says what the result is, and the answer is 202, or 200 with the result"
+                raise ConfigError(f"{name} is not for a route that is a job: {text}")
+        options = dict(job)
+
+        def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
+            return self._add(path, fn, wanted, options, route)
+
+        return decorate
+
+    def _add(
+        self, path: str, fn: Callable[..., Any], methods: list[str], options: dict[str, Any], route: dict[str, Any]
+    ) -> Task[Any, Any]:
+        signature = read_signature(fn, self._submitting.headers, self._cookies)
+        task: Task[Any, Any] = cast("Any", self.jobs.task)(signature.run, **options)
+        handler = task.handler
+        refuse_secrets(fn.__qualname__, handler.schema())
+        handler.describe, handler.uncounted = describe, signature.uncounted
+        submitting, addresses = self._submitting, self._addresses
+
+        async def endpoint(**values: Any) -> Response:
+            request: Request = values.pop(_REQUEST)
+            identity = identity_text(values.pop(_IDENTITY, None))
+            asked = asked_of(request, identity, await addresses.of(request))
+            try:
+                answer = await submitting.answer(
+                    task, lambda: signature.stored(values), asked, request, signature.depends
+                )
+            except HungUp:
+                return hung_up()
+            return cast("Response", response_of(answer))
+
+        ours = [inspect.Parameter(_REQUEST, inspect.Parameter.KEYWORD_ONLY, annotation=Request)]
+        if self._identity is not None:
+            hint = Annotated[Any, Depends(self._identity)]
+            ours.append(inspect.Parameter(_IDENTITY, inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+        endpoint.__name__, endpoint.__doc__, endpoint.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        endpoint.__qualname__ = fn.__qualname__
+        cast("Any", endpoint).__signature__ = inspect.Signature([*signature.seen, *ours])
+        responses = job_responses(signature.returns, handler)
+        self.add_api_route(
+            path,
+            endpoint,
+            **{
+                **route,
+                "methods": methods,
+                "response_model": None,
+                "status_code": 202,
+                "responses": {**responses, **(route.get("responses") or {})},
+                "openapi_extra": validation(route.get("openapi_extra")),
+                "response_description": route.get("response_description", "The job is stored, and goes on"),
+                "route_class_override": _limited(self.route_class),
+            },
+        )
+        return task
+
+
+class _TooLarge(HTTPException):
+    """The body has more bytes than are read."""
+
+
+class _Bounded(BoundedBody):
+    """A body that FastAPI reads: what it raises must be an error that FastAPI lets pass."""
+
+    def too_large(self) -> Exception:
+        return _TooLarge(413)
+
+
+def _limited(kind: type[APIRoute]) -> type[APIRoute]:
+    """The class of routes, whose requests are not read beyond what a job could ever keep."""
+
+    class JobRoute(kind):  # type: ignore[misc, valid-type]  # a class that is given
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def limited(request: Request) -> Response:
+                receive = _Bounded(request.receive)
+                length = request.headers.get("content-length", "")
+                try:
+                    if length.isdigit() and int(length) > LARGEST_BODY:
+                        raise _TooLarge(413)
+                    return cast("Response", await handle(Request(request.scope, receive)))
+                except _TooLarge:
+                    await receive.drain()
+                    return cast("Response", response_of(Answers().problem(too_large())))
+
+            return limited
+
+    return JobRoute

@@ -1,0 +1,204 @@
+"""The status pages of jobs: look at one, wait for it, follow it, get its result, cancel it, try it again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.attempt import ErrorInfo
+from headrace.core.job import Job
+from headrace.core.news import News
+from headrace.core.status import Status
+from headrace.endpoints.answers import Answer, Answers
+from headrace.endpoints.asked import Asked
+from headrace.endpoints.documents import ErrorDocument, error_of
+from headrace.endpoints.estimates import Estimates
+from headrace.endpoints.submitting import LONGEST, as_problem
+from headrace.endpoints.tokens import Tokens
+from headrace.endpoints.waiting import patiently
+from headrace.web.absent import absent, id_of
+from headrace.web.events import Teller, Telling, tell_job
+from headrace.web.problems import Problem
+from headrace.web.tags import etag, is_known
+from headrace.web.telling import RetryTold, StatusTold, ended_as
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["TOKEN", "StatusPages"]
+
+TOKEN = "token"
+"""The parameter that opens a public page."""
+
+
+class EndShown(StatusTold, frozen=True, kw_only=True):
+    """How a job ended, and what it came to."""
+
+    error: ErrorDocument | None = None
+    result: msgspec.Raw | None = None
+    finished_at: datetime | None = None
+
+
+class StatusPages:
+    """The pages of one App's jobs."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        public: bool = False,
+        secret: str | bytes | None = None,
+        known: bool = False,
+        logs: bool = False,
+        answers: Answers | None = None,
+    ) -> None:
+        """``known``: callers have an identity, and see only their own jobs. ``logs``: log lines are events, too."""
+        self.app, self.answers = app, answers or Answers()
+        self._tokens = Tokens(app, secret) if public else None
+        self._known, self._logs = known, logs
+        self._estimates = Estimates(app)
+
+    async def ready(self) -> None:
+        """To be awaited before ``address``."""
+        if self._tokens is not None:
+            await self._tokens.ready()
+
+    def address(self, path: str, job: Any) -> str:
+        """The address of a job's page, given its path: a public one is opened by what stands in it."""
+        return path if self._tokens is None else f"{path}?{TOKEN}={self._tokens.of(job)}"
+
+    # -- looking
+
+    async def show(self, id: str, asked: Asked, wait: float = 0.0) -> Answer:
+        """The job as it stands; with ``wait``, as soon as it differs from what the client has (``If-None-Match``)."""
+        return await self._answered(self._show, id, asked, wait)
+
+    async def _show(self, job: Job, asked: Asked, wait: float) -> Answer:
+        tags = asked.all("if-none-match")
+        if wait and not job.ended and (is_known(tags, job) or not tags):
+            seen = etag(job)
+            job = await self._later(job, asked, wait, lambda one: etag(one) != seen)
+        if is_known(tags, job):
+            return self.answers.unchanged(job)
+        return self.answers.shown(job, asked.where(job.id))
+
+    async def result(self, id: str, asked: Asked, wait: float = 0.0) -> Answer:
+        """What the job came to (200), that it goes on (202), or its error, with the status of that."""
+        return await self._answered(self._result, id, asked, wait)
+
+    async def _result(self, job: Job, asked: Asked, wait: float) -> Answer:
+        if wait and not job.ended:
+            job = await self._later(job, asked, wait, lambda one: one.ended)
+        address = asked.where(job.id)
+        if not job.ended:
+            return self.answers.accepted(job, address, await self._estimates.retry_after(job), {})
+        if job.status is Status.COMPLETED:
+            return self.answers.completed(job, address, {})
+        return self.answers.unsuccessful(job, address, {})
+
+    async def _later(self, job: Job, asked: Asked, wait: float, is_it: Callable[[Job], bool]) -> Job:
+        """The job as soon as it is so, or as it is when the time is up."""
+        last = job
+
+        async def follow() -> None:
+            nonlocal last
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(wait, LONGEST)), aclosing(self.app.watch(job.id)) as following:
+                    async for last in following:
+                        if is_it(last):
+                            return
+
+        await patiently(asked, follow())
+        return last
+
+    async def events(self, id: str, asked: Asked, since: str | None = None) -> Telling | Answer:
+        """The events of the job until it has ended; ``since``: the id of the last one that was read."""
+        try:
+            job = await self._job(id, asked)
+            telling = await tell_job(self.app, job, since, self._teller(asked))
+        except Exception as error:
+            return self.answers.problem(as_problem(error))
+        return Answer(204) if telling is None else telling  # all was read: a browser comes again no more
+
+    def _teller(self, asked: Asked) -> Teller:
+        def snapshot(news: News) -> Any:
+            return {"job": self.answers.document(news.job, asked.where(news.job.id))}
+
+        return Teller(snapshot, self._ended, self._seen, self._change)
+
+    def _ended(self, job: Job) -> EndShown:
+        told = _fields(ended_as(job))
+        return EndShown(**told | {"error": self._error(told["error"])})
+
+    def _change(self, document: Any) -> Any:
+        if not isinstance(document, RetryTold):
+            return document
+        return _fields(document) | {"error": self._error(document.error)}
+
+    def _error(self, error: ErrorInfo | None) -> ErrorDocument | None:
+        return None if error is None else error_of(error, self.answers.tracebacks)
+
+    def _seen(self, news: News) -> News:
+        return news if self._logs else replace(news, logs=())
+
+    # -- acting
+
+    async def cancel(self, id: str, asked: Asked) -> Answer:
+        """End the job, or have its worker stop it (202); one that has ended stays as it is (409)."""
+        return await self._acted(id, asked, lambda job, by: self.app.cancel(job.id, by=by), refuses_ended=True)
+
+    async def retry(self, id: str, asked: Asked) -> Answer:
+        """Give a failed or cancelled job another go, with a new budget."""
+        return await self._acted(id, asked, lambda job, by: self.app.retry(job.id, by=by))
+
+    async def discard(self, id: str, asked: Asked) -> Answer:
+        """Put a completed or failed job away."""
+        return await self._acted(id, asked, lambda job, by: self.app.discard(job.id, by=by))
+
+    async def _acted(self, id: str, asked: Asked, act: Any, *, refuses_ended: bool = False) -> Answer:
+        try:
+            job = await self._job(id, asked)
+            if refuses_ended and job.ended:
+                text = f"job {job.id} is {job.status} already: what has ended cannot be cancelled"
+                raise Problem(409, "refused", "The lifecycle refuses this", text, job_id=str(job.id))
+            job = await act(job, asked.identity or "http")
+            status = 202 if refuses_ended and not job.ended else 200
+            return self.answers.shown(job, asked.where(job.id), status)
+        except Exception as error:
+            return self.answers.problem(as_problem(error))
+
+    # -- whose it is
+
+    async def _answered(self, do: Any, id: str, asked: Asked, wait: float) -> Answer:
+        try:
+            answer: Answer = await do(await self._job(id, asked), asked, wait)
+            return answer
+        except Exception as error:
+            return self.answers.problem(as_problem(error))
+
+    async def _job(self, text: str, asked: Asked) -> Job:
+        """The job of this id, if the caller may see it.
+
+        :raises Problem: 403, the token is missing or wrong; 404 or 410, there is none, or it is somebody else's
+        """
+        id = id_of(text)
+        if self._tokens is not None:
+            await self._tokens.ready()
+            given = [value for name, value in asked.query if name == TOKEN]
+            if not self._tokens.opens(id, given[0] if given else None):
+                title, detail = "A token is needed", f"ask with the {TOKEN} of the address that the submit answered"
+                raise Problem(403, "token", title, detail)
+        [job] = await self.app.get_many([id])
+        if job is None or (self._known and (asked.identity is None or job.customer != asked.identity)):
+            raise absent(id, self.app)
+        return job
+
+
+def _fields(document: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(document, name) for name in document.__struct_fields__}

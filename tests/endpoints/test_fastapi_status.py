@@ -1,0 +1,423 @@
+"""The status pages of jobs, asked over HTTP, and who may see them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException
+from fastapi.testclient import TestClient
+
+from headrace import App, Context, JobOptions, Retry
+from headrace.endpoints.fastapi import Answers, JobRouter, status_router
+from headrace.errors import ConfigError
+from tests.endpoints.serving import read_events, serving
+from tests.support.until import until
+
+pytestmark = pytest.mark.timeout(120)
+
+OLD = UUID("01800000-0000-7000-8000-000000000000")
+"""An id of 2022."""
+NEVER = UUID("01ffffff-0000-7000-8000-000000000000")
+
+
+def caller(x_caller: Annotated[str | None, Header()] = None) -> str | None:
+    return x_caller
+
+
+def may_see(x_caller: Annotated[str | None, Header()] = None) -> None:
+    if x_caller is None:
+        raise HTTPException(401)
+
+
+class Service:
+    """Jobs that wait until they may go on, and the pages that show them."""
+
+    def __init__(self, folder: Path, identity: Any = None, **pages: Any) -> None:
+        self.jobs = App(f"sqlite:///{folder}/jobs.db?synchronous=normal", defaults={"retry": Retry(0)})
+        router = JobRouter(self.jobs, identity=identity)
+        self.go = asyncio.Event()
+
+        @router.post("/wait/{n}")
+        async def wait(ctx: Context, n: int) -> int:
+            ctx.progress(50, "half")
+            await self.go.wait()
+            return n
+
+        @router.post("/fail")
+        async def fail() -> None:
+            raise HTTPException(403, "not you")
+
+        @router.post("/later", job=JobOptions(retry=Retry(1, initial=0.001, jitter=False)))
+        async def later(ctx: Context) -> str:
+            if ctx.attempt == 1:
+                raise ValueError("at first")
+            return "then"
+
+        @router.post("/items")
+        async def items(n: int) -> AsyncIterator[int]:
+            for number in range(n):
+                yield number
+
+        self.pages = pages or {"public": True}
+        self.router = router
+
+    def build(self, worker: bool = True) -> FastAPI:
+        api = FastAPI(lifespan=self.jobs.lifespan(worker=worker))
+        api.include_router(self.router)
+        api.include_router(status_router(self.jobs, **self.pages), prefix="/jobs")
+        return api
+
+
+def within(address: str, part: str, query: str = "") -> str:
+    """The address of a part of a job."""
+    base, _, token = address.partition("?")
+    return f"{base}/{part}?{token}{query}"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path, acts=True, public=True)
+
+
+async def test_a_job_is_shown_until_it_has_ended(service: Service) -> None:
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/wait/7")).headers["location"]
+        running = await web.client.get(place + "&wait=30")
+        while running.json()["status"] != "running" or running.json()["progress"] is None:
+            running = await web.client.get(place + "&wait=30", headers={"If-None-Match": running.headers["etag"]})
+        assert running.json()["progress"] == {"percent": 50.0, "message": "half"}
+        assert running.json()["started_at"] is not None
+        tag = {"If-None-Match": running.headers["etag"]}
+        assert (await web.client.get(place, headers=tag)).status_code == 304
+        assert (await web.client.get(place + "&wait=0.2", headers=tag)).status_code == 304
+        result = await web.client.get(within(place, "result"))
+        assert (result.status_code, result.headers["location"]) == (202, place)
+        assert int(result.headers["retry-after"]) >= 1
+        waiting = asyncio.create_task(web.client.get(place + "&wait=30", headers=tag))
+        ended = asyncio.create_task(web.client.get(within(place, "result", "&wait=30")))
+        service.go.set()
+        done = (await waiting).json()
+        assert (done["status"], done["result"]) == ("completed", 7)
+        assert (await ended).json() == 7
+        assert (await web.client.get(place, headers=tag)).status_code == 200
+        assert (await web.client.get(place + "&wait=30")).json() == done, "what has ended is not waited for"
+
+
+async def test_the_result_of_a_failed_job_is_its_error(service: Service) -> None:
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/fail")).headers["location"]
+        answer = await web.client.get(within(place, "result", "&wait=30"))
+        assert (answer.status_code, answer.json()["detail"]) == (403, "not you")
+        shown = (await web.client.get(place)).json()
+        assert (shown["status"], shown["reason"]) == ("failed", "non_retryable")
+        error = {"code": "HTTPException", "message": "403: not you", "status": 403, "data": "not you"}
+        assert shown["error"] == error
+
+
+async def test_delete_cancels_and_an_ended_job_is_a_conflict(service: Service) -> None:
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/wait/1")).headers["location"]
+        later = (await service.jobs.by_name["wait"].options(delay=3600).submit(2)).id
+        await service.jobs.cancel(later)
+
+        async def running() -> bool:
+            return bool((await web.client.get(place)).json()["status"] == "running")
+
+        await until(running)
+        answer = await web.client.delete(place)
+        assert answer.status_code == 202
+        assert answer.json()["cancel_requested_at"] is not None
+        ended = await web.client.get(within(place, "result", "&wait=30"))
+        assert (ended.status_code, ended.json()["code"]) == (409, "cancelled")
+        again = await web.client.delete(place)
+        assert (again.status_code, again.json()["code"]) == (409, "refused")
+        assert again.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_queued_job_is_cancelled_at_once_and_retried(service: Service) -> None:
+    async with serving(service.build(worker=False)) as web:
+        place = (await web.client.post("/wait/1")).headers["location"]
+        answer = await web.client.delete(place)
+        assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
+        answer = await web.client.post(within(place, "retry"))
+        assert (answer.status_code, answer.json()["status"]) == (200, "queued")
+        answer = await web.client.post(within(place, "retry"))
+        assert (answer.status_code, answer.json()["code"]) == (409, "refused")
+        answer = await web.client.post(within(place, "discard"))
+        assert answer.status_code == 409
+
+
+async def test_an_ended_job_is_discarded(service: Service) -> None:
+    service.go.set()
+    async with serving(service.build()) as web:
+        answer = await web.client.post("/wait/1", headers={"Prefer": "wait=30"})
+        place = answer.headers["content-location"]
+        answer = await web.client.post(within(place, "discard"))
+        assert (answer.status_code, answer.json()["reason"]) == (200, "discarded")
+
+
+async def test_acts_are_there_only_if_they_are_asked_for(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    async with serving(service.build(worker=False)) as web:
+        place = (await web.client.post("/wait/1")).headers["location"]
+        assert (await web.client.post(within(place, "retry"))).status_code == 404
+
+
+async def test_events_tell_a_job_to_its_end_and_go_on_where_a_reader_left_off(service: Service) -> None:
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/wait/7")).headers["location"]
+        reading = asyncio.create_task(read_events(web.client, within(place, "events")))
+
+        async def half() -> bool:
+            return bool((await web.client.get(place)).json()["progress"])
+
+        await until(half)
+        service.go.set()
+        events = await reading
+        assert events[0].name == "snapshot"
+        assert set(events[0].data) == {"job"}
+        assert "payload" not in events[0].data["job"]
+        assert (events[-1].name, events[-1].data["status"], events[-1].data["result"]) == ("status", "completed", 7)
+        last = {"Last-Event-ID": events[-1].id}
+        assert (await web.client.get(within(place, "events"), headers=last)).status_code == 204
+        assert (await web.client.get(within(place, "events", f"&since={events[-1].id}"))).status_code == 204
+        again = await read_events(web.client, within(place, "events"), **{"Last-Event-ID": events[0].id})
+        assert [one.name for one in again][-1] == "status"
+
+
+async def test_events_tell_of_retries_and_items_without_tracebacks(service: Service) -> None:
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/later")).headers["location"]
+        events = await read_events(web.client, within(place, "events"))
+        for retry in (one for one in events if one.name == "retry"):
+            assert retry.data["error"] == {"code": "ValueError", "message": "at first"}
+        assert events[-1].data["result"] == "then"
+        assert not any("Traceback" in str(one.data) for one in events)
+        place = (await web.client.post("/items?n=3")).headers["location"]
+        events = await read_events(web.client, within(place, "events"))
+        assert [one.data["value"] for one in events if one.name == "item"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("logs", [True, False])
+async def test_log_lines_are_told_only_if_they_are_asked_for(tmp_path: Path, logs: bool) -> None:
+    import logging
+
+    jobs = App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal")
+    router = JobRouter(jobs)
+
+    @router.post("/")
+    async def talk() -> None:
+        logging.getLogger("talk").warning("hello")
+
+    api = FastAPI(lifespan=jobs.lifespan(worker=True))
+    api.include_router(router)
+    api.include_router(status_router(jobs, public=True, logs=logs), prefix="/jobs")
+    async with serving(api) as web:
+        place = (await web.client.post("/", headers={"Prefer": "wait=30"})).headers["content-location"]
+        events = await read_events(web.client, within(place, "events"))
+        assert [one.data["message"] for one in events if one.name == "log"] == (["hello"] if logs else [])
+
+
+async def test_a_reader_that_hangs_up_is_forgotten(service: Service) -> None:
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/wait/7")).headers["location"]
+        async with web.client.stream("GET", within(place, "events")) as answer:
+            assert answer.status_code == 200
+        audience = service.jobs.session.audience
+        await until(lambda: not audience._followed)  # type: ignore[attr-defined]
+
+
+# -- jobs that are not there
+
+
+async def test_what_is_not_there_is_a_404_or_gone(service: Service) -> None:
+    async with serving(service.build(worker=False)) as web:
+        token = service.jobs  # tokens of any id are made here
+        from headrace.endpoints.tokens import Tokens
+
+        tokens = Tokens(token)
+        await tokens.ready()
+        for id, status in ((OLD, 410), (NEVER, 404)):
+            for part in ("", "/result", "/events"):
+                answer = await web.client.get(f"/jobs/{id}{part}?token={tokens.of(id)}")
+                assert answer.status_code == status, part
+        assert (await web.client.get("/jobs/no-id?token=x")).status_code == 404
+
+
+async def test_a_job_that_was_pruned_is_gone(tmp_path: Path) -> None:
+    from headrace.testing import FakeClock
+
+    clock = FakeClock(datetime.now(UTC) - timedelta(days=400))
+    jobs = App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal", clock=clock)
+    router = JobRouter(jobs)
+
+    @router.post("/")
+    async def quick() -> int:
+        return 1
+
+    api = FastAPI(lifespan=jobs.lifespan(worker=True))
+    api.include_router(router)
+    api.include_router(status_router(jobs, public=True), prefix="/jobs")
+    async with serving(api) as web:
+        place = (await web.client.post("/", headers={"Prefer": "wait=30"})).headers["content-location"]
+        assert (await web.client.get(within(place, "result"))).status_code == 200
+        clock.advance(days=40)
+        assert await jobs.prune() == 1
+        gone = await web.client.get(within(place, "result"))
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone")
+
+
+# -- who may see them
+
+
+def _api(jobs: App, *routers: Any, **options: Any) -> FastAPI:
+    api = FastAPI(lifespan=jobs.lifespan(), **options)
+    for router, more in routers:
+        api.include_router(router, **more)
+    return api
+
+
+def _protected() -> dict[str, Any]:
+    """Ways to say who may look."""
+
+    def nested(jobs: App) -> FastAPI:
+        inner = APIRouter()
+        inner.include_router(status_router(jobs), prefix="/jobs")
+        return _api(jobs, (inner, {"prefix": "/v1", "dependencies": [Depends(may_see)]}))
+
+    here, guards = {"prefix": "/jobs"}, [Depends(may_see)]
+    return {
+        "include": lambda jobs: _api(jobs, (status_router(jobs), {**here, "dependencies": guards})),
+        "given": lambda jobs: _api(jobs, (status_router(jobs, dependencies=guards), here)),
+        "application": lambda jobs: _api(jobs, (status_router(jobs), here), dependencies=guards),
+        "identity": lambda jobs: _api(jobs, (status_router(jobs, identity=caller), here)),
+        "public": lambda jobs: _api(jobs, (status_router(jobs, public=True), here)),
+        "nested": nested,
+    }
+
+
+@pytest.mark.parametrize("way", _protected())
+async def test_a_service_starts_whose_pages_are_protected(tmp_path: Path, way: str) -> None:
+    api = _protected()[way](App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal"))
+    async with serving(api) as web:
+        prefix = "/v1" if way == "nested" else ""
+        answer = await web.client.get(f"{prefix}/jobs/{NEVER}")
+        refused = {"identity": 404, "public": 403}
+        assert answer.status_code == refused.get(way, 401)
+        if way not in refused:
+            answer = await web.client.get(f"{prefix}/jobs/{NEVER}", headers={"X-Caller": "ann"})
+            assert answer.status_code == 404
+
+
+def test_a_service_whose_pages_are_open_does_not_start(tmp_path: Path) -> None:
+    jobs = App("memory://")
+    api = _api(jobs, (status_router(jobs), {"prefix": "/jobs"}))
+    with pytest.raises(ConfigError, match=r"job ids are no secrets.*public=True"), TestClient(api):
+        pass
+
+
+def test_pages_that_are_open_in_one_place_are_refused_in_all(tmp_path: Path) -> None:
+    jobs = App("memory://")
+    pages = status_router(jobs)
+    api = _api(jobs, (pages, {"prefix": "/a", "dependencies": [Depends(may_see)]}), (pages, {"prefix": "/b"}))
+    with pytest.raises(ConfigError, match="job ids are no secrets"), TestClient(api):
+        pass
+
+
+async def test_open_pages_of_a_mounted_application_show_nothing(tmp_path: Path) -> None:
+    jobs = App("memory://")
+    inner = FastAPI()
+    inner.include_router(status_router(jobs), prefix="/jobs")
+    outer = FastAPI(lifespan=jobs.lifespan())
+    outer.mount("/inner", inner)
+    async with serving(outer) as web:
+        assert (await web.client.get(f"/inner/jobs/{NEVER}")).status_code == 500
+
+
+def test_a_secret_is_for_public_pages_and_must_be_long() -> None:
+    with pytest.raises(ConfigError, match="public=True"):
+        status_router(App("memory://"), secret="x" * 32)
+    with pytest.raises(ConfigError, match="16 characters"):
+        status_router(App("memory://"), public=True, secret="short")
+
+
+async def test_public_pages_ask_for_the_token_of_the_job(service: Service) -> None:
+    async with serving(service.build(worker=False)) as web:
+        one, other = [(await web.client.post("/wait/1")).headers["location"] for _ in range(2)]
+        assert (await web.client.get(one)).status_code == 200
+        base, token = one.partition("?")[0], other.partition("?")[2]
+        for query in ("", f"?{token}", "?token=", "?token=ä", f"?{token}x"):
+            for method, part in ASKED:
+                answer = await web.client.request(method, base + part + query)
+                assert (answer.status_code, answer.json()["code"]) == (403, "token"), (query, part)
+
+
+async def test_tokens_count_at_every_process_on_the_store(service: Service, tmp_path: Path) -> None:
+    other = Service(tmp_path)
+    async with serving(service.build(worker=False)) as web, serving(other.build(worker=False)) as second:
+        place = (await web.client.post("/wait/1")).headers["location"]
+        assert (await second.client.get(place)).status_code == 200
+
+
+async def test_tokens_can_be_signed_with_a_secret_that_is_given(tmp_path: Path) -> None:
+    places = []
+    for secret in ("a" * 16, b"b" * 16):
+        service = Service(tmp_path, public=True, secret=secret)
+        async with serving(service.build(worker=False)) as web:
+            places.append((await web.client.post("/wait/1")).headers["location"])
+            assert (await web.client.get(places[-1])).status_code == 200
+            assert (await web.client.get(places[0])).status_code == (200 if len(places) == 1 else 403)
+
+
+async def test_everybody_sees_their_own_jobs(tmp_path: Path) -> None:
+    service = Service(tmp_path, identity=caller, acts=True)
+    service.pages = {"acts": True, "identity": caller}
+    ann, bob = {"X-Caller": "ann"}, {"X-Caller": "bob"}
+    async with serving(service.build(worker=False)) as web:
+        place = (await web.client.post("/wait/1", headers=ann)).headers["location"]
+        nobodys = (await web.client.post("/wait/1")).headers["location"]
+        assert (await web.client.get(place, headers=ann)).status_code == 200
+        absent = (await web.client.get(f"/jobs/{place.rpartition('/')[2][:-1]}0", headers=bob)).json()
+        for headers in (bob, {}):
+            for method, part in ASKED:
+                answer = await web.client.request(method, place + part, headers=headers)
+                assert answer.status_code == 404
+                assert answer.json()["title"] == absent["title"]
+            assert (await web.client.get(nobodys, headers=headers)).status_code == 404
+        assert (await web.client.delete(place, headers=ann)).status_code == 200
+        [act] = (await service.jobs.history(place.rpartition("/")[2])).events
+        assert act.by == "ann"
+
+
+# -- the document
+
+
+def test_openapi_shows_every_page(service: Service) -> None:
+    paths = service.build().openapi()["paths"]
+    pages = {path: set(methods) for path, methods in paths.items() if path.startswith("/jobs")}
+    assert pages == {
+        "/jobs/{id}": {"get", "delete"},
+        "/jobs/{id}/result": {"get"},
+        "/jobs/{id}/events": {"get"},
+        "/jobs/{id}/retry": {"post"},
+        "/jobs/{id}/discard": {"post"},
+    }
+    shown = paths["/jobs/{id}"]["get"]
+    assert {one["name"] for one in shown["parameters"]} == {"id", "wait", "if-none-match", "token"}
+    assert {"200", "304", "403", "404", "410", "422", "503"} == set(shown["responses"])
+    assert {"200", "202", "409", "410"} <= set(paths["/jobs/{id}/result"]["get"]["responses"])
+
+
+async def test_answers_of_the_pages_can_be_replaced(tmp_path: Path) -> None:
+    class Own(Answers):
+        def document(self, job: Any, address: str | None) -> Any:
+            return {"ticket": str(job.id)}
+
+    service = Service(tmp_path, public=True, answers=Own())
+    async with serving(service.build(worker=False)) as web:
+        place = (await web.client.post("/wait/1")).headers["location"]
+        assert set((await web.client.get(place)).json()) == {"ticket"}
