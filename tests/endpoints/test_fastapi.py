@@ -33,7 +33,7 @@ from pydantic import BaseModel, HttpUrl, SecretStr
 from headrace import App, Context, Draft, JobOptions, Retry
 from headrace.core.job import Job
 from headrace.endpoints.fastapi import Answers, InWorker, JobRouter, status_router
-from headrace.errors import ConfigError, DuplicateTask
+from headrace.errors import ConfigError, DuplicateTask, Unavailable
 from headrace.task import Task
 from tests.endpoints.serving import serving
 from tests.support.until import until
@@ -655,8 +655,6 @@ async def test_answers_are_made_by_methods_that_can_be_replaced(tmp_path: Path) 
 
 
 async def test_a_store_that_is_away_is_a_503(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.errors import Unavailable
-
     @service.router.post("/")
     async def work() -> None: ...
 
@@ -672,10 +670,6 @@ async def test_a_store_that_is_away_is_a_503(service: Service, monkeypatch: pyte
 
 
 # -- the document
-
-
-def models(api: FastAPI) -> dict[str, Any]:
-    return api.openapi()
 
 
 def test_openapi_has_the_parameters_and_the_body_that_fastapi_gives_a_plain_route(service: Service) -> None:

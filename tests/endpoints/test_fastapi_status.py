@@ -1,6 +1,7 @@
 """The status pages of jobs, asked over HTTP, and who may see them."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,9 @@ from fastapi.testclient import TestClient
 
 from headrace import App, Context, JobOptions, Retry
 from headrace.endpoints.fastapi import Answers, JobRouter, status_router
+from headrace.endpoints.tokens import Tokens
 from headrace.errors import ConfigError
+from headrace.testing import FakeClock
 from tests.endpoints.serving import read_events, serving
 from tests.support.until import until
 
@@ -22,6 +25,10 @@ pytestmark = pytest.mark.timeout(120)
 OLD = UUID("01800000-0000-7000-8000-000000000000")
 """An id of 2022."""
 NEVER = UUID("01ffffff-0000-7000-8000-000000000000")
+
+
+ASKED = [("GET", ""), ("GET", "/result"), ("GET", "/events"), ("DELETE", ""), ("POST", "/retry")]
+"""Everything that can be asked of a job."""
 
 
 def caller(x_caller: Annotated[str | None, Header()] = None) -> str | None:
@@ -204,8 +211,6 @@ async def test_events_tell_of_retries_and_items_without_tracebacks(service: Serv
 
 @pytest.mark.parametrize("logs", [True, False])
 async def test_log_lines_are_told_only_if_they_are_asked_for(tmp_path: Path, logs: bool) -> None:
-    import logging
-
     jobs = App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal")
     router = JobRouter(jobs)
 
@@ -228,7 +233,7 @@ async def test_a_reader_that_hangs_up_is_forgotten(service: Service) -> None:
         async with web.client.stream("GET", within(place, "events")) as answer:
             assert answer.status_code == 200
         audience = service.jobs.session.audience
-        await until(lambda: not audience._followed)  # type: ignore[attr-defined]
+        await until(lambda: not audience._followed)
 
 
 # -- jobs that are not there
@@ -236,10 +241,7 @@ async def test_a_reader_that_hangs_up_is_forgotten(service: Service) -> None:
 
 async def test_what_is_not_there_is_a_404_or_gone(service: Service) -> None:
     async with serving(service.build(worker=False)) as web:
-        token = service.jobs  # tokens of any id are made here
-        from headrace.endpoints.tokens import Tokens
-
-        tokens = Tokens(token)
+        tokens = Tokens(service.jobs)
         await tokens.ready()
         for id, status in ((OLD, 410), (NEVER, 404)):
             for part in ("", "/result", "/events"):
@@ -249,8 +251,6 @@ async def test_what_is_not_there_is_a_404_or_gone(service: Service) -> None:
 
 
 async def test_a_job_that_was_pruned_is_gone(tmp_path: Path) -> None:
-    from headrace.testing import FakeClock
-
     clock = FakeClock(datetime.now(UTC) - timedelta(days=400))
     jobs = App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal", clock=clock)
     router = JobRouter(jobs)
@@ -353,7 +353,7 @@ async def test_public_pages_ask_for_the_token_of_the_job(service: Service) -> No
         for query in ("", f"?{token}", "?token=", "?token=ä", f"?{token}x"):
             for method, part in ASKED:
                 answer = await web.client.request(method, base + part + query)
-                assert (answer.status_code, answer.json()["code"]) == (403, "token"), (query, part)
+                assert (answer.status_code, answer.json()["code"]) == (403, "status-token"), (query, part)
 
 
 async def test_tokens_count_at_every_process_on_the_store(service: Service, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ class StatusPages:
             given = [value for name, value in asked.query if name == TOKEN]
             if not self._tokens.opens(id, given[0] if given else None):
                 title, detail = "A token is needed", f"ask with the {TOKEN} of the address that the submit answered"
-                raise Problem(403, "token", title, detail)
+                raise Problem(403, "status-token", title, detail)
         [job] = await self.app.get_many([id])
         if job is None or (self._known and (asked.identity is None or job.customer != asked.identity)):
             raise absent(id, self.app)
