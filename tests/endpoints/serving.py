@@ -44,7 +44,7 @@ async def serving(asgi: Any, **client: Any) -> AsyncIterator[Served]:
         await asyncio.sleep(0.01)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        async with httpx2.AsyncClient(base_url=address, timeout=60, trust_env=False, **client) as made:
+        async with httpx2.AsyncClient(base_url=address, timeout=120, trust_env=False, **client) as made:
             yield Served(made, address)
     finally:
         server.should_exit = True

@@ -40,7 +40,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(120)
 
-WAIT = {"Prefer": "wait=30"}
+WAIT = {"Prefer": "wait=60"}
 
 
 class Colour(Enum):
@@ -68,7 +68,7 @@ class Service:
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.jobs = App(f"sqlite:///{folder}/jobs.db?synchronous=normal", defaults={"retry": Retry(0)})
-        self.router = JobRouter(self.jobs, **options)
+        self.router = JobRouter(self.jobs, **{"longest_wait": 60, **options})
 
     def build(self, worker: bool = True) -> FastAPI:
         api = FastAPI(lifespan=self.jobs.lifespan(worker=worker))
@@ -511,12 +511,12 @@ async def test_prefer_wait_gives_the_result_or_the_job(service: Service) -> None
         return "at last"
 
     async with serving(service.build()) as web:
-        answer = await web.client.post("/quick", headers={"Prefer": "return=minimal, wait=30; a=b"})
+        answer = await web.client.post("/quick", headers={"Prefer": "return=minimal, wait=60; a=b"})
         assert (answer.status_code, answer.content) == (200, b"null")
-        assert answer.headers["preference-applied"] == "wait=30"
+        assert answer.headers["preference-applied"] == "wait=60"
         assert answer.headers["content-location"].startswith("/jobs/")
         answer = await web.client.post("/quick", headers={"Prefer": "wait=600"})
-        assert answer.headers["preference-applied"] == "wait=30", "as long as is allowed"
+        assert answer.headers["preference-applied"] == "wait=60", "as long as is allowed"
         answer = await web.client.post("/quick", headers={"Prefer": "respond-async"})
         assert (answer.status_code, answer.headers["preference-applied"]) == (202, "respond-async")
         answer = await web.client.post("/slow", headers={"Prefer": "wait=1"})
