@@ -8,12 +8,18 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace import Retry
+from headrace.core.job import Spec
+from headrace.core.lifecycle import submit
 from headrace.core.match import meets
 from headrace.hub.problems import Problem
-from headrace.hub.wording import SubmitBody, our_status, submission_of
+from headrace.hub.wording import SubmitBody, our_status, requirements_of, submission_of
 from headrace.options import JobOptions
+
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 def options_of(**body: Any) -> dict[str, Any]:
@@ -133,6 +139,35 @@ def test_what_a_worker_must_not_have(excluded: dict[str, Any], other: dict[str, 
     assert meets(options_of(requirements={"not": excluded}).get("requires", {}), offers) is taken
     both = options_of(requirements={"service_type": "comfyui", "hardware": {"gpu_memory_gb": 8}, "not": excluded})
     assert meets(both["requires"], offers) is (taken and "hardware" in offers)
+
+
+HARDWARE = st.dictionaries(
+    st.sampled_from(["gpu_memory_gb", "gpu_model"]), st.integers(1, 9) | st.just("A"), min_size=1
+)
+EXCLUDED = st.fixed_dictionaries(
+    {}, optional={"service_type": st.just("s"), "component": st.just("c"), "hardware": HARDWARE}
+)
+REQUIRED = st.fixed_dictionaries(
+    {},
+    optional={
+        "service_type": st.just("x"),
+        "component": st.just("y"),
+        "hardware": HARDWARE,
+        "quality_level": st.just("z"),
+        "not": EXCLUDED.filter(bool),
+        "timeout_minutes": st.just(15),
+    },
+)
+
+
+@given(REQUIRED)
+def test_a_worker_is_told_what_was_asked_for(asked: dict[str, Any]) -> None:
+    options = options_of(requirements=asked)
+    spec = Spec(task="t", created_at=NOW, requires=options.get("requires", {}), timeout=options.get("timeout", None))
+    job = submit(UUID(int=1), spec, "{}", NOW)
+    assert requirements_of(job) == asked
+    plain = Spec(task="t", created_at=NOW, requires={"a": {"not": {"in": [1]}}, "services": {"not": "x"}}, timeout=None)
+    assert requirements_of(submit(UUID(int=1), plain, "{}", NOW)) == plain.requires, "others stay as they were said"
 
 
 def test_requirements_in_both_words_are_laid_together() -> None:

@@ -260,16 +260,44 @@ def _exclude(asked: Excluded, needs: dict[str, tuple[str, Any]]) -> None:
 def requirements_of(job: Job) -> dict[str, Any]:
     """What a job requires, in the words of the page; what it has no words for is as it was said."""
     told: dict[str, Any] = {}
+    excluded: dict[str, Any] = {}
     for name, need in job.requires.items():
-        theirs = _THEIRS.get(name)
-        match need:
-            case {"in": [str(value), "all" | None]} if theirs is not None and len(need) == 1:
-                told[theirs] = value
-            case _:
-                told[name] = need
+        theirs = _THEIRS.get(name, name)
+        parts = dict(need) if isinstance(need, dict) else {}
+        unwanted = _not_wanted(name, parts.pop("not", None))
+        wanted = _wanted(name, parts)
+        if unwanted is not None and (wanted is not None or not parts):
+            excluded[theirs] = unwanted
+        elif wanted is None or "not" in need:
+            theirs, wanted = name, need
+        if wanted is not None:
+            told[theirs] = wanted
+    if excluded:
+        told["not"] = excluded
     if job.timeout is not None:
         told["timeout_minutes"] = job.timeout / 60
     return told
+
+
+def _wanted(name: str, need: Any) -> Any:
+    """What the page calls this; None: it has no words for it."""
+    match need:
+        case {"in": [str(value), "all" | None]} if name in _THEIRS and len(need) == 1:
+            return value
+        case {"in": [dict(value)]} if name == "hardware" and len(need) == 1:
+            return value
+    return None
+
+
+def _not_wanted(name: str, need: Any) -> Any:
+    """The same for what a worker must not have."""
+    match need:
+        case {"in": [str(value), "all"]} if name in _THEIRS and len(need) == 1:
+            return value
+        case {"in": [*parts]} if name == "hardware" and len(need) == 1:
+            if all(isinstance(one, dict) and len(one) == 1 for one in parts):
+                return {key: value for one in parts for key, value in one.items()}
+    return None
 
 
 _THEIRS = {"services": "service_type", "components": "component", "quality_levels": "quality_level"}

@@ -233,11 +233,12 @@ async def test_a_customers_worker_needs_queues_that_keep_customers_apart(tmp_pat
         async with serving(app) as hub:
             hub.client.headers["authorization"] = f"Bearer {key}"
             me: dict[str, Any] = {"worker_id": "w", "tasks": ["one"]}
-            answer = await said(hub.client, "claim_job", **me, queues=["mixed"])
-            assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, "mixed-queue")
-            assert "--by-customer" in answer.json()["detail"]
-            assert (await work(hub.client, "claim_job", **me))["type"] == "no_job"
+            for queues in ({"queues": ["mixed"]}, {}):  # or any that is set, of which there is none
+                answer = await said(hub.client, "claim_job", **me, **queues)
+                assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, "mixed-queue")
+                assert "--by-customer" in answer.json()["detail"]
             await app.set_queue("apart", by_customer=True)
+            assert (await work(hub.client, "claim_job", **me))["type"] == "no_job"
             for customer in ("other", "acme"):
                 await app.submit("one", {}, queue="apart", customer=customer)
             given = await work(hub.client, "claim_job", **me, wait=20)

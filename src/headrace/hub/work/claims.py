@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from headrace.core.claim import Ask
 from headrace.core.fit import loaded_by
-from headrace.core.limits.rule import limits_of
 from headrace.core.match import Profile
 from headrace.core.suspects import REQUIREMENT, level_of, open_to
 from headrace.engine import Claimed, Dead, Profiles
@@ -393,11 +392,9 @@ class Claims:
         suspects = [level for held in worker.held.values() if (level := level_of(held.job))]
         most, levels = open_to(suspects, worker.concurrency)
         profiles = line.profiles(self._profiles, levels if most else frozenset())
-        queues = wants.queues
-        if wants.customers is not None and queues is None:
-            limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
-            queues = tuple(sorted(name for name, rule in limits.queues.items() if rule.by_customer))
-        return Ask(n=1, free=1, profiles=profiles, queues=queues, accept=False, customers=wants.customers, lead=LEAD)
+        return Ask(
+            n=1, free=1, profiles=profiles, queues=wants.queues, accept=False, customers=wants.customers, lead=LEAD
+        )
 
     async def _surely(self, worker: RemoteWorker, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Ask the store, and once more under the same request if its answer was lost."""
