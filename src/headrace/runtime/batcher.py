@@ -223,10 +223,9 @@ class Batcher(Generic[T, A]):
                 await self._settle([first], failed)
                 rows = 1
             while self._waiting >= (_MUCH if len(self._pumps) > 1 else 1):
-                tickets = self._take()
+                tickets, count = self._take()
                 self._room.set()
                 if tickets:
-                    count = sum(len(ticket.items) for ticket in tickets)
                     rows += count
                     await self._settle(tickets)
                     if 0 < self._waiting <= count // _FEW:
@@ -246,19 +245,25 @@ class Batcher(Generic[T, A]):
         for _ in range(_ROUNDS):
             await asyncio.sleep(0)
 
-    def _take(self) -> list[Ticket[T, A]]:
-        """The next write: whole tickets, in order, within the limits of one batch."""
+    def _take(self) -> tuple[list[Ticket[T, A]], int]:
+        """The next write: whole tickets, in order, within the limits of one batch; and how many items they have."""
         tickets: list[Ticket[T, A]] = []
         queue, distinct = self._queue, self._distinct
         seen: set[Hashable] = set()
         rows = weight = 0
         while queue:
             ticket = queue[0]
-            count = len(ticket.items)
+            items = ticket.items
+            count = len(items)
             if tickets and (rows + count > MAX_ROWS or weight + ticket.weight > MAX_BYTES):
                 break
-            if distinct is not None:
-                keys = set(map(distinct, ticket.items))
+            if distinct is not None and count == 1:  # as below, for most of them
+                key = distinct(items[0])
+                if key in seen:
+                    break
+                seen.add(key)
+            elif distinct is not None:
+                keys = set(map(distinct, items))
                 if not seen.isdisjoint(keys):
                     break
                 seen |= keys
@@ -269,7 +274,7 @@ class Batcher(Generic[T, A]):
             tickets.append(ticket)
             rows += count
             weight += ticket.weight
-        return tickets
+        return tickets, rows
 
     async def _settle(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> None:
         """Write until every ticket has its answer or its error; ``failed``: how a first write of them ended."""
