@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 from uuid import UUID
 
@@ -74,31 +75,44 @@ JOBS, IN_FLIGHT = 90_000, 30_000
 HOLDERS = 6
 """How many workers hold them, and are killed at once."""
 
+ROUNDS = 3
+"""How many power cuts there are: the rate of a single drain is off by a tenth now and then."""
+
 
 @pytest.mark.parametrize("kind", STORES)
 async def test_a_power_cut_does_not_slow_down_what_comes_after(kind: str, tmp_path: Path) -> None:
     """Thirty thousand jobs are in the hands of workers when all of them are killed at once: none of them is suspect.
 
     Nor need their starts be stored before their handlers are called, as after the death of a single worker, which any
-    of them may have killed. The usual rate is that of as many new jobs, just before and just after.
+    of them may have killed. The usual rate is that of as many new jobs, just before and just after; what counts is the
+    median of some power cuts.
     """
     url = url_of(kind, tmp_path)
+    rates, costs = list[float](), list[float]()
     with app.override(url=url), crew(url, tmp_path, "tests.crash.poisoned:app", beat=10, lease=30) as workers:
         async with app:
             await _submit(JOBS)
             before = await _drain(workers)
-            await _submit(JOBS)
-            await _cut(workers)
-            suspects = len((await app.jobs(suspect=True, limit=1000)).items)
-            again = await _drain(workers)
-            await _submit(JOBS)
-            later = await _drain(workers)
-    rate, cost = (again[n] / ((before[n] + later[n]) / 2) for n in (0, 1))  # the store grows older meanwhile
-    print(f"\n{kind}: {IN_FLIGHT} of {JOBS} were in flight, {suspects} are suspect")
-    for name, (per_second, micros) in {"before": before, "after the cut": again, "later": later}.items():
-        print(f"  {name}: {per_second:.0f}/s, {micros:.1f} µs of the workers' processor time for each")
-    print(f"  {rate:.2f} × the usual rate, {cost:.2f} × the usual processor time")
-    assert suspects == 0
+            for _ in range(ROUNDS):
+                await _submit(JOBS)
+                await _cut(workers)
+                suspects = len((await app.jobs(suspect=True, limit=1000)).items)
+                assert suspects == 0
+                again = await _drain(workers)
+                await _submit(JOBS)
+                later = await _drain(workers)
+                rate, cost = (
+                    again[n] / ((before[n] + later[n]) / 2) for n in (0, 1)
+                )  # the store grows older meanwhile
+                print(f"\n{kind}: {IN_FLIGHT} of {JOBS} were in flight")
+                for name, (per_second, micros) in {"before": before, "after the cut": again, "later": later}.items():
+                    print(f"  {name}: {per_second:.0f}/s, {micros:.1f} µs of the workers' processor time for each")
+                print(f"  {rate:.2f} × the usual rate, {cost:.2f} × the usual processor time")
+                rates.append(rate)
+                costs.append(cost)
+                before = later
+    rate = median(rates)
+    print(f"\n{kind}: median {rate:.2f} × the usual rate, {median(costs):.2f} × the usual processor time")
     assert rate >= 0.9
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from headrace.core.change import Change, Key
 from headrace.core.claim import Grant
 from headrace.core.job import Job
@@ -15,10 +17,10 @@ from headrace.engines.postgres.columns import ALIKE, CHANGE, CLAIMED, COMPLETE, 
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.postgres.relations import notes_of, tally_in
 from headrace.engines.sql.attempts import past_of
-from headrace.engines.sql.columns import Column, fields_in, function, job_of, names, row, tuple_type
+from headrace.engines.sql.columns import READ_STATE, fields_in, function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.reader import RecordReader
-from headrace.engines.sql.record import Micros, encode, key_of, labels_of, request_of, stage_of
+from headrace.engines.sql.record import Micros, Moments, encode, key_of, labels_of, request_of, stage_of
 
 __all__ = [
     "ALIKE_IN_COMPLETE",
@@ -68,24 +70,40 @@ _job: Callable[..., Job] = function(
 )
 
 
-def _as_given(columns: Iterable[Column]) -> str:
-    return job_of(column.read if column.given is None else column.given for column in columns)
-
-
-_LATER = ("state", "progress", "result", "error")
-_FIRST = _as_given(one for one in RECORD if one.name not in (*_LATER, "unstarted_losses"))
+_LATER = ("progress", "state", "unstarted_losses", "result", "error")
+_FIRST = job_of(one.read if one.given is None else one.given for one in RECORD if one.name not in _LATER)
 _claimed: Callable[..., Job] = function(
     "claimed",
-    f"at, specs, given, {names(CLAIMED)}",
+    f"at, specs, pasts, given, {names(CLAIMED)}",
     [
         # Most jobs are as they were submitted, with none of these set. More than 15 keywords would take twice as long.
-        f"if {' is '.join(_LATER)} is None and unstarted_losses == 0: return {_FIRST}",
-        "number = None",
-        f"{_STATE}NEW",
-        _as_given(RECORD),
+        f"job = {_FIRST}",
+        "if progress is state is result is error is None and unstarted_losses == 0: return job",
+        "job = replace(job, unstarted_losses=unstarted_losses, **pasts[state])",
+        "if progress is result is error is None: return job",
+        "progress, error = progress and read_progress(progress), error and read_error(error)",
+        "replace(job, progress=progress, result_text=result, error=error)",
     ],
-    DONE=DONE,
+    replace=replace,
 )
+
+_past: Callable[[Moments, str], dict[str, Any]] = function(
+    "past", "at, text", ["state = read_state(text)", f"dict({READ_STATE})"]
+)
+_NEW = _past(Moments(), "[]")
+
+
+class _Pasts(dict[str | None, dict[str, Any]]):
+    """What states say of jobs that is not so of new ones, each read once: jobs that were lost together and had not
+    begun have the same."""
+
+    def __init__(self, at: Moments) -> None:
+        super().__init__({None: {}})
+        self._at = at
+
+    def __missing__(self, text: str) -> dict[str, Any]:
+        self[text] = past = {name: value for name, value in _past(self._at, text).items() if value != _NEW[name]}
+        return past
 
 
 class Reader(RecordReader):
@@ -97,7 +115,8 @@ class Reader(RecordReader):
     def claimed(self, rows: Iterable[Sequence[Any]], given: Grant) -> list[Job]:
         """The jobs in the rows that a claim answered."""
         at, specs = self._at, self._specs
-        return [_claimed(at, specs, given, *row) for row in rows]
+        pasts = _Pasts(at)
+        return [_claimed(at, specs, pasts, given, *row) for row in rows]
 
 
 def held_key(job: Job) -> str | None:
