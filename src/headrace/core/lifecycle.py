@@ -183,7 +183,7 @@ def start_may_wait(job: Job) -> bool:
     One that was lost when several workers died at once does not count: no job has killed them all.
     """
     first = job.attempt == job.unstarted_losses == job.blameless_losses
-    return first and job.charged + 1 < job.max_attempts
+    return first and job.charged + 1 < job.spec.retry.max_attempts
 
 
 def progress(job: Job, now: datetime, report: Progress) -> Change:
