@@ -8,6 +8,7 @@ import queue
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 from bench.plan import EngineName, SideName
 from bench.programs import ROOT, program
 
-__all__ = ["BrokenDown", "Child", "Crew", "ask", "crew"]
+__all__ = ["BrokenDown", "Child", "Crew", "ask", "ask_and_time", "crew"]
 
 PATIENCE = 180.0
 """Seconds of silence after which a child counts as stuck."""
@@ -73,6 +74,10 @@ class Child:
     def rss(self) -> float:
         """Its resident memory in MB."""
         return float(psutil.Process(self._process.pid).memory_info().rss) / 1e6
+
+    def cpu(self) -> float:
+        """Seconds of processor time that it has used, all its threads together."""
+        return time.clock_gettime((~self._process.pid << 3) | 2)  # Linux: the clock of another process
 
     def leave(self) -> None:
         """Wait until it has ended in good order."""
@@ -147,12 +152,20 @@ def crew(engine: EngineName, side: SideName, store: str, threads: int = 1, proce
 
 def ask(engine: EngineName, side: SideName, store: str, *words: object) -> Any:
     """Run a client and return its answer."""
+    return ask_and_time(engine, side, store, *words)[0]
+
+
+def ask_and_time(engine: EngineName, side: SideName, store: str, *words: object) -> tuple[Any, float]:
+    """Run a client; its answer, and the seconds of processor time it took since it said that it begins, if it did."""
     inbox: queue.Queue[tuple[Child, str]] = queue.Queue()
     with ExitStack() as stack:
         child = _started(stack, inbox, engine, side, "client", [store, *map(str, words)])
-        answer = Crew([child], inbox).hear()[1]["answer"]
+        client, before = Crew([child], inbox), 0.0
+        while "answer" not in (facts := client.hear()[1]):
+            before = child.cpu()
+        spent = child.cpu() - before
         child.leave()
-        return answer
+        return facts["answer"], spent
 
 
 def _started(

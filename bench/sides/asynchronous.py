@@ -109,6 +109,7 @@ async def submit_by(client: Client, how: How, count: int, per_second: float, war
     """Submit so many jobs in one way; the seconds it took, without the ``warm`` ones before a measurement."""
     if how in ("one", "concurrent", "bulk"):
         await _one_by_one(client, warm)
+    say(begins=True)
     began = time.perf_counter()
     match how:
         case "one":

@@ -62,6 +62,7 @@ class _Bench:
         """Submit one by one on this thread, without a loop; the seconds it took."""
         for n in range(WARM["sqlite"]):
             self._noop.submit_sync(n)
+        say(begins=True)
         began = time.perf_counter()
         for n in range(count):
             self._noop.submit_sync(n)
