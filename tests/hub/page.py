@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["CAPABILITIES", "PROGRESS", "RESULT", "SUBMIT", "SUBSCRIBE", "WEBHOOK"]
+import json
+
+__all__ = [
+    "CAPABILITIES",
+    "CLAIM",
+    "COMPLETE",
+    "FAIL",
+    "PROGRESS",
+    "RESULT",
+    "RETRY",
+    "SUBMIT",
+    "SUBSCRIBE",
+    "WEBHOOK",
+]
 
 SUBMIT = """
 {
@@ -29,8 +42,11 @@ SUBMIT = """
 }
 """
 
-CAPABILITIES = """
+CLAIM = """
 {
+  "type": "claim_job",
+  "worker_id": "worker-gpu-01",
+  "capabilities": {
     "services": ["comfyui", "a1111"],
     "components": ["text-to-image-xl", "upscaling"],
     "hardware": {
@@ -40,8 +56,13 @@ CAPABILITIES = """
     "customer_access": {
       "isolation": "loose"
     }
+  },
+  "max_concurrent_jobs": 2,
+  "current_load": 0.3
 }
 """
+
+CAPABILITIES = json.dumps(json.loads(CLAIM)["capabilities"])
 """What its worker says it has."""
 
 PROGRESS = """
@@ -62,8 +83,14 @@ PROGRESS = """
 }
 """
 
-RESULT = """
+COMPLETE = """
 {
+  "type": "complete_job",
+  "job_id": "job-abc123",
+  "worker_id": "worker-gpu-01",
+  "status": "completed",
+  "processing_time": 67.5,
+  "result": {
     "success": true,
     "output_files": [
       "https://storage.example.com/results/job-abc123/image.png"
@@ -83,8 +110,47 @@ RESULT = """
         "sampling_time": 45.2
       }
     }
+  }
 }
 """
+
+RESULT = json.dumps(json.loads(COMPLETE)["result"])
+
+FAIL = """
+{
+  "type": "fail_job",
+  "job_id": "job-abc123",
+  "worker_id": "worker-gpu-01",
+  "error": "Service connection timeout",
+  "retry": true,
+  "error_details": {
+    "error_type": "ServiceTimeoutError",
+    "connector": "comfyui",
+    "service_url": "http://localhost:8188",
+    "timeout_seconds": 30,
+    "attempts": 3
+  },
+  "processing_time": 120.0
+}
+"""
+
+RETRY = """
+{
+  "max_retries": 3,
+  "retry_delays": [5, 15, 30],
+  "retry_conditions": [
+    "ServiceTimeoutError",
+    "TemporaryServiceUnavailable",
+    "NetworkError"
+  ],
+  "no_retry_conditions": [
+    "InvalidJobParameters",
+    "InsufficientResources",
+    "AuthenticationError"
+  ]
+}
+"""
+"""How a job is to be retried; the page has a comment in it, and nothing else that is not here."""
 
 SUBSCRIBE = """
 {
