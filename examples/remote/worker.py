@@ -1,61 +1,59 @@
-"""A headrace worker in Python, with the standard library only: it fetches the pages that a job names.
+"""A headrace worker with the standard library alone, for jobs {"task": "fetch", "payload": {"urls": […]}}."""
 
-    HEADRACE_HUB=https://hub.example HEADRACE_KEY=hr_… python3 worker.py
-
-A job for it: {"task": "fetch", "payload": {"urls": ["https://example.com/"]}}
-"""
-
-import json, os, signal, sys, threading, time  # noqa: E401
-from urllib.error import HTTPError
+import json
+import os
+import signal
+import threading
+import time
 from urllib.request import Request, urlopen
 
 HUB, KEY = os.environ.get("HEADRACE_HUB", "http://127.0.0.1:8470"), os.environ.get("HEADRACE_KEY")
-HEAD = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {KEY}"} if KEY else {})
+HEADERS = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {KEY}"} if KEY else {})
+job = {}  # the one that is under way, or was last
 
 
-def say(message, **fields):  # any message may be repeated, so this one is, until the hub answers
+def say(message, **fields):  # until the hub answers: every message may be repeated
     while True:
         try:
-            with urlopen(Request(f"{HUB}/api/work/{message}", json.dumps(fields).encode(), HEAD), timeout=60) as answer:
-                return json.load(answer)
-        except HTTPError as error:
-            if error.code < 500 and error.code != 429:
-                sys.exit(f"{message} was refused: {error.read().decode()}")
+            return json.load(urlopen(Request(f"{HUB}/api/work/{message}", json.dumps(fields).encode(), HEADERS)))
         except OSError as error:
-            print(f"{message}: {error}", file=sys.stderr)
-        time.sleep(1)
+            if (code := getattr(error, "code", 503)) == 409:  # the job is no longer ours
+                return {"cancel": True}
+            if code not in (429, 500, 502, 503, 504):
+                raise SystemExit(error.read().decode()) from None
+            print(f"{message}: {error}; once more in a second")
+            time.sleep(1)
 
 
-def fetch(payload, report):
+def run(lease, urls):
     sizes = {}
-    for done, url in enumerate(payload["urls"]):
-        report(100 * done / len(payload["urls"]), f"fetching {url}")
-        with urlopen(url, timeout=60) as page:
-            sizes[url] = len(page.read())
-    return sizes
-
-
-class Gone(Exception):
-    """The job was cancelled, or was given to somebody else."""
-
-
-def run(me, job):
-    mine, over = {**me, "job_id": job["job_id"], "lease": job["lease"]}, threading.Event()
-
-    def report(percent, message):
-        answer = say("update_job_progress", **mine, progress=percent, message=message)
-        if answer["type"] == "stale_job" or answer["cancel"]:
-            raise Gone
-
-    def beat():  # while a page takes long
-        while not over.wait(10):
-            say("heartbeat", **me, held=[job["job_id"]])
-
-    threading.Thread(target=beat, daemon=True).start()
     try:
-        say("accept_job", **mine)
-        say("complete_job", **mine, result=fetch(job["payload"], report))
-    except (Gone, SystemExit) as why:
-        say("release_job", **mine)  # a cancelled one ends by it
-        if isinstance(why, SystemExit): raise
-    ...
+        say("accept_job", lease=lease)
+        for url in urls:
+            answer = say("update_job_progress", lease=lease, progress=100 * len(sizes) / len(urls), message=url)
+            if answer["cancel"]:
+                return say("release_job", lease=lease)  # which ends one that was cancelled
+            sizes[url] = len(urlopen(url).read())
+        return say("complete_job", lease=lease, result=sizes)
+    except Exception as why:  # a server that does not answer, or is broken, may be well again later
+        retry = isinstance(why, OSError) and getattr(why, "code", 500) >= 500
+        details = {"error_type": type(why).__name__}
+        return say("fail_job", lease=lease, error=str(why), retry=retry, error_details=details)
+
+
+def beat():  # so that a page may take long
+    while not time.sleep(me["heartbeat_seconds"]):
+        say("heartbeat", token=me["token"], held=[job["job_id"]] if "job_id" in job else [])
+
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+me = say("register_worker", worker_id=f"fetcher-{os.getpid()}", tasks=["fetch"], capabilities={"region": "eu"})
+threading.Thread(target=beat, daemon=True).start()
+try:
+    while True:
+        job = say("claim_job", worker_id=me["worker_id"], token=me["token"], wait=30)
+        if job["type"] == "job_assigned":
+            run(job["lease"], job["payload"].get("urls", []))
+except KeyboardInterrupt:
+    if "lease" in job:
+        say("release_job", lease=job["lease"])

@@ -46,6 +46,23 @@ class PlainClock:
         self.now, self.monotonic = wrong.now, wrong.monotonic
 
 
+class MovedClock:
+    """A clock that runs in real time, and by which a test lets more of it pass."""
+
+    def __init__(self) -> None:
+        self._moved = 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self._moved)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._moved
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self._moved += seconds
+
+
 _TWO = struct.Struct("dd")
 
 

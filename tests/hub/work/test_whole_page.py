@@ -13,11 +13,11 @@ import pytest
 
 from headrace import App
 from headrace.hub import HubOptions
-from headrace.testing import FakeClock
 from tests.hub import page
 from tests.hub.live.listening import Socket, connected
 from tests.hub.serving import Served, serving
 from tests.support.apps import url_of
+from tests.support.wrong_clock import MovedClock
 
 ID = "job-abc123"
 """What stands in the page for the id of the job."""
@@ -52,9 +52,14 @@ class Client:
     async def cancels(self) -> dict[str, Any]:
         """Cancel it; the job then."""
         answer = await self._hub.client.post(f"/api/jobs/{self.id}/cancel", json={})
-        assert answer.status_code == 200, answer.text
+        assert answer.is_success, answer.text
         job: dict[str, Any] = answer.json()
         return job
+
+    async def attempts(self) -> list[dict[str, Any]]:
+        """The attempts on record."""
+        found: list[dict[str, Any]] = (await self._hub.client.get(f"/api/jobs/{self.id}/history")).json()["attempts"]
+        return found
 
     async def sees(self) -> dict[str, Any]:
         """The job."""
@@ -90,10 +95,14 @@ class Worker:
 
 
 @asynccontextmanager
-async def stage(url: str, clock: FakeClock | None = None) -> AsyncIterator[tuple[Client, Worker]]:
+async def stage(app: App | str, options: HubOptions = QUIET) -> AsyncIterator[tuple[Client, Worker]]:
     """A hub, a client and a worker."""
-    async with serving(App(url, clock=clock), QUIET) as hub, connected(hub) as one, connected(hub) as other:
+    async with serving(app, options) as hub, connected(hub) as one, connected(hub) as other:
         yield Client(hub, one), Worker(other)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
@@ -104,9 +113,10 @@ async def test_claim_assigned_accept_progress_complete(engine: str, tmp_path: Pa
         assigned = await worker.claims()
         assert (assigned["job_id"], assigned["job_type"], assigned["priority"]) == (client.id, "text_to_image", 75)
         assert (assigned["payload"], assigned["claim_timeout"]) == (wanted["payload"], 30000)
-        assert assigned["requirements"].items() >= {
-            name: wanted["requirements"][name] for name in ("service_type", "component", "hardware")
-        }.items()
+        assert (
+            assigned["requirements"].items()
+            >= {name: wanted["requirements"][name] for name in ("service_type", "component", "hardware")}.items()
+        )
         assert "estimated_processing_time" in assigned
         assert (await client.hears("job_status", status="assigned"))["attempt"] == 0
         await worker.accepts()
@@ -132,8 +142,8 @@ async def test_claim_assigned_accept_progress_complete(engine: str, tmp_path: Pa
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_a_failure_is_retried_after_the_delays_of_the_page(engine: str, tmp_path: Path) -> None:
-    clock, retry = FakeClock(), json.loads(page.RETRY)
-    async with stage(url_of(engine, tmp_path), clock) as (client, worker):
+    clock, retry = MovedClock(), json.loads(page.RETRY)
+    async with stage(App(url_of(engine, tmp_path), clock=clock)) as (client, worker):
         await client.submit(**retry)
         for attempt, delay in enumerate(retry["retry_delays"], 1):
             await worker.claims()
@@ -141,16 +151,17 @@ async def test_a_failure_is_retried_after_the_delays_of_the_page(engine: str, tm
             await worker.says(page.PROGRESS, "progress_acknowledged")
             failed = await worker.fails()
             assert failed["status"] == "retrying"
-            assert (datetime.fromisoformat(failed["retry_at"]) - clock.now()).total_seconds() == delay
+            [*_, last] = await client.attempts()
+            assert (_moment(failed["retry_at"]) - _moment(last["finished_at"])).total_seconds() == delay
             told = await client.hears("job_retry", attempt=attempt)
             assert (told["outcome"], told["retry_at"]) == ("failed", failed["retry_at"])
             assert (told["error"]["type"], told["error"]["message"]) == (
                 "ServiceTimeoutError",
                 "Service connection timeout",
             )
-            clock.advance(delay - 0.5)
+            clock.advance(delay / 2)
             await worker.says(page.CLAIM, "no_job")
-            clock.advance(0.5)
+            clock.advance(delay / 2)
         await worker.claims()
         await worker.accepts()
         failed = await worker.fails()  # its start is implied
@@ -184,6 +195,37 @@ async def test_a_failure_that_is_not_retried(said: dict[str, Any], tmp_path: Pat
         await worker.says(page.CLAIM, "no_job")
 
 
+@pytest.mark.parametrize("worker_says", ["that it failed", "that it is done", "nothing"])
+async def test_a_time_out_is_retried_as_the_page_says(
+    worker_says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_BEAT", "0.5")  # so that deadlines are looked at often
+    clock = MovedClock()
+    async with stage(App(url_of("sqlite", tmp_path), clock=clock), HubOptions(webhooks=False)) as (client, worker):
+        await client.submit(retry_delays=json.loads(page.RETRY)["retry_delays"])  # its conditions name no time-out
+        await worker.claims()
+        await worker.accepts()
+        await worker.says(page.PROGRESS, "progress_acknowledged")
+        clock.advance(15 * 60)
+        told = await worker.socket.until("cancel_job")
+        assert (told["job_id"], told["reason"]) == (client.id, "timeout")
+        if worker_says == "that it failed":
+            assert (await worker.fails())["status"] == "retrying"
+        elif worker_says == "that it is done":
+            await worker.says(page.COMPLETE, "job_completed")
+            await client.hears("job_status", status="completed")
+            return
+        else:
+            clock.advance(10)  # the slack that a worker has to say so itself
+        retry = await client.hears("job_retry", attempt=1)
+        assert (retry["outcome"], retry["error"]["type"]) == ("timed_out", "Timeout")
+        [attempt] = await client.attempts()
+        assert (_moment(retry["retry_at"]) - _moment(attempt["finished_at"])).total_seconds() == 5
+        if worker_says == "nothing":
+            await worker.says(page.COMPLETE, "stale_job")
+        assert (await client.sees())["charged"] == 1
+
+
 async def test_a_job_is_cancelled_while_it_is_queued(tmp_path: Path) -> None:
     async with stage(url_of("sqlite", tmp_path)) as (client, worker):
         await client.submit()
@@ -197,7 +239,6 @@ async def test_a_job_is_cancelled_while_it_is_assigned(tmp_path: Path) -> None:
         await client.submit()
         await worker.claims()
         await client.cancels()
-        assert (await worker.socket.until("cancel_job"))["job_id"] == client.id
         assert (await client.hears("job_status", ended=True))["status"] == "cancelled"
         await worker.says(ACCEPT, "stale_job")
 
