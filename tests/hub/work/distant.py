@@ -60,6 +60,11 @@ class Distant:
                 self.job = heard
                 return heard
 
+    async def ended(self) -> None:
+        """Wait until it has ended of its own accord: it was told to, or the hub hung up."""
+        async with asyncio.timeout(PATIENCE):
+            await self._process.wait()
+
     async def killed(self) -> None:
         """End it without warning, unless it has ended."""
         if self._process.returncode is None:

@@ -29,7 +29,8 @@ def main(address: str) -> None:
 def _hear(connection: ClientConnection) -> None:
     try:
         for message in connection:
-            print(message, flush=True)
+            sys.stdout.write(f"{message!s}\n")
+            sys.stdout.flush()
     except ConnectionClosed:
         pass
     os._exit(1)

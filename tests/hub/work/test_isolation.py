@@ -1,0 +1,151 @@
+"""Many workers that claim at once, over sockets and HTTP: whose jobs each of them is given, and which it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import combinations, count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+import websockets
+
+from headrace import App
+from headrace.core.attempt import Attempt
+from headrace.core.status import Outcome
+from tests.hub.serving import Served, serving
+from tests.support.apps import url_of
+from tests.support.invariants import check_store
+from tests.support.wrong_clock import MovedClock
+
+pytestmark = pytest.mark.timeout(180)
+
+WORKERS, SLOTS = 50, 3
+CUSTOMERS, EACH = 6, 40
+
+Ask = Callable[..., Awaitable[dict[str, Any]]]
+"""Sends a message; the answer."""
+
+
+@asynccontextmanager
+async def over_http(hub: Served) -> AsyncIterator[Ask]:
+    async with httpx2.AsyncClient(base_url=hub.address, trust_env=False, timeout=60) as client:
+
+        async def ask(message: str, **fields: Any) -> dict[str, Any]:
+            answer = await client.post(f"/api/work/{message}", json=fields)
+            assert answer.status_code == 200, answer.text
+            found: dict[str, Any] = answer.json()
+            return found
+
+        yield ask
+
+
+@asynccontextmanager
+async def over_socket(hub: Served) -> AsyncIterator[Ask]:
+    asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+    numbers = count()
+    async with websockets.connect(hub.address.replace("http", "ws") + "/ws", proxy=None) as connection:
+
+        async def ask(message: str, **fields: Any) -> dict[str, Any]:
+            number = next(numbers)
+            asked[number] = asyncio.get_running_loop().create_future()
+            await connection.send(json.dumps({"type": message, "id": number, **fields}))
+            found = await asked.pop(number)
+            assert found["type"] != "error", found
+            return found
+
+        async def hear() -> None:
+            async for text in connection:
+                said = json.loads(text)
+                if said.get("id") in asked:
+                    asked[said["id"]].set_result(said)
+
+        hearing = asyncio.create_task(hear())
+        try:
+            yield ask
+        finally:
+            hearing.cancel()
+
+
+async def strict_worker(ask: Ask, name: str) -> int:
+    """Claims for all of its slots at once, again and again, until it is given nothing; how many jobs it was given."""
+    known = await ask(
+        "register_worker",
+        worker_id=name,
+        tasks=["render"],
+        queues=["shared"],
+        capabilities={"customer_access": {"isolation": "strict"}},
+        max_concurrent_jobs=SLOTS,
+    )
+    me, given = {"worker_id": name, "token": known["token"]}, 0
+    while True:
+        answers = await asyncio.gather(*(ask("claim_job", **me) for _ in range(SLOTS)))
+        held = [one for one in answers if one["type"] == "job_assigned"]
+        if not held:
+            return given
+        assert len({job["customer_id"] for job in held}) == 1, held
+        given += len(held)
+        await asyncio.gather(*(ask("start_job", lease=job["lease"]) for job in held))
+        await asyncio.gather(*(ask("complete_job", lease=job["lease"]) for job in held))
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_no_worker_ever_holds_jobs_of_two_customers(engine: str, tmp_path: Path) -> None:
+    # One clock for all that is on record, so that what ended before something began is dated before it.
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(serving(App(url_of(engine, tmp_path), clock=MovedClock())))
+        await hub.app.set_queue("shared", by_customer=True)
+        drafts = [
+            await hub.app.draft("render", {"n": n}, queue="shared", customer=f"customer-{n % CUSTOMERS}")
+            for n in range(CUSTOMERS * EACH)
+        ]
+        await hub.app.submit_many(drafts)
+        ways = [over_socket, over_http]
+        asks = [await stack.enter_async_context(ways[n % 2](hub)) for n in range(WORKERS)]
+        given = await asyncio.gather(*(strict_worker(ask, f"worker-{n}") for n, ask in enumerate(asks)))
+        # A claim that finds another at work may be given nothing, so the last ones are left for somebody who comes later.
+        while sum(given) < len(drafts):
+            given.append(await strict_worker(asks[len(given) % 2], f"worker-{len(given)}"))
+        histories = await check_store(hub.app.engine)
+        customers = {id: (await hub.app.get(id)).customer for id in histories}
+    held: dict[UUID, list[tuple[str | None, Attempt]]] = {}
+    for id, history in histories.items():
+        [attempt] = history.attempts
+        assert attempt.outcome is Outcome.COMPLETED
+        held.setdefault(attempt.worker, []).append((customers[id], attempt))
+    assert len(held) > WORKERS // 2, "many of them were given something"
+    assert max(Counter(len(jobs) for jobs in held.values())) > 1
+    for jobs in held.values():
+        for (whose, one), (others, other) in combinations(jobs, 2):
+            if whose != others:
+                assert one.finished_at <= other.assigned_at or other.finished_at <= one.assigned_at, (one, other)
+
+
+@pytest.mark.parametrize("way", [over_socket, over_http])
+async def test_a_job_that_nobody_can_run_yet_holds_up_nobody(way: Any, tmp_path: Path) -> None:
+    def wants(gigabytes: int) -> dict[str, Any]:
+        return {"service_type": "comfyui", "hardware": {"gpu_memory_gb": gigabytes}}
+
+    def has(gigabytes: int) -> dict[str, Any]:
+        return {"services": ["comfyui"], "hardware": {"gpu_memory_gb": gigabytes}}
+
+    async with serving(App(url_of("sqlite", tmp_path))) as hub, way(hub) as ask:
+        jobs = [{"type": "render", "priority": 90, "requirements": wants(24)}]
+        jobs += [{"type": "render", "priority": 50, "requirements": wants(8)} for _ in range(20)]
+        answers = [await hub.client.post("/api/jobs", json=job) for job in jobs]
+        large, *small = [answer.json()["job_id"] for answer in answers]
+        done = list[str]()
+        while (job := await ask("claim_job", worker_id="small", capabilities=has(16)))["type"] == "job_assigned":
+            await ask("complete_job", lease=job["lease"])
+            done.append(job["job_id"])
+        assert done == small, "in their order, past the one at the head of the line"
+        why = (await hub.client.get(f"/api/jobs/{large}/explain")).text
+        assert "gpu_memory_gb" in why
+        job = await ask("claim_job", worker_id="large", capabilities=has(24))
+        assert job["job_id"] == large
