@@ -24,7 +24,7 @@ from bench.progress import Progress
 from bench.stores import Stores
 from headrace.worker.tuning import fast_loop
 
-__all__ = ["HubFigures", "hub", "hub_lines", "hub_process", "url_of"]
+__all__ = ["HubFigures", "hub", "hub_lines", "hub_process", "line", "p99", "run", "url_of"]
 
 CLIENTS = 50
 LISTENERS, PER_SECOND, HELD = 1000, 200, 0.3
@@ -162,7 +162,7 @@ def _bare() -> Iterator[str]:
         process.communicate()
 
 
-def _run(work: Awaitable[T]) -> T:
+def run(work: Awaitable[T]) -> T:
     async def whole() -> T:
         return await work
 
@@ -175,16 +175,16 @@ def _run(work: Awaitable[T]) -> T:
 
 def _submits(address: str, count: int, request: bytes = SUBMIT_ONE) -> float:
     """Requests a second, of 50 clients with keep-alive."""
-    _run(pump(address, iter([request] * (count // 10)), CLIENTS))
-    seconds, spans = _run(pump(address, iter([request] * count), CLIENTS))
+    run(pump(address, iter([request] * (count // 10)), CLIENTS))
+    seconds, spans = run(pump(address, iter([request] * count), CLIENTS))
     return len(spans) / seconds
 
 
 def _bulk(address: str, calls: int) -> float:
     """Jobs a second, 1,000 in a request, four clients."""
     request = post("/api/jobs/bulk", {"jobs": [{"task": "noop", "payload": {"n": n}} for n in range(1000)]})
-    _run(pump(address, iter([request] * 4), 2))
-    seconds, spans = _run(pump(address, iter([request] * calls), 4))
+    run(pump(address, iter([request] * 4), 2))
+    seconds, spans = run(pump(address, iter([request] * calls), 4))
     return 1000 * len(spans) / seconds
 
 
@@ -192,9 +192,9 @@ def _listen(found: HubFigures, store: str) -> None:
     """A thousand subscribers, each to a job of its own; 200 of these start in a second."""
     worker = ("worker", "bench.hub_shop:app", "--url", url_of(store), "--concurrency", "150")
     with hub_process(store, "--no-access-log") as (address, _), _process(*worker):
-        spans = _run(_hear(address, store))
+        spans = run(_hear(address, store))
     for status, into in (("running", found.start_ms), ("completed", found.end_ms)):
-        into.append(_p99(spans[status]) * 1000)
+        into.append(p99(spans[status]) * 1000)
         found.unheard += LISTENERS - len(spans[status])
 
 
@@ -230,7 +230,7 @@ async def _hear(address: str, store: str) -> dict[str, list[float]]:
 def _drains(found: HubFigures, store: str, jobs: int) -> None:
     """A worker beside a hub, by turns with and without subscribers to jobs that wait."""
     with hub_process(store, "--no-access-log") as (address, _):
-        _run(_by_turns(found, address, store, jobs))
+        run(_by_turns(found, address, store, jobs))
 
 
 async def _by_turns(found: HubFigures, address: str, store: str, jobs: int) -> None:
@@ -260,14 +260,14 @@ async def _drain(store: str, jobs: int) -> float:
 def _crowd(found: HubFigures, store: str, idle: int, requests: int) -> None:
     """What others notice of so many connections that say nothing, and what they cost."""
     with hub_process(store, "--no-access-log", "--sockets", str(2 * idle)) as (address, process):
-        _run(_beside(found, address, process, idle, requests))
+        run(_beside(found, address, process, idle, requests))
 
 
 async def _beside(found: HubFigures, address: str, process: psutil.Process, idle: int, requests: int) -> None:
     asked = [get("/api/version")] * requests
     await pump(address, iter(asked), 10)
     _, spans = await pump(address, iter(asked), 10)
-    found.usual_ms.append(_p99(spans) * 1000)
+    found.usual_ms.append(p99(spans) * 1000)
     before = process.memory_info().rss
     port = int(address.rpartition(":")[2])
     writers = list[asyncio.StreamWriter]()  # one that nobody has closes its connection
@@ -283,10 +283,10 @@ async def _beside(found: HubFigures, address: str, process: psutil.Process, idle
         assert found.idle >= idle
         found.idle_kib.append((process.memory_info().rss - before) / 1024 / len(transports))
         _, spans = await pump(address, iter(asked), 10)
-        found.crowded_ms.append(_p99(spans) * 1000)
+        found.crowded_ms.append(p99(spans) * 1000)
 
 
-def _p99(spans: Sequence[float]) -> float:
+def p99(spans: Sequence[float]) -> float:
     return sorted(spans)[int(len(spans) * 0.99)] if spans else float("nan")
 
 
@@ -297,31 +297,29 @@ def hub_lines(found: HubFigures) -> Iterator[str]:
     """The figures against what was promised; of several runs the best, as everywhere."""
     bare, ours, logged, bulk = max(found.bare), max(found.submits), max(found.logged), max(found.bulk)
     yield f"submits over HTTP, {CLIENTS} clients with keep-alive, requests a second"
-    yield _line("a route that only validates and answers", f"{bare:,.0f}")
-    yield _line("the hub", f"{ours:,.0f}", f"{ours / bare:.2f}× (≥ 0.50)", ours >= 0.5 * bare)
-    yield _line("… with its access log", f"{logged:,.0f}", f"{logged / bare:.2f}×")
+    yield line("a route that only validates and answers", f"{bare:,.0f}")
+    yield line("the hub", f"{ours:,.0f}", f"{ours / bare:.2f}× (≥ 0.50)", ours >= 0.5 * bare)
+    yield line("… with its access log", f"{logged:,.0f}", f"{logged / bare:.2f}×")
     if found.peer_submits:
         peer = max(found.peer_submits)
-        yield _line("Celery, over flower", f"{peer:,.0f}", f"the hub has {ours / peer:.1f}× as many")
+        yield line("Celery, over flower", f"{peer:,.0f}", f"the hub has {ours / peer:.1f}× as many")
     yield f"    flower: {found.peer}"
     yield "bulk, 1,000 jobs a request, jobs a second"
-    yield _line("the hub", f"{bulk:,.0f}", "(≥ 20,000)", bulk >= 20_000)
+    yield line("the hub", f"{bulk:,.0f}", "(≥ 20,000)", bulk >= 20_000)
     yield f"{LISTENERS:,} subscribers by SSE, {PER_SECOND} jobs a second: p99 from what happened to the news of it"
     for what, spans in (("start", found.start_ms), ("end", found.end_ms)):
-        yield _line(what, f"{min(spans):,.0f} ms", "(≤ 250)", min(spans) <= 250)
-    yield _line("not told", str(found.unheard), "", not found.unheard)
+        yield line(what, f"{min(spans):,.0f} ms", "(≤ 250)", min(spans) <= 250)
+    yield line("not told", str(found.unheard), "", not found.unheard)
     alone, listened = max(found.alone), max(found.listened)
     yield "drain of one worker beside the hub, jobs a second"
-    yield _line("nobody listens", f"{alone:,.0f}")
+    yield line("nobody listens", f"{alone:,.0f}")
     ratio = listened / alone
-    yield _line(f"{LISTENERS:,} subscribers", f"{listened:,.0f}", f"{ratio:.2f}× (≥ 0.97)", ratio >= 0.97)
+    yield line(f"{LISTENERS:,} subscribers", f"{listened:,.0f}", f"{ratio:.2f}× (≥ 0.97)", ratio >= 0.97)
     yield f"{found.idle:,} idle sockets"
-    yield _line("memory for each", f"{min(found.idle_kib):,.1f} KiB")
-    yield _line(
-        "p99 of a request beside them", f"{min(found.crowded_ms):,.1f} ms", f"without {min(found.usual_ms):.1f}"
-    )
+    yield line("memory for each", f"{min(found.idle_kib):,.1f} KiB")
+    yield line("p99 of a request beside them", f"{min(found.crowded_ms):,.1f} ms", f"without {min(found.usual_ms):.1f}")
 
 
-def _line(what: str, figure: str, more: str = "", good: bool | None = None) -> str:
+def line(what: str, figure: str, more: str = "", good: bool | None = None) -> str:
     mark = " " if good is None else "✓" if good else "✗"
     return f"  {mark} {what:<40} {figure:>10}   {more}".rstrip()

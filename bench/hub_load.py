@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 
 from bench.children import BrokenDown
 
-__all__ = ["Heard", "connected", "get", "post", "pump", "subscribed", "upgrade"]
+__all__ = ["Heard", "connected", "get", "post", "pump", "subscribed", "upgrade", "where"]
 
 PATIENCE = 120.0
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 
-def _where(address: str) -> tuple[str, int]:
+def where(address: str) -> tuple[str, int]:
+    """The host and the port of an address."""
     found = urlsplit(address)
     assert found.hostname is not None
     assert found.port is not None
@@ -96,11 +97,11 @@ class _Client(asyncio.Protocol):
 async def pump(address: str, requests: Iterator[bytes], clients: int) -> tuple[float, list[float]]:
     """Have so many clients, with keep-alive, ask all of these; the seconds it took, and those of each request."""
     loop, spans = asyncio.get_running_loop(), list[float]()
-    where = _where(address)
+    place = where(address)
     futures = [loop.create_future() for _ in range(clients)]
     began = time.perf_counter()
     for done in futures:
-        await loop.create_connection(partial(_Client, requests, done, spans), *where)
+        await loop.create_connection(partial(_Client, requests, done, spans), *place)
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*futures)
     return time.perf_counter() - began, spans
@@ -148,9 +149,9 @@ async def subscribed(
     address: str, paths: Sequence[str], told: Callable[[str, float], None], transports: list[asyncio.Transport]
 ) -> None:
     """Follow all of these, and return when each was told how its job stands."""
-    loop, where = asyncio.get_running_loop(), _where(address)
+    loop, place = asyncio.get_running_loop(), where(address)
     for start in range(0, len(paths), 100):
         some = [partial(Heard, get(path), told) for path in paths[start : start + 100]]
-        made = await asyncio.gather(*(loop.create_connection(one, *where) for one in some))
+        made = await asyncio.gather(*(loop.create_connection(one, *place) for one in some))
         transports += [transport for transport, _ in made]
         await asyncio.gather(*(heard.open for _, heard in made))

@@ -13,7 +13,8 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from bench.children import BrokenDown
-from bench.hub import hub_process, line, p99, post, pump_all
+from bench.hub import hub_process, line, p99, run
+from bench.hub_load import post, pump
 from bench.progress import Progress
 from bench.stores import Stores
 
@@ -63,7 +64,7 @@ def _fill(address: str, jobs: int) -> None:
     """Submit so many."""
     size = min(EACH, jobs)
     request = post("/api/jobs/bulk", {"jobs": [{"task": "noop", "payload": {"n": n}} for n in range(size)]})
-    pump_all(address, [request] * (jobs // size), 2)
+    run(pump(address, iter([request] * (jobs // size)), 2))
 
 
 def _measure(found: CrowdFigures, process: psutil.Process, jobs: int, tell: Any) -> None:

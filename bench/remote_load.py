@@ -13,9 +13,8 @@ import sys
 import time
 from functools import partial
 from typing import Any, cast
-from urllib.parse import urlsplit
 
-from bench.hub_load import upgrade
+from bench.hub_load import upgrade, where
 from headrace.worker.tuning import fast_loop
 
 PATIENCE = 300.0
@@ -133,12 +132,12 @@ class Worker(asyncio.Protocol):
 
 async def main(address: str, size: int) -> None:
     """Connect all, then work whenever told to."""
-    crowd, where, loop = Crowd(), urlsplit(address), asyncio.get_running_loop()
+    crowd, loop = Crowd(), asyncio.get_running_loop()
     workers = list[Worker]()
     async with asyncio.timeout(PATIENCE):
         for number in range(size):
             made = partial(Worker, crowd, f"bench-{number}")
-            _, worker = await loop.create_connection(made, where.hostname, where.port)
+            _, worker = await loop.create_connection(made, *where(address))
             workers.append(worker)
         while crowd.registered < size and crowd.failed is None:
             await crowd.ready.wait()
