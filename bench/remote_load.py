@@ -34,7 +34,7 @@ class Crowd:
     """All workers, and what they have done together."""
 
     def __init__(self) -> None:
-        self.left, self.claims = 0, list[float]()
+        self.left, self.claims, self.ends = 0, list[float](), list[float]()
         self.registered = 0
         self.ready, self.over = asyncio.Event(), asyncio.Event()
         self.failed: str | None = None
@@ -58,6 +58,8 @@ class Worker(asyncio.Protocol):
     def __init__(self, crowd: Crowd, name: str) -> None:
         self._crowd, self._name = crowd, name
         self._got, self._open, self._asked_at = bytearray(), False, 0.0
+        self._claims = False
+        """Whether a claim of it waits for an answer."""
         self._transport: asyncio.Transport | None = None
         self._claim = frame({"type": "claim_job", "worker_id": name, "wait": WAIT})
 
@@ -98,16 +100,20 @@ class Worker(asyncio.Protocol):
     def _hear(self, message: bytes) -> None:
         crowd = self._crowd
         if b'"job_assigned"' in message[:40]:
+            self._claims = False
             crowd.claims.append(time.perf_counter() - self._asked_at)
             job = json.loads(message)
+            self._asked_at = time.perf_counter()
             self._send(
                 frame({"type": "complete_job", "job_id": job["job_id"], "worker_id": self._name, "result": None})
             )
         elif b'"job_completed"' in message[:40]:
+            crowd.ends.append(time.perf_counter() - self._asked_at)
             crowd.done()
             if crowd.left > 0:
                 self.claim()
         elif b'"no_job"' in message[:40]:
+            self._claims = False
             if crowd.left > 0:
                 self.claim()
         elif b'"worker_registered"' in message[:40]:
@@ -117,9 +123,10 @@ class Worker(asyncio.Protocol):
             crowd.fail(message.decode())
 
     def claim(self) -> None:
-        """Ask for a job."""
-        self._asked_at = time.perf_counter()
-        self._send(self._claim)
+        """Ask for a job, unless it has asked."""
+        if not self._claims:
+            self._claims, self._asked_at = True, time.perf_counter()
+            self._send(self._claim)
 
     def _send(self, data: bytes) -> None:
         assert self._transport is not None
@@ -144,7 +151,7 @@ async def main(address: str, size: int) -> None:
             crowd.ready.clear()
     _say({"event": "ready", "failed": crowd.failed})
     while line := await asyncio.to_thread(sys.stdin.readline):
-        crowd.left, crowd.claims = int(line), []
+        crowd.left, crowd.claims, crowd.ends = int(line), [], []
         crowd.over.clear()
         began, before = time.perf_counter(), _busy()
         for worker in workers:
@@ -152,7 +159,7 @@ async def main(address: str, size: int) -> None:
         async with asyncio.timeout(PATIENCE):
             await crowd.over.wait()
         spent = {"seconds": time.perf_counter() - began, "own_cpu": _busy() - before}
-        _say({"event": "done", "failed": crowd.failed, "claims": crowd.claims, **spent})
+        _say({"event": "done", "failed": crowd.failed, "claims": crowd.claims, "ends": crowd.ends, **spent})
     crowd.over.set()
 
 

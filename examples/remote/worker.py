@@ -12,16 +12,16 @@ HEADERS = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {KE
 job = {}  # the one that is under way, or was last
 
 
-def say(message, **fields):  # until the hub answers: every message may be repeated
+def say(what, **fields):  # until the hub answers: every message may be repeated
     while True:
         try:
-            return json.load(urlopen(Request(f"{HUB}/api/work/{message}", json.dumps(fields).encode(), HEADERS)))
+            return json.load(urlopen(Request(f"{HUB}/api/work/{what}", json.dumps(fields).encode(), HEADERS)))
         except OSError as error:
             if (code := getattr(error, "code", 503)) == 409:  # the job is no longer ours
                 return {"cancel": True}
             if code not in (429, 500, 502, 503, 504):
                 raise SystemExit(error.read().decode()) from None
-            print(f"{message}: {error}; once more in a second")
+            print(f"{what}: {error}; once more in a second")
             time.sleep(1)
 
 
