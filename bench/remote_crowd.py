@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ class CrowdFigures:
     claim_ms: list[float] = field(default_factory=list)
     """The median of how long a claim took, while there were jobs."""
     claim_p99_ms: list[float] = field(default_factory=list)
+    end_ms: list[float] = field(default_factory=list)
+    """The median of how long it took to complete a job."""
     hub_cpu_ms: list[float] = field(default_factory=list)
     """Of the hub, for each job."""
     load_cpu_ms: list[float] = field(default_factory=list)
@@ -49,12 +52,11 @@ def crowd(stores: Stores, *, quick: bool, repeat: int) -> CrowdFigures:
     for _ in range(repeat):
         progress.step(f"remote: {WORKERS} workers behind a hub")
         with stores.fresh() as store, hub_process(store, "--no-access-log", "--no-webhooks") as (address, process):
-            _fill(address, jobs // 10)
+            _fill(address, jobs // 10 + jobs)
             before = process.memory_info().rss
             with _workers(address) as tell:
                 found.worker_kib.append((process.memory_info().rss - before) / 1024 / WORKERS)
                 tell(jobs // 10)  # the first are slower than the rest
-                _fill(address, jobs)
                 _measure(found, process, jobs, tell)
     progress.done()
     return found
@@ -62,7 +64,7 @@ def crowd(stores: Stores, *, quick: bool, repeat: int) -> CrowdFigures:
 
 def _fill(address: str, jobs: int) -> None:
     """Submit so many."""
-    size = min(EACH, jobs)
+    size = math.gcd(EACH, jobs)
     request = post("/api/jobs/bulk", {"jobs": [{"task": "noop", "payload": {"n": n}} for n in range(size)]})
     run(pump(address, iter([request] * (jobs // size)), 2))
 
@@ -75,6 +77,7 @@ def _measure(found: CrowdFigures, process: psutil.Process, jobs: int, tell: Any)
     found.rate.append(jobs / said["seconds"])
     found.claim_ms.append(spans[len(spans) // 2] * 1000)
     found.claim_p99_ms.append(p99(spans) * 1000)
+    found.end_ms.append(sorted(said["ends"])[jobs // 2] * 1000)
     found.hub_cpu_ms.append((now.user + now.system - used.user - used.system) * 1000 / jobs)
     found.load_cpu_ms.append(said["own_cpu"] * 1000 / jobs)
 
@@ -122,6 +125,7 @@ def crowd_lines(found: CrowdFigures) -> Iterator[str]:
     yield f"{WORKERS} workers over WebSockets behind one hub, jobs that do nothing"
     yield line("claimed and completed, jobs a second", f"{max(found.rate):,.0f}")
     yield line("a claim, median", f"{min(found.claim_ms):,.1f} ms", f"p99 {min(found.claim_p99_ms):,.1f}")
+    yield line("completing, median", f"{min(found.end_ms):,.1f} ms")
     own = f"beside {min(found.load_cpu_ms):.2f} of those who play the workers"
     yield line("processor time of the hub for a job", f"{min(found.hub_cpu_ms):,.2f} ms", own)
     yield line("memory of the hub for a worker", f"{min(found.worker_kib):,.1f} KiB")

@@ -34,7 +34,9 @@ class Crowd:
     """All workers, and what they have done together."""
 
     def __init__(self) -> None:
-        self.left, self.claims, self.ends = 0, list[float](), list[float]()
+        self.left = self.open = 0
+        """Jobs that are not completed yet, and those of them that nobody has claimed."""
+        self.claims, self.ends = list[float](), list[float]()
         self.registered = 0
         self.ready, self.over = asyncio.Event(), asyncio.Event()
         self.failed: str | None = None
@@ -58,8 +60,6 @@ class Worker(asyncio.Protocol):
     def __init__(self, crowd: Crowd, name: str) -> None:
         self._crowd, self._name = crowd, name
         self._got, self._open, self._asked_at = bytearray(), False, 0.0
-        self._claims = False
-        """Whether a claim of it waits for an answer."""
         self._transport: asyncio.Transport | None = None
         self._claim = frame({"type": "claim_job", "worker_id": name, "wait": WAIT})
 
@@ -100,7 +100,6 @@ class Worker(asyncio.Protocol):
     def _hear(self, message: bytes) -> None:
         crowd = self._crowd
         if b'"job_assigned"' in message[:40]:
-            self._claims = False
             crowd.claims.append(time.perf_counter() - self._asked_at)
             job = json.loads(message)
             self._asked_at = time.perf_counter()
@@ -110,12 +109,10 @@ class Worker(asyncio.Protocol):
         elif b'"job_completed"' in message[:40]:
             crowd.ends.append(time.perf_counter() - self._asked_at)
             crowd.done()
-            if crowd.left > 0:
-                self.claim()
+            self.claim()
         elif b'"no_job"' in message[:40]:
-            self._claims = False
-            if crowd.left > 0:
-                self.claim()
+            crowd.open += 1
+            self.claim()
         elif b'"worker_registered"' in message[:40]:
             crowd.registered += 1
             crowd.ready.set()
@@ -123,9 +120,10 @@ class Worker(asyncio.Protocol):
             crowd.fail(message.decode())
 
     def claim(self) -> None:
-        """Ask for a job, unless it has asked."""
-        if not self._claims:
-            self._claims, self._asked_at = True, time.perf_counter()
+        """Ask for a job, if there is one that nobody has asked for."""
+        if self._crowd.open > 0:
+            self._crowd.open -= 1
+            self._asked_at = time.perf_counter()
             self._send(self._claim)
 
     def _send(self, data: bytes) -> None:
@@ -151,7 +149,8 @@ async def main(address: str, size: int) -> None:
             crowd.ready.clear()
     _say({"event": "ready", "failed": crowd.failed})
     while line := await asyncio.to_thread(sys.stdin.readline):
-        crowd.left, crowd.claims, crowd.ends = int(line), [], []
+        crowd.left = crowd.open = int(line)
+        crowd.claims, crowd.ends = [], []
         crowd.over.clear()
         began, before = time.perf_counter(), _busy()
         for worker in workers:

@@ -44,6 +44,14 @@ def door_flags(fn: F) -> F:
             metavar="CIDR",
             help="Let webhooks go to this network although it is private, as in 10.0.0.0/8; may be repeated.",
         ),
+        click.option(
+            "--worker-lease",
+            type=duration,
+            default=60.0,
+            show_default=True,
+            metavar="DURATION",
+            help="How long a worker behind the hub may be silent before its jobs go to others.",
+        ),
         click.option("--no-webhooks", is_flag=True, help="Leave the delivery of webhooks to others."),
         click.option("--no-maintenance", is_flag=True, help="Leave sweeping, pruning and planning to others."),
         click.option(
@@ -202,7 +210,7 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
         raise click.UsageError("--keyfile is the key of --certfile: give that, too")
     return HubOptions(
         **{name: flags[name] for name in ("port", "proxy_headers", "proxies", "certfile", "keyfile", "grace")},
-        **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http")},
+        **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http", "worker_lease")},
         **{name: flags[name] for name in ("submit_burst", "customer_priority")},
         submits_per_second=flags["submit_rate"] or None,
         customer_jobs=flags["customer_jobs"] or None,

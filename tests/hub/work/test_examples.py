@@ -72,6 +72,10 @@ class Scene:
         job: dict[str, Any] = (await self.client.get(f"/api/jobs/{id}")).json()
         return job
 
+    async def told(self, id: str) -> bool:
+        """Whether the hub was told how far the job is."""
+        return (await self.job(id))["progress"] is not None
+
     async def until(self, id: str, status: str) -> dict[str, Any]:
         """The job once it has this status."""
 
@@ -130,6 +134,7 @@ async def test_it_does_what_a_worker_does(program: str, tmp_path: Path) -> None:
 
         slow = await one.submit("/slow", "/there")
         await until(lambda: "/slow" in one.web.asked)
+        await until(lambda: one.told(slow))
         job = await one.until(slow, "running")
         assert (job["progress"]["percent"], one.web.address in job["progress"]["message"]) == (0, True)
         assert (await one.client.post(f"/api/jobs/{slow}/cancel", json={})).is_success

@@ -155,6 +155,7 @@ class Claims:
     def withdraw(self, waiting: Waiting) -> bool:
         """Take a claim out of its line; False: the store is being asked for it, and the answer is waited for."""
         if waiting.asking:
+            waiting.patient = False  # if the store gives nothing, that is the answer
             return False
         self._out(self._line(waiting.worker), waiting)
         if not waiting.future.done():
@@ -230,8 +231,8 @@ class Claims:
         if self._unheed is not None:
             self._unheed()
         for line in self._lines.values():
-            while line.waiting:
-                self.withdraw(line.waiting[0])
+            for waiting in list(line.waiting):
+                self.withdraw(waiting)
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -1,0 +1,40 @@
+"""A hub stops while workers claim."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hub.serving import serving
+from tests.hub.work.working import said
+from tests.support.apps import url_of
+from tests.support.until import until
+
+
+async def test_it_ends_while_the_store_is_asked_for_one_and_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answers = asyncio.Event(), asyncio.Event()
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        claim = hub.app.engine.jobs.claim
+
+        async def slow(*args: Any) -> Any:
+            asked.set()
+            await answers.wait()
+            return await claim(*args)
+
+        monkeypatch.setattr(hub.app.engine.jobs, "claim", slow)
+        claims = [
+            asyncio.create_task(said(hub.client, "claim_job", worker_id=f"w{n}", tasks=["work"], wait=50))
+            for n in range(3)
+        ]
+        await asked.wait()
+        await until(lambda: len(hub.hub.fleet.workers) == 3)
+        closing = asyncio.create_task(hub.hub.fleet.claims.close())
+        await asyncio.sleep(0)
+        answers.set()
+        await closing
+        assert [answer.json()["type"] for answer in await asyncio.gather(*claims)] == ["no_job"] * 3
