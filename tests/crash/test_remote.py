@@ -78,7 +78,7 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 
 def hub(folder: Path, url: str, lease: float = LONG) -> Any:
-    return started(folder, "hub", "--url", url, "--no-webhooks", "--worker-lease", f"{lease}s", **HURRIED)
+    return started(folder, "hub", "--url", url, "--no-webhooks", "--worker-lease", f"{lease}s", environment=HURRIED)
 
 
 async def post(hub: Running, message: str, **fields: Any) -> httpx2.Response:

@@ -10,7 +10,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,14 +79,16 @@ class Running:
 
 
 @contextmanager
-def started(folder: Path, *words: str, port: int = 0, **environment: str) -> Iterator[Running]:
+def started(
+    folder: Path, *words: str, port: int = 0, environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
     """A command that contains a hub, started in this folder, that is ready; it must stop in good order at the end,
     unless it was killed by then. ``port``: which one; 0 is any. ``environment``: settings."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     process = subprocess.Popen(
         [sys.executable, "-m", "headrace", *words, "--port", str(port), "--json"],
         cwd=folder,
-        env=clean | environment,
+        env=clean | dict(environment or {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -98,7 +98,7 @@ async def scene(program: str, folder: Path) -> AsyncIterator[Scene]:
     said = folder / "worker.log"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
     settings = {"HEADRACE_BEAT": "1", "HEADRACE_LEASE": "20", "HEADRACE_CANCEL_GRACE": "1"}
-    with started(folder, "hub", "--url", url, "--no-webhooks", **settings) as hub, said.open("wb") as log:
+    with started(folder, "hub", "--url", url, "--no-webhooks", environment=settings) as hub, said.open("wb") as log:
         environment = clean | {"PATH": tools.path(), "HEADRACE_HUB": hub.address, "HEADRACE_KEY": key}
         environment["PYTHONUNBUFFERED"] = "1"
         headers = {"authorization": f"Bearer {boss}"}
