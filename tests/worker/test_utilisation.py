@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.core.utilisation import Utilisation
-from headrace.engine import Beat
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -57,23 +55,3 @@ async def test_beats_tell_how_much_of_a_worker_is_used(shop: Shop) -> None:
         gate.set()
         worker.request_stop()
         await running
-
-
-async def test_beats_of_the_version_before_and_after_are_read(shop: Shop) -> None:
-    """A beat is kept as it was told; one that says nothing of use is none the less a beat."""
-    from headrace.engine import WorkerInfo
-
-    now = shop.host.clock.now()
-    id = shop.host.dice.new_id(now)
-    await shop.engine.workers.register(
-        WorkerInfo(id=id, host="h", pid=1, started_at=now, concurrency=1, name="gpu-01"), now
-    )
-    for use in (Utilisation(), Utilisation(busy_share=0.25, failed=2, claimed_at=datetime(2026, 1, 1, tzinfo=UTC))):
-        for beats in (
-            await shop.engine.workers.beat_many({id: Beat(utilisation=use)}, now),
-            await shop.engine.workers.beat(id, Beat(utilisation=use), now),
-        ):
-            assert beats
-            [row] = [row for row in await shop.engine.workers.list() if row.info.id == id]
-            assert row.beat.utilisation == use
-            assert row.info.name == row.info.shown == "gpu-01"

@@ -88,14 +88,9 @@ async def _explain(app: App, found: Sequence[WorkerRow], state: State) -> None:
         told = await app.explain_worker(row.info.id)
         answers.append({"id": row.info.id, "name": row.info.name, "explanation": str(told), "facts": told.facts})
         if not state.json:
-            tell(f"{_who(row)}: {told}")
+            tell(f"{row.info.described}: {told}")
     if state.json:
         document(answers)
-
-
-def _who(row: WorkerRow) -> str:
-    info = row.info
-    return f"worker {info.name} ({info.id})" if info.name else f"worker {info.id} on {info.host} (pid {info.pid})"
 
 
 @workers.command()
@@ -109,7 +104,7 @@ def drain(state: State, id: str) -> None:
         if state.json:
             document(row)
         else:
-            say(f"{_who(row)} was asked to leave; it holds {many(row.holds, 'job')}")
+            say(f"{row.info.described} was asked to leave; it holds {many(row.holds, 'job')}")
 
     with_app(state, work)
 

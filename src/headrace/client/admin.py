@@ -213,7 +213,7 @@ def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
     abandoned = not alive and any(row.holds for row in rows)
     found = [Check("workers", "fail" if abandoned else "ok", f"{len(alive)} alive", _START if abandoned else None)]
     for row in rows:
-        who = f"worker {row.info.id} on {row.info.host} (pid {row.info.pid})"
+        who = row.info.described
         if row.silent_since is not None:
             message = f"{who} has been {told_silence(row.silent_since, now)}, and holds {many(row.holds, 'job')}"
             remedy = "look why it stopped; the living take back what it holds" if alive else _START

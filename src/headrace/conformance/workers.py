@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
 from headrace.core import lifecycle
+from headrace.core.customers import Customers
 from headrace.core.status import Cause
+from headrace.core.utilisation import Utilisation
 from headrace.engine import Alive, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
 
 __all__ = ["Workers"]
@@ -46,9 +48,20 @@ class Workers(Part):
             queues=("q", STRANGE),
             offers={"gpu": True, "memory": 4.5, "regions": ["eu", STRANGE]},
             version="1.2",
+            name=STRANGE,
+            customers=Customers(allow=frozenset({"a", STRANGE}), deny=frozenset({"b"}), strict=True),
         )
         await lab.engine.workers.register(info, lab.now)
         assert await lab.engine.workers.list() == [WorkerRow(info, Beat(), 0, lab.now, True, 0)]
+
+    async def test_how_much_of_it_is_used_comes_back_as_it_was_told(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        use = Utilisation(busy_share=0.25, busy_share_ever=1.0, failed=2, claimed_at=lab.at(-5), memory=2**40)
+        for told in (use, Utilisation()):
+            await lab.engine.workers.beat(worker, Beat(utilisation=told), lab.now)
+            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
+            await lab.engine.workers.beat_many({worker: Beat(utilisation=told)}, lab.now)
+            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
 
     async def test_all_queues_and_no_queues_are_told_apart(self, lab: Lab) -> None:
         await lab.worker(queues=None)

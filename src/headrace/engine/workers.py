@@ -68,6 +68,13 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
         return self.name or str(self.id)
 
     @property
+    def described(self) -> str:
+        """The worker in a sentence, with where it is, if that is known: one behind a hub by what it calls itself."""
+        if self.name:
+            return f"worker {self.name} ({self.id})"
+        return f"worker {self.id} on {self.host} (pid {self.pid})" if self.host else f"worker {self.id}"
+
+    @property
     def runs_services(self) -> bool:
         """Whether it names no tasks, as one behind a hub may: then it runs what asks for a service that it offers."""
         return self.name is not None and not self.tasks

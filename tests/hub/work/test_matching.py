@@ -119,6 +119,26 @@ async def test_a_strict_worker_has_jobs_of_one_customer_at_a_time(url: str) -> N
         assert "1 strict worker may take it once the jobs of other customers that it holds are done." in told["text"]
 
 
+async def test_fifty_strict_claims_at_once_leave_no_worker_with_jobs_of_two(url: str) -> None:
+    async with serving(url) as hub:
+        await hub.app.set_queue("default", by_customer=True)
+        for number in range(60):
+            await submitted(hub, customer_id=f"c{number % 6}")
+        strict = {"customer_access": {"isolation": "strict"}}
+        tokens = [
+            await registered(hub, f"strict-{number}", capabilities=strict, max_concurrent_jobs=10)
+            for number in range(5)
+        ]
+        answers = await asyncio.gather(*(claimed(hub, token, wait=1) for token in tokens for _ in range(10)))
+        held = dict[str, set[str | None]]()
+        accepted = (await hub.app.jobs(status=[Status.ACCEPTED], limit=100)).items
+        assert sorted(str(job.id) for job in accepted) == sorted(one for one in answers if one)
+        for job in accepted:
+            held.setdefault(str(job.worker), set()).add(job.customer)
+        assert len(held) == 5
+        assert all(len(customers) == 1 for customers in held.values())
+
+
 @pytest.mark.parametrize(
     ("capabilities", "field"),
     [

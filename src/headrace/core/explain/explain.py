@@ -147,7 +147,7 @@ def _error(error: ErrorInfo) -> Fact:
 
 def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, zone: tzinfo | None) -> Iterator[Fact]:
     row = next((row for row in workers if row.info.id == job.worker), None)
-    who = f"worker {job.worker}" if row is None else _worker(row)
+    who = f"worker {job.worker}" if row is None else row.info.described
     since = job.started_at or job.accepted_at or job.assigned_at or job.updated_at
     does = {
         Status.ASSIGNED: f"was offered to {who}",
@@ -178,14 +178,6 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, z
         yield Fact(
             "timed_out" if late else "deadline", f"{text} ({span(job.timeout_at, now)}).", {"at": job.timeout_at}
         )
-
-
-def _worker(row: WorkerRow) -> str:
-    """The worker as it is named: one behind a hub by what it calls itself."""
-    info = row.info
-    if info.name:
-        return f"worker {info.name} ({info.id})"
-    return f"worker {info.id} on {info.host} (pid {info.pid})" if info.host else f"worker {info.id}"
 
 
 def _gone(row: WorkerRow, now: datetime, others: bool) -> Fact:
