@@ -27,17 +27,20 @@ from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
 from headrace.client.maintaining import Maintenance, ping
 from headrace.client.positions import QueuePosition, position
-from headrace.client.reading import item_page, log_page
+from headrace.client.reading import StepResult, item_page, log_page, steps
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
+from headrace.client.secrets import shared_secret
+from headrace.client.standing import Standing, standing
 from headrace.client.submitting import submit_here_through, submit_through, through
 from headrace.client.transactional import submit_here
+from headrace.client.usage import LimitUsage, usage
 from headrace.client.verifying import verify
 from headrace.client.webhooks import Webhooked
 from headrace.config import Secret
 from headrace.core.books import Book, Verification
 from headrace.core.bounds import checked_key
-from headrace.core.charts import Charts
+from headrace.core.charts import By, Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
@@ -427,6 +430,11 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """
         return await item_page(self.session, as_id(id), checked_limit(limit), cursor)
 
+    async def steps(self, id: UUID | str) -> list[StepResult]:
+        """What the durable steps of a job returned, in their order; :raises JobNotFound:"""
+        await self.get(id)
+        return await steps(self.session, as_id(id))
+
     async def explain(self, id: UUID | str, *, to: str | None = None, zone: tzinfo | None = None) -> Explanation:
         """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:
 
@@ -448,9 +456,20 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
         return await admin.stats(self.session)
 
-    async def queues(self) -> list[QueueInfo]:
-        """Every queue that has jobs or settings, in the order workers serve them."""
-        return await admin.queues(self.session)
+    async def standing(self) -> Standing:
+        """How the store stands, read as cheaply as can be, however many jobs it keeps: for who asks every second."""
+        return await standing(self.session)
+
+    async def queues(self, *, history: bool = True) -> list[QueueInfo]:
+        """Every queue that has jobs or settings, in the order workers serve them.
+
+        ``history``: count also jobs that completed or were cancelled; without them it is cheap, however many these are.
+        """
+        return await admin.queues(self.session, history=history)
+
+    async def usage(self) -> LimitUsage:
+        """How many jobs workers hold of each queue, task and concurrency key, and what is left of each rate."""
+        return await usage(self.session)
 
     async def charts(
         self,
@@ -460,14 +479,16 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         since: Moment | None = None,
         until: Moment | None = None,
         step: Step | Literal["minute", "hour", "day"] | None = None,
+        by: By = "series",
     ) -> Charts:
         """What workers finished, by task, queue and time, and how long it took; by default, of the last hour.
 
-        ``since``, ``until``: a moment, or how long ago it was (seconds or a timedelta). Minutes are kept for 6 hours,
-        hours for 7 days, days for 90. Approximate: a worker that is killed takes along what it finished since its last
-        beat.
+        ``by``: what has a series of its own: each task in each queue, each ``task``, each ``queue``, or ``all``
+        together. ``since``, ``until``: a moment, or how long ago it was (seconds or a timedelta). Minutes are kept for
+        6 hours, hours for 7 days, days for 90. Approximate: a worker that is killed takes along what it finished since
+        its last beat.
         """
-        return await charts(self.session, since, until, step, task=task, queue=queue)
+        return await charts(self.session, since, until, step, by, task=task, queue=queue)
 
     async def estimated_processing_time(self, task: str, *, quantile: float = 0.5) -> float | None:
         """How many seconds a run of this task takes, by those of the last 7 days: half take less; None if unknown."""
@@ -518,6 +539,13 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """Compare what the store keeps twice, while workers go on; ``each`` is called with every book as it is done."""
         return await verify(self.session, each)
 
-    async def doctor(self) -> list[Check]:
-        """Check the store, the workers and the settings; each finding has a remedy."""
-        return await admin.doctor(self.session)
+    async def doctor(self, *, store: bool = True) -> list[Check]:
+        """Check the store, the workers and the settings; each finding has a remedy.
+
+        ``store``: also what the store says of itself, which may take long; without it this may be asked often.
+        """
+        return await admin.doctor(self.session, store=store)
+
+    async def shared_secret(self, name: str) -> bytes:
+        """A secret that all processes of this store share, made when it is first asked for: to sign with."""
+        return await shared_secret(self.engine, name)

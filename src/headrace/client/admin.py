@@ -141,13 +141,13 @@ async def explain_worker(session: Session, id: UUID) -> Explanation:
     return tell_worker(row, now, counts, jobs, limits, usage, held)
 
 
-async def queues(session: Session) -> list[QueueInfo]:
-    """Every queue that has jobs or settings, in the order workers serve them."""
+async def queues(session: Session, *, history: bool = True) -> list[QueueInfo]:
+    """Every queue that has jobs or settings, in the order workers serve them; ``history``: count also what is over."""
     engine, now = session.engine, session.host.clock.now()
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
     counts: dict[str, dict[Status, int]] = {}
     oldest: dict[str, datetime] = {}
-    for count in await engine.records.count(now):
+    for count in await engine.records.count(now, history=history):
         counts.setdefault(count.queue, {})[count.status] = count.jobs
         if count.status is Status.QUEUED and count.oldest is not None:
             oldest[count.queue] = count.oldest
@@ -194,11 +194,12 @@ async def prune(session: Session) -> int:
     return total
 
 
-async def doctor(session: Session) -> list[Check]:
-    """Look for what is wrong, each finding with its remedy."""
+async def doctor(session: Session, *, store: bool = True) -> list[Check]:
+    """Look for what is wrong, each finding with its remedy; ``store``: also in what the store says of itself."""
     engine, now = session.engine, session.host.clock.now()
     clock = session.host.store_clock
-    rows, checks = await workers(session), await engine.check(now if clock is None else clock.local.now())
+    rows = await workers(session)
+    checks = await engine.check(now if clock is None else clock.local.now()) if store else ()
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     return [
         *checks,
@@ -269,7 +270,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
                 found.append(
                     Check("requirements", "fail", message, "start a worker that offers it: --offer NAME=VALUE")
                 )
-    for count in await engine.records.count(now) if able else ():
+    for count in await engine.records.count(now, history=False) if able else ():
         served = any(info.queues is None or count.queue in info.queues for info in able)
         if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
             message = f"no living worker serves the queue {count.queue!r}, and {many(count.jobs, 'job')} could run now"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from headrace.core.charts import Charts, charts_of, step_for
+from headrace.core.charts import By, Charts, charts_of, step_for
 from headrace.core.histogram import Histogram
 from headrace.core.retry import Seconds
 from headrace.core.rollup import Step
@@ -25,16 +25,23 @@ _LOOKED_AT = timedelta(days=7)
 
 
 async def charts(
-    session: Session, since: Moment | None, until: Moment | None, step: Step | str | None, **of: str | None
+    session: Session,
+    since: Moment | None,
+    until: Moment | None,
+    step: Step | str | None,
+    by: By = "series",
+    **of: str | None,
 ) -> Charts:
     """The charts of this time."""
     now = session.host.clock.now()
     end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR)
+    if by not in get_args(By):
+        raise ConfigError(f"by must be one of {', '.join(get_args(By))}, not {by!r}")
     if begin >= end:
         raise ConfigError(f"since must be before until, not {begin} and {end}")
     wide = step_for(begin, end, now) if step is None else _step(step)
     rows = await session.engine.rollups.read(begin, end, **of)
-    return charts_of(rows, begin, end, wide)
+    return charts_of(rows, begin, end, wide, by)
 
 
 async def running_times(session: Session, task: str | None = None, queue: str | None = None) -> Histogram:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import aclosing
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -14,10 +15,12 @@ from headrace.client.session import Session
 from headrace.core.bounds import shown, whole
 from headrace.core.entry import BEGIN, Cursor, Entry, Kind, LogLine
 from headrace.core.query import Page
+from headrace.core.record import Record
+from headrace.engine import MAX_BATCH
 from headrace.errors import ConfigError
 from headrace.stream import StreamItem, newest
 
-__all__ = ["item_page", "log_page"]
+__all__ = ["StepResult", "item_page", "log_page", "steps"]
 
 T = TypeVar("T")
 
@@ -54,6 +57,23 @@ async def item_page(session: Session, id: UUID, limit: int, cursor: str | None) 
         return made
 
     return await _page(session, id, Kind.ITEM, after, limit, item)
+
+
+class StepResult(msgspec.Struct, Record, frozen=True):
+    """What a durable step of a job returned."""
+
+    name: str
+    attempt: int
+    """In which it was run."""
+    at: datetime
+    value: Any
+    """As plain JSON values."""
+
+
+async def steps(session: Session, id: UUID) -> list[StepResult]:
+    """What the durable steps of a job returned, in their order."""
+    found = await session.engine.entries.tail(id, Kind.STEP, BEGIN, MAX_BATCH)
+    return [StepResult(one.name or "", one.attempt, one.at, msgspec.json.decode(one.data)) for one in found]
 
 
 async def _page(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Literal
 
 import msgspec
 
@@ -11,7 +12,11 @@ from headrace.core.histogram import Quantiles
 from headrace.core.record import Record
 from headrace.core.rollup import KEPT_AS, Rollup, Step, Totals, begin_of, concerns
 
-__all__ = ["Charts", "Point", "Series", "charts_of", "step_for"]
+__all__ = ["By", "Charts", "Point", "Series", "charts_of", "step_for"]
+
+
+By = Literal["series", "task", "queue", "all"]
+"""What has a series of its own: each task in each queue, each task, each queue, or all together."""
 
 
 class Point(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -49,7 +54,9 @@ class Series(msgspec.Struct, Record, frozen=True, kw_only=True):
     """What was finished of one task in one queue."""
 
     task: str
+    """Empty where tasks are added up."""
     queue: str
+    """Empty where queues are added up."""
     total: Point
     """All of it as one."""
     points: tuple[Point, ...]
@@ -76,14 +83,18 @@ def step_for(since: datetime, until: datetime, now: datetime) -> Step:
     return Step.DAY
 
 
-def charts_of(rows: Iterable[Rollup], since: datetime, until: datetime, step: Step) -> Charts:
-    """The charts of these rows; spans that are partly within the time count as a whole."""
+def charts_of(rows: Iterable[Rollup], since: datetime, until: datetime, step: Step, by: By = "series") -> Charts:
+    """The charts of these rows; spans that are partly within the time count as a whole.
+
+    ``by``: what has a series of its own. Quantiles cannot be added up, so this is the place to ask for those of all.
+    """
     since = begin_of(since, step)
     series: dict[tuple[str, str], dict[tuple[datetime, int], Totals]] = {}
     for row in rows:
         if concerns(row, since, until):
             wide = max(row.step, step, key=lambda one: one.seconds)
-            points = series.setdefault((row.task, row.queue), {})
+            name = row.task if by in ("series", "task") else "", row.queue if by in ("series", "queue") else ""
+            points = series.setdefault(name, {})
             points.setdefault((begin_of(row.at, wide), wide.seconds), Totals()).merge(row.totals)
     found = []
     for (task, queue), points in sorted(series.items()):

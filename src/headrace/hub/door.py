@@ -147,6 +147,26 @@ class Door:
         text = _bearer(connection.scope)
         return None if text is None else self.authenticate(text)
 
+    def local(self, connection: HTTPConnection) -> Caller | None:
+        """Who looks at the dashboard of a hub without keys; None: there are keys, and one is needed.
+
+        :raises Problem: 403 or 503
+        """
+        if self._keyed:
+            return None
+        refuse_strangers(connection.scope)
+        if self._deaf:
+            raise _DEAF
+        return LOCAL
+
+    def holder_of(self, prefix: str) -> tuple[Caller, str] | None:
+        """Who has the key that begins so, and its digest: a session counts as long as both are what they were."""
+        holder = None if self._deaf else self._holders.get(prefix)
+        if holder is None or holder.caller.has_expired(self._app.host.clock.now()):
+            return None
+        self._note(holder)
+        return holder.caller, holder.digest
+
     def authenticate(self, text: str) -> Caller:
         """Whose key this is.
 
@@ -176,14 +196,18 @@ class Door:
         holder = self._holders.get(text[:SHOWN])
         if holder is None or not is_key(text, holder.digest):
             raise _unknown("there is no such key: it was revoked, or never was")
-        now = self._app.host.clock.now()
-        if holder.caller.has_expired(now):
+        if holder.caller.has_expired(self._app.host.clock.now()):
             raise _unknown(f"the key {holder.caller.name!r} has expired")
+        self._note(holder)
+        return holder
+
+    def _note(self, holder: _Holder) -> None:
+        """Have it written down that a key is used, from time to time."""
+        now = self._app.host.clock.now()
         if holder.noted_at is None or holder.noted_at + USE_NOTED <= now:
             holder.noted_at = now
             self._used.add(holder.caller.name)
             self._use.set()
-        return holder
 
     # -- who is no longer let in
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.hub.access import Access
 from headrace.hub.door import Door
 from headrace.hub.drafts import Drafts
+from headrace.hub.front import Front
 from headrace.hub.health import Vitals
 from headrace.hub.limits import Caps
 from headrace.hub.live.live import Live
@@ -55,7 +55,14 @@ class Hub:
         """What remote engines are told of who listens."""
         self.number = app.host.dice.token() >> 1
         """Another one for each hub."""
-        found = [*routes(self, (*OPERATIONS, *ENGINE)), socket_route(self), hints_route(self), Route("/", home)]
+        self.front = Front(self)
+        """The dashboard."""
+        found = [
+            *routes(self, (*OPERATIONS, *ENGINE)),
+            socket_route(self),
+            hints_route(self),
+            *self.front.routes(),
+        ]
         self._asgi = Starlette(
             routes=found,
             lifespan=lambda _: self.open(),
@@ -92,11 +99,6 @@ class Hub:
                 deliveries = await stack.enter_async_context(webhook_worker(self.app, self.options))
                 self.vitals.loops["webhooks"] = lambda: deliveries.alive
             yield
-
-
-async def home(request: Request) -> Response:
-    """Where somebody lands who knows no path: at the documentation."""
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
 async def _unknown(request: Request, error: Exception) -> Response:

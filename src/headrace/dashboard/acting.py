@@ -1,0 +1,166 @@
+"""What can be done from the pages: one address, one table, and for each act the scope that it needs.
+
+Only the script of our own pages gets here: a request must be JSON, and carry the token of the page.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from headrace import errors
+from headrace.core.keys import Scope
+from headrace.dashboard.asking import Ask, Missing
+from headrace.dashboard.guard import HEADER, secured
+
+if TYPE_CHECKING:
+    from headrace.dashboard.dashboard import Dashboard
+
+__all__ = ["Act", "Done", "Endpoint", "Refused", "endpoint"]
+
+_log = logging.getLogger("headrace.dashboard")
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a request."""
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Refused(Exception):
+    """It is not done, and this is why."""
+
+    def __init__(self, status: int, text: str, field: str | None = None) -> None:
+        super().__init__(text)
+        self.status, self.field = status, field
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of an act."""
+
+    told: str = ""
+    """In a sentence, for the viewer."""
+    go: str | None = None
+    """Where to look next."""
+    count: int | None = None
+    """Of a dry run: how many jobs it would be tried on."""
+    filter: dict[str, Any] | None = None
+    """Of a dry run: what it counted, to be sent back, so that no others are acted on."""
+    data: Any = None
+
+
+Does = Callable[[Ask, Any], Awaitable[Done | AsyncIterator[dict[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class Act:
+    """One line of the table."""
+
+    scope: Scope
+    body: type[msgspec.Struct]
+    do: Does
+    whose: Literal["customer", "operator"] = "operator"
+    """Whether viewers who see the jobs of one customer alone may do it."""
+    changes: bool = True
+    """Whether anything is different afterwards."""
+
+
+_KINDS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.PayloadTooLarge, 413),
+    (errors.InvalidPayload, 422),
+    (errors.InvalidResult, 422),
+    (errors.Duplicate, 409),
+    (errors.TransitionRefused, 409),
+    (errors.JobNotFound, 404),
+    (errors.UnknownTask, 404),
+    (errors.UnknownSchedule, 404),
+    (errors.UnknownSetting, 404),
+    (errors.UnknownWorker, 404),
+    (errors.Overloaded, 503),
+    (errors.Unavailable, 503),
+    (errors.ConfigError, 400),
+    (Missing, 404),
+    (msgspec.ValidationError, 400),
+    (ValueError, 400),
+)
+
+
+def endpoint(dashboard: Dashboard) -> Endpoint:
+    """Does what a page asks for."""
+
+    async def dashboard_act(request: Request) -> Response:
+        try:
+            return secured(await _act(dashboard, request))
+        except Refused as refused:
+            return _problem(refused.status, str(refused), refused.field)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody hears it
+        except Exception as error:
+            for kind, status in _KINDS:
+                if isinstance(error, kind):
+                    text = f"There is no {error}." if isinstance(error, Missing) else str(error)
+                    return _problem(status, text, getattr(error, "field", None))
+            _log.exception("an act failed")
+            return _problem(500, "Something is broken; the log of the server says more.", None)
+
+    return dashboard_act
+
+
+async def _act(dashboard: Dashboard, request: Request) -> Response:
+    from headrace.dashboard.table import ACTS  # whose acts know this module
+
+    viewer = await dashboard.gate.enter(request)
+    if isinstance(viewer, Response):
+        return viewer
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refused(415, "Acts are sent as JSON.")
+    tokens = await dashboard.tokens()
+    if not tokens.accepts(request, viewer, request.headers.get(HEADER, "")):
+        raise Refused(403, "This page is too old, or not one of ours: load it again.")
+    given = msgspec.json.decode(await _body(request), type=dict[str, Any])
+    act = ACTS.get(str(given.pop("act", "")))
+    if act is None:
+        raise Refused(404, "There is no such act.")
+    if act.scope not in viewer.scopes:
+        raise Refused(403, f"You may not do this: it needs the scope {act.scope}.")
+    if act.whose == "operator" and viewer.customer is not None:
+        raise Refused(403, "This concerns more than one customer.")
+    ask = Ask(dashboard, request, viewer)
+    answer = await act.do(ask, msgspec.convert(given, act.body))
+    if act.changes:
+        dashboard.shared.forget()
+    if isinstance(answer, Done):
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+    return StreamingResponse(_lines(dashboard, answer), media_type="application/x-ndjson")
+
+
+async def _lines(dashboard: Dashboard, answers: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    """How far an act on many jobs is, line by line."""
+    try:
+        async for one in answers:
+            yield msgspec.json.encode(one) + b"\n"
+    except errors.HeadraceError as error:
+        yield msgspec.json.encode({"error": str(error)}) + b"\n"
+    finally:
+        dashboard.shared.forget()
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LARGEST:
+            raise Refused(413, "That is too much at once.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _problem(status: int, text: str, field: str | None) -> Response:
+    said = {"error": text} | ({} if field is None else {"field": field})
+    return secured(Response(msgspec.json.encode(said), status, media_type="application/json"))

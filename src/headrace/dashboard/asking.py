@@ -1,0 +1,138 @@
+"""A request for a page, and what a page is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import quote, unquote, urlencode
+from zoneinfo import ZoneInfo
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.client.finding import Filters
+from headrace.core.job import Job
+from headrace.core.keys import Scope
+from headrace.dashboard.access import Viewer
+from headrace.errors import JobNotFound
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.dashboard.dashboard import Dashboard
+
+__all__ = ["Ask", "Missing", "Shown", "View", "address"]
+
+T = TypeVar("T")
+
+
+def address(base: str, path: str, /, **query: Any) -> str:
+    """Where something is on this dashboard; what is None or empty is left out of the query."""
+    given = [(name, one) for name, value in query.items() for one in _several(value) if one not in (None, "")]
+    return f"{base}{quote(path, safe='/:@')}{'?' if given else ''}{urlencode(given)}"
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+
+
+class Missing(Exception):
+    """There is nothing of this name, or it is not for this viewer: both are answered alike."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request that was let in."""
+
+    dashboard: Dashboard
+    request: Request
+    viewer: Viewer
+
+    @property
+    def app(self) -> App:
+        """The App that is looked at."""
+        return self.dashboard.app
+
+    @property
+    def now(self) -> datetime:
+        """The moment."""
+        return self.app.host.clock.now()
+
+    @property
+    def live(self) -> bool:
+        """Whether a page that is open asks how it would look now."""
+        return self.request.headers.get("x-headrace-live") == "1"
+
+    @property
+    def base(self) -> str:
+        """What every address here begins with."""
+        root: str = self.request.scope.get("root_path", "")
+        return root.rstrip("/")
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone of the browser, as its script has told; else UTC."""
+        try:
+            return ZoneInfo(unquote(self.request.cookies.get("headrace_zone", "UTC")))
+        except (ValueError, OSError, KeyError):
+            return UTC
+
+    def link(self, path: str, /, **query: Any) -> str:
+        """Where something is on this dashboard."""
+        return address(self.base, path, **query)
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the viewer may do what needs this scope."""
+        return scope in self.viewer.scopes
+
+    def given(self, name: str) -> str | None:
+        """A parameter of the address; None: it is not there, or empty."""
+        return self.request.query_params.get(name) or None
+
+    async def shared(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 1.0) -> T:
+        """What this asks for, shared by all who ask for it within a moment."""
+        return await self.dashboard.shared.get(key, seconds, ask)
+
+    def kept(self, filters: Filters) -> Filters:
+        """The filters, kept to the customer of the viewer."""
+        own = self.viewer.customer
+        return filters if own is None else {**filters, "customer": own}
+
+    async def job(self, id: str) -> Job:
+        """A job that the viewer may see; :raises Missing:"""
+        try:
+            job = await self.app.get(id)
+        except (JobNotFound, ValueError):
+            raise Missing(f"job {id}") from None
+        if self.viewer.customer not in (None, job.customer):
+            raise Missing(f"job {id}")
+        return job
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page: its template, and what stands in it."""
+
+    template: str
+    title: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+    every: float = 2.0
+    """Seconds after which an open page asks again; 0: never."""
+
+
+Show = Callable[[Ask], Awaitable[Shown | Response]]
+
+
+@dataclass(frozen=True)
+class View:
+    """One page of the dashboard: one line of the table that routes and tests are made from."""
+
+    path: str
+    name: str
+    show: Show
+    section: str
+    """The entry of the menu that it belongs to."""
+    whose: Literal["customer", "operator"] = "operator"
+    """Whether viewers who see the jobs of one customer alone may see it."""

@@ -1,0 +1,132 @@
+"""The dashboard as an ASGI application: it can be mounted anywhere, and all its links are below where it is."""
+
+from __future__ import annotations
+
+import logging
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from headrace.dashboard import acting, files
+from headrace.dashboard.access import Access, Gate, HostGate
+from headrace.dashboard.asking import Ask, Missing, Shown, View
+from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
+from headrace.dashboard.problems import Trends
+from headrace.dashboard.rendering import Renderer
+from headrace.dashboard.sharing import Shared
+from headrace.dashboard.views import VIEWS
+from headrace.errors import ConfigError, HeadraceError, NotOpen, Unavailable
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Dashboard", "dashboard"]
+
+_log = logging.getLogger("headrace.dashboard")
+
+
+def dashboard(app: App, *, access: Access) -> Dashboard:
+    """The dashboard of an App, to be mounted: ``web.mount("/dashboard", dashboard(jobs, access=allowed))``.
+
+    ``access`` is a function of the request, plain or async, that answers ``"read"``, ``"act"`` or ``"no"``, or a
+    ``Viewer``. The App must be open on the same event loop, as ``lifespan=jobs.lifespan()`` has it.
+
+    :raises ConfigError: access is no function
+    """
+    return Dashboard(app, HostGate(access))
+
+
+class Dashboard:
+    """The pages of an App, for those whom its gate lets in."""
+
+    def __init__(self, app: App, gate: Gate) -> None:
+        self.app, self.gate = app, gate
+        self.shared = Shared(app.host.clock)
+        """What all viewers see."""
+        self.trends = Trends()
+        self.renderer = Renderer()
+        self._tokens: Tokens | None = None
+        self._asgi = Starlette(routes=self.routes(), exception_handlers={HTTPException: _nothing_here})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        await self._asgi(scope, receive, send)
+
+    def routes(self) -> list[BaseRoute]:
+        """All pages, the files they need, and what they can do."""
+        found: list[BaseRoute] = [files.route()]
+        found += [Route(one.path, self._endpoint(one), methods=["GET"], name=one.name) for one in VIEWS]
+        return [*found, Route("/act", acting.endpoint(self), methods=["POST"], name="act")]
+
+    async def tokens(self) -> Tokens:
+        """By what requests of our own pages are known."""
+        if self._tokens is None:
+            self._tokens = Tokens(await self.app.shared_secret("dashboard"))
+        return self._tokens
+
+    def _endpoint(self, view: View) -> acting.Endpoint:
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await self._answer(view, request)
+            except (NotOpen, Unavailable) as error:
+                return self._failed(request, error)
+
+        endpoint.__name__ = f"dashboard_{view.name}"  # by which a hub counts requests
+        return endpoint
+
+    async def _answer(self, view: View, request: Request) -> Response:
+        viewer = await self.gate.enter(request)
+        if isinstance(viewer, Response):
+            return secured(viewer)
+        ask = Ask(self, request, viewer)
+        if view.whose == "operator" and viewer.customer is not None:
+            if view.path == "/":
+                return secured(Response(status_code=303, headers={"Location": ask.link("/jobs")}))
+            return await self.page(ask, view, _refused("this concerns more than one customer"))
+        try:
+            shown = await view.show(ask)
+        except Missing as missing:
+            shown = Shown("nothing.html", "Not found", {"what": str(missing)}, 404, every=0)
+        except (ConfigError, ValueError) as error:
+            shown = Shown("wrong.html", "Not understood", {"why": str(error)}, 400, every=0)
+        return secured(shown) if isinstance(shown, Response) else await self.page(ask, view, shown)
+
+    async def page(self, ask: Ask, view: View | None, shown: Shown) -> Response:
+        """A page as it is sent: whole, or only what may have changed of it."""
+        tokens = await self.tokens()
+        browser, is_new = tokens.browser(ask.request)
+        section = None if view is None else view.section
+        token = tokens.token(browser, ask.viewer) if ask.viewer.acts or self.gate.leaves(ask.viewer) else ""
+        body = self.renderer.page(ask, shown, section, token, self.gate.leaves(ask.viewer))
+        tag = f'"{sha256(body).hexdigest()[:24]}"'
+        if ask.live and ask.request.headers.get("if-none-match") == tag:
+            return secured(Response(status_code=304, headers={"ETag": tag}))
+        response = Response(body, shown.status, {"ETag": tag}, "text/html; charset=utf-8")
+        if is_new:
+            set_cookie(ask.request, response, COOKIE, browser)
+        return secured(response)
+
+    def _failed(self, request: Request, error: HeadraceError) -> Response:
+        """What is shown where no page can be made: a store that is away is no fault of the viewer's."""
+        text = "The store does not answer. This page tries again by itself."
+        if isinstance(error, NotOpen):
+            text = "This dashboard's App is not open. Give the web application lifespan=jobs.lifespan()."
+        _log.warning("%s cannot be shown: %s", request.url.path, error)
+        body = self.renderer.plain(request.scope.get("root_path", ""), "The store cannot be read", text)
+        return secured(Response(body, 503, {"Retry-After": "2"}, "text/html; charset=utf-8"))
+
+
+def _refused(why: str) -> Shown:
+    return Shown("refused.html", "Not for you", {"why": why}, 403, every=0)
+
+
+async def _nothing_here(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    text = "There is no such page.\n" if status == 404 else "This is not possible here.\n"
+    return secured(Response(text, status, media_type="text/plain"))

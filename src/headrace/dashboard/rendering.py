@@ -1,0 +1,101 @@
+"""From data to HTML: the templates, in which every value is escaped, always."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from headrace.core.status import HELD, LIVE, Status, Verb
+from headrace.core.table import TABLE
+from headrace.dashboard import files, words
+from headrace.dashboard.asking import Ask, Shown, address
+from headrace.dashboard.trees import parsed, pretty, tree
+
+if TYPE_CHECKING:
+    from headrace.core.job import Job
+
+__all__ = ["Renderer"]
+
+MENU = (
+    ("overview", "Overview", "/", False),
+    ("jobs", "Jobs", "/jobs", True),
+    ("dead", "Dead letters", "/dead", True),
+    ("queues", "Queues", "/queues", False),
+    ("limits", "Limits", "/limits", False),
+    ("tasks", "Tasks", "/tasks", False),
+    ("schedules", "Schedules", "/schedules", False),
+    ("batches", "Batches", "/batches", True),
+    ("workers", "Workers", "/workers", False),
+)
+"""Name, title, path, and whether a viewer of one customer sees it."""
+
+
+class _Templates(jinja2.BaseLoader):
+    """The templates, as files of the package."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str | None, Any]:
+        """Read one."""
+        place = resources.files("headrace.dashboard").joinpath("templates", template)
+        if not place.is_file():
+            raise jinja2.TemplateNotFound(template)
+        return place.read_text(encoding="utf-8"), str(place), None
+
+
+class Renderer:
+    """Makes pages."""
+
+    def __init__(self) -> None:
+        self._templates = templates = jinja2.Environment(
+            loader=_Templates(),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        templates.filters |= {
+            "count": words.count,
+            "length_of": words.length,
+            "percent": words.percent,
+            "short": words.short,
+            "parsed": parsed,
+            "pretty": pretty,
+            "tree": tree,
+        }
+        templates.globals |= {"at": words.at, "Status": Status, "HELD": HELD, "LIVE": LIVE, "can": _can}
+
+    def page(self, ask: Ask, shown: Shown, section: str | None, token: str, leaves: bool) -> bytes:
+        """A whole page, or for one that is open, what may have changed of it."""
+        now = None if ask.live else ask.now
+        menu = [one for one in MENU if one[3] or ask.viewer.customer is None]
+        data = {
+            "ask": ask,
+            "viewer": ask.viewer,
+            "may": ask.may,
+            "link": ask.link,
+            "base": ask.base,
+            "now": ask.now,
+            "age": lambda moment, ago=False: words.age(moment, now, ago=ago),
+            "menu": menu,
+            "section": section,
+            "title": shown.title,
+            "every": shown.every,
+            "token": token,
+            "leaves": leaves,
+            "version": files.version(),
+            "frame": "live.html" if ask.live else "frame.html",
+        }
+        return self._templates.get_template(shown.template).render(data | dict(shown.data)).encode()
+
+    def plain(self, base: str, title: str, text: str, *, template: str = "plain.html", **data: Any) -> bytes:
+        """A page for those who are not let in, or where nothing can be read."""
+        given = {"base": base.rstrip("/"), "title": title, "text": text, "version": files.version()}
+        linking = {"link": lambda path, **query: address(base.rstrip("/"), path, **query)}
+        return self._templates.get_template(template).render(given | linking | data).encode()
+
+
+def _can(job: Job, verb: str) -> bool:
+    """Whether the status of a job allows this."""
+    return job.status in TABLE[Verb(verb)]

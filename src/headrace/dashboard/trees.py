@@ -1,0 +1,88 @@
+"""JSON for people: a tree that folds, made of plain HTML, so that it folds without a script too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from markupsafe import Markup, escape
+
+__all__ = ["parsed", "pretty", "tree"]
+
+OPEN = 2
+"""So many levels are unfolded at first."""
+DEEPEST = 40
+MOST = 200
+"""Members of an array or object that are shown."""
+LONG = 400
+"""Characters of a text that are shown unfolded."""
+LARGEST = 256 * 1024
+"""Characters of a document that is shown as a tree; of a larger one the beginning is shown as it is."""
+
+
+def parsed(text: str | None) -> Any:
+    """What a JSON text says, for ``tree``; a text that is too large stays one."""
+    if text is None:
+        return None
+    return (
+        Markup('<pre class="raw">{}</pre><p class="note">The first {:,} of {:,} characters.</p>').format(
+            text[:LARGEST], LARGEST, len(text)
+        )
+        if len(text) > LARGEST
+        else msgspec.json.decode(text)
+    )
+
+
+def pretty(text: str) -> str:
+    """A JSON text with its lines indented, to be edited."""
+    return msgspec.json.format(text, indent=2)
+
+
+def tree(value: Any) -> Markup:
+    """A JSON value as HTML."""
+    if isinstance(value, Markup):
+        return value
+    parts = list[str]()
+    _write(parts, value, 0)
+    return Markup('<div class="json">{}</div>').format(Markup("".join(parts)))
+
+
+def _write(parts: list[str], value: Any, depth: int) -> None:
+    if isinstance(value, dict | list):
+        _write_many(parts, value, depth)
+    elif isinstance(value, str):
+        _write_text(parts, value)
+    else:
+        kind = "number" if isinstance(value, int | float) and not isinstance(value, bool) else "word"
+        parts.append(f'<span class="{kind}">{escape(msgspec.json.encode(value).decode())}</span>')
+
+
+def _write_text(parts: list[str], value: str) -> None:
+    quoted = msgspec.json.encode(value).decode()
+    if len(value) <= LONG:
+        parts.append(f'<span class="string">{escape(quoted)}</span>')
+    else:
+        head = f'{escape(quoted[:120])}… <span class="much">{len(value):,} characters</span>'
+        parts.append(f'<details><summary class="string">{head}</summary><pre>{escape(value)}</pre></details>')
+
+
+def _write_many(parts: list[str], value: dict[str, Any] | list[Any], depth: int) -> None:
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    if not value:
+        parts.append(f'<span class="word">{opening}{closing}</span>')
+        return
+    if depth >= DEEPEST:
+        parts.append(f'<span class="much">{opening} … {closing}</span>')
+        return
+    one = "field" if isinstance(value, dict) else "item"
+    much = f"{len(value):,} {one}{'' if len(value) == 1 else 's'}"
+    parts.append(f"<details{' open' if depth < OPEN and len(value) <= 50 else ''}>")
+    parts.append(f'<summary>{opening} <span class="much">{much}</span> {closing}</summary><ul>')
+    members = list(value.items() if isinstance(value, dict) else enumerate(value))
+    for name, member in members[:MOST]:
+        parts.append(f'<li><span class="name">{escape(name)}</span>: ')
+        _write(parts, member, depth + 1)
+        parts.append("</li>")
+    if len(members) > MOST:
+        parts.append(f'<li class="much">… {len(members) - MOST:,} more</li>')
+    parts.append("</ul></details>")

@@ -1,0 +1,83 @@
+"""Dead letters: jobs that failed alike, in groups, with how many there were over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from headrace.client.finding import Filters
+from headrace.core.fingerprint import FailureGroup, seen_at
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.dashboard.asking import Ask, Shown, View
+
+__all__ = ["VIEWS"]
+
+GROUPS = 50
+DRAWN = 20
+"""Groups of which it is drawn when they failed."""
+SAMPLE = 200
+"""Jobs of a group by which that is drawn: the newest."""
+COLUMNS, WIDE, HIGH = 24, 120.0, 24.0
+
+
+@dataclass(frozen=True)
+class Spark:
+    """How many there were over time, as small columns."""
+
+    bars: tuple[tuple[float, float, float], ...]
+    """Left, top and height of each."""
+    sampled: int
+    wide: float = WIDE
+    high: float = HIGH
+    width: float = WIDE / COLUMNS * 0.8
+
+
+async def dead(ask: Ask) -> Shown:
+    """The groups, the largest first."""
+    filters: Filters = {}
+    for name in ("task", "queue", "customer"):
+        if (value := ask.given(name)) is not None:
+            filters[name] = value
+    retried = ask.given("retrying") == "1"
+    if not retried:
+        filters["status"] = [Status.FAILED]
+    key = ("dead", ask.viewer.customer, retried, *(ask.given(name) for name in ("task", "queue", "customer")))
+    data = await ask.shared(key, lambda: _groups(ask, ask.kept(filters)), 2.0)
+    asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
+    return Shown("dead.html", "Dead letters", data | {"asked": asked, "retrying": retried})
+
+
+async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
+    groups = await ask.app.failures(limit=GROUPS, **filters)
+    found = list[tuple[FailureGroup, Spark | None, Job | None]]()
+    for group in groups:
+        page: Sequence[Job] = ()
+        if len(found) < DRAWN and group.fingerprint is not None:
+            alike: Filters = {**filters, "fingerprint": group.fingerprint}
+            page = (await ask.app.jobs(limit=SAMPLE, **alike)).items
+        found.append((group, _spark(group, page), next((one for one in page if one.id == group.example), None)))
+    return {"groups": found, "all": len(groups) < GROUPS, "jobs": sum(group.jobs for group in groups)}
+
+
+def _spark(group: FailureGroup, jobs: Sequence[Job]) -> Spark | None:
+    moments = [seen_at(job) for job in jobs]
+    if len(moments) < 2:
+        return None
+    since = min(moments)
+    span = max(max(moments) - since, timedelta(seconds=1))
+    counts = [0] * COLUMNS
+    for moment in moments:
+        counts[min(COLUMNS - 1, int((moment - since) / span * COLUMNS))] += 1
+    most = max(counts)
+    bars = []
+    for index, number in enumerate(counts):
+        if number:
+            high = max(2.0, round(number / most * HIGH, 1))
+            bars.append((round(index * WIDE / COLUMNS, 1), round(HIGH - high, 1), high))
+    return Spark(tuple(bars), len(moments) if group.jobs > len(moments) else 0)
+
+
+VIEWS = (View("/dead", "dead", dead, "dead", "customer"),)

@@ -1,0 +1,136 @@
+"""The first page: is it working, what is stuck, since when, why, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.core.charts import Charts, Point
+from headrace.core.status import Status
+from headrace.dashboard import charting, problems
+from headrace.dashboard.asking import Ask, Shown, View
+from headrace.dashboard.words import count, length
+
+__all__ = ["VIEWS"]
+
+RANGES: dict[str, tuple[str, float, str]] = {
+    "1h": ("1 hour", 3600.0, "minute"),
+    "24h": ("24 hours", 86400.0, "hour"),
+    "7d": ("7 days", 7 * 86400.0, "hour"),
+    "30d": ("30 days", 30 * 86400.0, "day"),
+}
+BY = {"status": "outcome", "queue": "queue", "task": "task"}
+RUNNING = 8
+GROUPS = 5
+
+
+async def overview(ask: Ask) -> Shown:
+    """Everything at a glance."""
+    app, now = ask.app, ask.now
+    span = ask.given("range") if ask.given("range") in RANGES else "1h"
+    by = ask.given("by") if ask.given("by") in BY else "status"
+    queues = await ask.shared("queues", lambda: app.queues(history=False))
+    workers = await ask.shared("workers", app.workers)
+    ask.dashboard.trends.note(queues, now)
+    hour = await ask.shared("hour", lambda: app.charts(by="all"), 5.0)
+    counts: dict[Status, int] = {}
+    for queue in queues:
+        for status, number in queue.counts.items():
+            counts[status] = counts.get(status, 0) + number
+    oldest = [queue.oldest for queue in queues if queue.oldest is not None]
+    busy = sorted(
+        (queue for queue in queues if any(queue.counts.values())), key=lambda one: (one.oldest or now, one.name)
+    )
+    running = await ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING))
+    groups = await ask.shared("groups", lambda: app.failures(limit=GROUPS), 5.0)
+    drawing, waits = await _charts(ask, span or "1h", by or "status")
+    data: dict[str, Any] = {
+        "range": span,
+        "ranges": RANGES,
+        "by": by,
+        "bys": BY,
+        "counts": counts,
+        "oldest": min(oldest, default=None),
+        "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
+        "hour": _figures(hour),
+        "problems": await _problems(ask),
+        "queues": busy,
+        "running": running.items,
+        "groups": groups,
+        "drawing": drawing,
+        "waits": waits,
+        "alive": [row for row in workers if row.alive],
+        "workers": workers,
+        "slots": sum(row.info.concurrency for row in workers if row.alive),
+        "busy": sum(row.beat.busy for row in workers if row.alive),
+    }
+    return Shown("overview.html", "Overview", data)
+
+
+def _figures(charts: Charts) -> dict[str, Any]:
+    """What the last hour was like."""
+    total = charts.series[0].total if charts.series else Point(at=charts.since, seconds=3600)
+    bad = total.failed + total.timed_out + total.lost
+    ended = total.completed + bad
+    return {
+        "ended": ended,
+        "a_minute": ended / 60,
+        "success": total.completed / ended if ended else None,
+        "bad": bad,
+        "waiting": total.waiting,
+        "running": total.running,
+    }
+
+
+async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing, charting.Drawing]:
+    _, seconds, step = RANGES[span]
+    wide: Any = step
+    whole = await ask.shared(("charts", span), lambda: ask.app.charts(since=seconds, step=wide, by="all"), 5.0)
+    if by == "status":
+        drawing = charting.stacked(whole, charting.by_outcome(whole), count)
+    else:
+        kind: Any = by
+        parts = await ask.shared(("charts", span, by), lambda: ask.app.charts(since=seconds, step=wide, by=kind), 5.0)
+        drawing = charting.stacked(
+            parts, charting.by_name(parts, lambda one: one.task if by == "task" else one.queue), count
+        )
+    points = {point.at: point for series in whole.series for point in series.points}
+
+    def of(field: str, quantile: str) -> Callable[[Any], float | None]:
+        def amount(moment: Any) -> float | None:
+            point = points.get(moment)
+            found = None if point is None else getattr(point, field)
+            return None if found is None else getattr(found, quantile)
+
+        return amount
+
+    waits = charting.lines(
+        whole,
+        [
+            ("waiting-95", "waiting, 95 %", of("waiting", "p95")),
+            ("waiting-50", "waiting, half", of("waiting", "p50")),
+            ("running-95", "running, 95 %", of("running", "p95")),
+            ("running-50", "running, half", of("running", "p50")),
+        ],
+        length,
+    )
+    return drawing, waits
+
+
+async def _problems(ask: Ask) -> list[problems.Problem]:
+    app = ask.app
+    checks = await ask.shared("doctor", lambda: app.doctor(store=False), 5.0)
+    queues = await ask.shared("queues", lambda: app.queues(history=False))
+    limits = await ask.shared("limits", app.limits)
+    usage = await ask.shared("usage", app.usage)
+    tasks = await ask.shared("hour by task", lambda: app.charts(by="task"), 5.0)
+    found = [
+        *problems.from_doctor(checks),
+        *problems.waiting_long(queues, ask.now, ask.dashboard.trends),
+        *problems.failing(tasks),
+        *problems.full(queues, limits, usage),
+    ]
+    return sorted(found, key=lambda one: one.level != "fail")
+
+
+VIEWS = (View("/", "overview", overview, "overview"),)

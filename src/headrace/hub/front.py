@@ -1,0 +1,201 @@
+"""The dashboard at the root of a hub: who looks at it is known by a key, given once and remembered by the browser.
+
+A session is a signed cookie: which key, until when. It counts as long as the key does: each request asks the door,
+which hears of keys that are revoked. A hub without keys needs no login, since only this machine reaches it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import urlsafe_b64encode
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from headrace.core.job import Job
+from headrace.core.keys import SHOWN
+from headrace.dashboard import Dashboard, Viewer
+from headrace.dashboard.acting import Refused
+from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
+from headrace.hub.caller import Caller
+from headrace.hub.problems import Problem
+from headrace.hub.serving import problem_response
+from headrace.runtime.secret import secret_bytes
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+
+__all__ = ["Front"]
+
+SESSION = "headrace_session"
+LASTS = timedelta(hours=12)
+LARGEST = 16 * 1024
+"""Bytes of a login."""
+
+
+class Front:
+    """The gate of the dashboard of a hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.dashboard = Dashboard(hub.app, self)
+
+    def routes(self) -> list[BaseRoute]:
+        """The pages, and logging in and out."""
+        return [
+            Route("/login", self._login_page, methods=["GET"], name="login"),
+            Route("/login", self._login, methods=["POST"], name="log_in"),
+            Route("/logout", self._logout, methods=["POST"], name="log_out"),
+            Route("/session", self._session, methods=["GET"], name="session"),
+            *self.dashboard.routes(),
+        ]
+
+    # -- as a gate
+
+    async def enter(self, request: Request) -> Viewer | Response:
+        """Who asks: whoever a session is of, or anybody on this machine if there are no keys."""
+        try:
+            caller = self._hub.door.local(request) or await self._remembered(request)
+        except Problem as problem:
+            return problem_response(problem)
+        if caller is None:
+            if request.method != "GET" or request.headers.get("x-headrace-live") == "1":
+                return Response('{"error":"Log in again."}', 401, media_type="application/json")
+            there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return _sent_to(request, f"/login?next={quote(there, safe='')}")
+        request.scope.setdefault("state", {})["caller"] = caller
+        if "read" not in caller.scopes:
+            detail = f"the key {caller.name!r} lacks the scope read"
+            return problem_response(Problem(403, "scope", "The key lacks a scope", detail))
+        return Viewer(
+            name=caller.name,
+            key=caller.key,
+            scopes=caller.scopes,
+            customer=caller.customer,
+            tasks=caller.tasks,
+            queues=caller.queues,
+            expires_at=caller.expires_at,
+        )
+
+    def leaves(self, viewer: Viewer) -> bool:
+        """Whoever has logged in can log out."""
+        return viewer.key is not None
+
+    async def admit(self, viewer: Viewer, count: int, job: Job | None) -> None:
+        """Keep customers to what they may have, as everywhere else in the hub."""
+        caller = Caller(name=viewer.name, scopes=viewer.scopes, customer=viewer.customer)
+        try:
+            if job is not None:
+                await self._hub.caps.admit(caller, job.task, job.priority, job.requires)
+            else:
+                await self._hub.caps.live(caller, count)
+        except Problem as problem:
+            raise Refused(problem.status, f"{problem.details.detail}.") from None
+
+    # -- sessions
+
+    async def _remembered(self, request: Request) -> Caller | None:
+        """The caller of the session that the browser has; None: it has none, or that counts no more."""
+        prefix, _, rest = request.cookies.get(SESSION, "").partition(".")
+        until, _, rest = rest.partition(".")
+        nonce, _, signature = rest.partition(".")
+        known = self._hub.door.holder_of(prefix)
+        if known is None or not signature or not until.isdigit() or len(until) > 12:
+            return None
+        caller, digest = known
+        wanted = (await self.dashboard.tokens()).sign("session", prefix, until, nonce, digest)
+        if not hmac.compare_digest(signature.encode(), wanted.encode()):
+            return None
+        return caller if datetime.fromtimestamp(int(until), UTC) > self._hub.app.host.clock.now() else None
+
+    async def _login_page(self, request: Request) -> Response:
+        try:
+            caller = self._hub.door.local(request) or await self._remembered(request)
+        except Problem as problem:
+            return secured(problem_response(problem))
+        there = _inside(request, request.query_params.get("next", ""))
+        if caller is not None:
+            return secured(Response(status_code=303, headers={"Location": there}))
+        return await self._form(request, there)
+
+    async def _form(self, request: Request, there: str, wrong: str = "") -> Response:
+        browser, is_new = Tokens.browser(request)
+        token = (await self.dashboard.tokens()).token(browser, None)
+        body = self.dashboard.renderer.plain(
+            _base(request), "Log in", "", template="login.html", token=token, next=there, wrong=wrong
+        )
+        response = Response(body, 401 if wrong else 200, media_type="text/html; charset=utf-8")
+        if is_new:
+            set_cookie(request, response, COOKIE, browser)
+        return secured(response)
+
+    async def _login(self, request: Request) -> Response:
+        given = await _fields(request)
+        there, tokens = _inside(request, given.get("next", "")), await self.dashboard.tokens()
+        if not tokens.accepts(request, None, given.get("token", "")):
+            return await self._form(request, there, "This page was too old. Try again.")
+        try:
+            text = given.get("key", "").strip()
+            caller = self._hub.door.authenticate(text)
+        except Problem as problem:
+            if problem.status != 401:
+                return secured(problem_response(problem))
+            return await self._form(request, there, "There is no such key: it was revoked, has expired, or never was.")
+        known = self._hub.door.holder_of(text[:SHOWN])
+        assert known is not None
+        until = str(int((self._hub.app.host.clock.now() + LASTS).timestamp()))
+        nonce = urlsafe_b64encode(secret_bytes(12)).decode()
+        signature = tokens.sign("session", caller.key or "", until, nonce, known[1])
+        response = Response(status_code=303, headers={"Location": there})
+        value = f"{caller.key}.{until}.{nonce}.{signature}"
+        set_cookie(request, response, SESSION, value, int(LASTS.total_seconds()))
+        return secured(response)
+
+    async def _logout(self, request: Request) -> Response:
+        given = await _fields(request)
+        viewer = await self.enter(request)
+        tokens = await self.dashboard.tokens()
+        response = _sent_to(request, "/login")
+        if isinstance(viewer, Viewer):
+            if not tokens.accepts(request, viewer, given.get("token", "")):
+                return secured(Response("This page was too old: load it again.\n", 403, media_type="text/plain"))
+            response.delete_cookie(SESSION, path=_base(request) or "/", httponly=True, samesite="strict")
+        return secured(response)
+
+    async def _session(self, request: Request) -> Response:
+        """Whether there is a session: asked by the page for logging in."""
+        try:
+            caller = self._hub.door.local(request) or await self._remembered(request)
+        except Problem as problem:
+            return secured(problem_response(problem))
+        return secured(Response(status_code=401 if caller is None else 204))
+
+
+def _base(request: Request) -> str:
+    root: str = request.scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+def _sent_to(request: Request, path: str) -> Response:
+    return Response(status_code=303, headers={"Location": f"{_base(request)}{path}"})
+
+
+def _inside(request: Request, there: str) -> str:
+    """Where to go after the login: a page of ours, whatever the address says."""
+    home = f"{_base(request)}/"
+    usable = there.startswith(home) and not there.startswith("//") and "\\" not in there and there.isprintable()
+    return there if usable else home
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """The fields of a form."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST:
+            return {}
+    return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
