@@ -76,10 +76,10 @@ clean: ## remove everything that make has created
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests bench docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Stamps, renewed when pyproject.toml changes: the demo needs the package only, all else needs the tools too.
+# Stamps, renewed when pyproject.toml changes: the demo needs the package and what serves its dashboard, all else needs the tools too.
 $(VENV)/.package: pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "installing headrace into $(VENV)" >&2
-	@$(install) --editable .
+	@$(install) --editable '.[hub]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg

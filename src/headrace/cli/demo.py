@@ -7,7 +7,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from headrace.cli.signals import on_signals
 from headrace.cli.state import State
 from headrace.cli.times import span
 from headrace.cli.words import counted, short
+from headrace.errors import MissingExtra
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -35,6 +37,9 @@ PAUSE = 4.0
 GRACE = 0.2
 """Seconds that running jobs have to finish when the demo ends: whoever interrupts it is not kept waiting."""
 
+PORT = 8470
+"""Where the dashboard is, unless somebody else is there."""
+
 OLD = 86400.0
 """Seconds after which the store of an earlier demo is removed by the next one."""
 
@@ -45,7 +50,8 @@ OLD = 86400.0
 def demo(state: State, once: bool) -> int:
     """Run sample tasks and watch them: progress, retries, a dead letter, a schedule, a snooze, a cancel.
 
-    Ctrl-C ends it. Unless --url names a store it uses a SQLite file in the temporary directory, which stays for you to
+    Ctrl-C ends it. Meanwhile the dashboard shows the same in a browser, at the address that is printed (with the extra
+    hub, and not with --once). Unless --url names a store it uses a SQLite file in the temporary directory, which stays for you to
     look at; a later demo removes it when it is a day old. With --once the exit code is 0 only if every job went the way
     it should.
     """
@@ -77,14 +83,15 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
     store = redact(url)
     where = "from another terminal" + (", in this folder:" if is_relative() else ":")
     hints = f"look {where}", hint("jobs", "--url", store)
-    if not state.json and not is_terminal():
-        click.echo("\n".join(hints), err=True)
     stop, rounds = asyncio.Event(), list["Scenario"]()
     async with app:
         with on_signals(stop.set, stop.set):
-            async with app.worker(concurrency=8, grace=GRACE):
+            async with app.worker(concurrency=8, grace=GRACE), _dashboard(app, wanted=not once) as address:
+                told = [] if address is None else [f"watch it in a browser: {address}"]
+                if not state.json and not is_terminal():
+                    click.echo("\n".join([*told, *hints]), err=True)
                 # The view never ends by itself: if it is done first, it has failed, and its error is the answer.
-                await _first(show(app, state, rounds, hints), _rounds(app, rounds, once), stop.wait())
+                await _first(show(app, state, rounds, hints, told), _rounds(app, rounds, once), stop.wait())
             if once and not stop.is_set():
                 code = await _judged(rounds[-1], state)
             else:
@@ -93,6 +100,32 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
             if not state.json:
                 await _say_where(app, store)
     return code
+
+
+@asynccontextmanager
+async def _dashboard(app: App, *, wanted: bool) -> AsyncIterator[str | None]:
+    """Serve the dashboard meanwhile, where; None: it is not installed, or nobody has the time to look at it."""
+    try:
+        from headrace.hub import Hub, HubOptions
+        from headrace.hub.running import HubServer, listen
+    except MissingExtra:
+        wanted = False
+    if not wanted:
+        yield None
+        return
+    try:
+        listener = listen("127.0.0.1", PORT)
+    except OSError:  # somebody is there already
+        listener = listen("127.0.0.1", 0)
+    options = HubOptions(maintenance=False, webhooks=False, access_log=False, grace=GRACE)
+    server = HubServer(Hub(app, options))
+    serving = await server.begin(listener)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.stop()
+        server.stop()  # at once: nobody waits for a browser
+        await serving
 
 
 async def _first(*works: Coroutine[Any, Any, Any]) -> None:

@@ -56,8 +56,10 @@ class Moment(NamedTuple):
     now: datetime
 
 
-async def show(app: App, state: State, rounds: Sequence[Scenario], hints: Sequence[str]) -> None:
-    """Show the jobs as they change, until cancelled."""
+async def show(
+    app: App, state: State, rounds: Sequence[Scenario], hints: Sequence[str], first: Sequence[str] = ()
+) -> None:
+    """Show the jobs as they change, until cancelled; ``first``: lines above the hints."""
     changes = Changes()
     if state.json:
         await _look(app, lambda seen: _each(changes.of(seen.jobs), lambda one: line(one.job.to_dict())))
@@ -68,7 +70,7 @@ async def show(app: App, state: State, rounds: Sequence[Scenario], hints: Sequen
         if too_long := max(map(len, hints)) > out.width - 2:
             # The terminal wraps it so that it can still be copied; a line broken by us could not.
             click.echo("\n".join(hints))
-        below = [] if too_long else [hints[0], *(f"  {one}" for one in hints[1:])]
+        below = [*first, *([] if too_long else [hints[0], *(f"  {one}" for one in hints[1:])])]
         below.append("Ctrl-C ends the demo.")
         with Live(console=out, refresh_per_second=8, transient=True) as live:
             happened: list[Happening] = []

@@ -263,6 +263,7 @@ async def start(server: HubServer, listener: socket.socket, teller: Teller) -> a
     shown = f"[{host}]" if ":" in host else host
     address = f"{'https' if options.certfile else 'http'}://{shown}:{port}{options.root_path}"
     teller("started", f"hub at {address} on {redact(app.settings.url)}", url=address)
+    teller.say(f"open {address}/ in a browser for the dashboard")
     if not await app.keys():
         teller.say("there are no keys: only programs of this machine are answered")
     if server.most < options.sockets:

@@ -157,9 +157,9 @@ async def on_many(ask: Ask, told: OnMany) -> Done | AsyncIterator[dict[str, Any]
         raise Refused(400, "This is done to one job at a time.")
     if told.ids is not None:
         if told.dry:
-            found = await ask.app.get_many(told.ids)
-            fits = sum(job is not None and job.status in TABLE[verb] for job in found)
-            return Done(count=fits)
+            found = [job for job in await ask.app.get_many(told.ids) if job is not None]
+            mine = [job for job in found if ask.viewer.customer in (None, job.customer)]
+            return Done(count=sum(job.status in TABLE[verb] for job in mine))
         acting, of = _each(ask, verb, told, told.ids), len(told.ids)
         return _counted(verb, acting, of)
     bound = ask.viewer.tasks is not None or ask.viewer.queues is not None

@@ -48,7 +48,7 @@ def _resolved(one: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str,
 
 def _field(name: str, schema: Mapping[str, Any], required: bool, given: Any) -> Field:
     value = schema.get("default", _NOTHING) if given is _NOTHING else given
-    text = "" if value is _NOTHING else msgspec.json.encode(value).decode()
+    text = "" if value is _NOTHING or (value is None and not required) else msgspec.json.encode(value).decode()
     note = str(schema.get("description", ""))
     if "enum" in schema:
         choices = tuple(msgspec.json.encode(one).decode() for one in schema["enum"])

@@ -60,7 +60,8 @@ def from_doctor(checks: Sequence[Check]) -> list[Problem]:
             place, see = _PLACES.get(check.name, ("/", "See"))
             path, _, query = place.partition("?")
             asked = dict(part.split("=") for part in query.split("&") if part)
-            found.append(Problem(check.level, check.message, check.remedy, path, asked, see))
+            told = check.message[:1].upper() + check.message[1:]
+            found.append(Problem(check.level, told, check.remedy, path, asked, see))
     return found
 
 

@@ -47,9 +47,14 @@ def tree(value: Any) -> Markup:
     return Markup('<div class="json">{}</div>').format(Markup("".join(parts)))
 
 
-def _write(parts: list[str], value: Any, depth: int) -> None:
+def _write(parts: list[str], value: Any, depth: int, name: str = "") -> None:
+    """``name``: what stands before it, as HTML; what folds has it in its summary."""
+    if isinstance(value, dict | list) and value:
+        _write_many(parts, value, depth, name)
+        return
+    parts.append(name)
     if isinstance(value, dict | list):
-        _write_many(parts, value, depth)
+        parts.append(f'<span class="word">{"{}" if isinstance(value, dict) else "[]"}</span>')
     elif isinstance(value, str):
         _write_text(parts, value)
     else:
@@ -66,22 +71,19 @@ def _write_text(parts: list[str], value: str) -> None:
         parts.append(f'<details><summary class="string">{head}</summary><pre>{escape(value)}</pre></details>')
 
 
-def _write_many(parts: list[str], value: dict[str, Any] | list[Any], depth: int) -> None:
+def _write_many(parts: list[str], value: dict[str, Any] | list[Any], depth: int, name: str) -> None:
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    if not value:
-        parts.append(f'<span class="word">{opening}{closing}</span>')
-        return
     if depth >= DEEPEST:
-        parts.append(f'<span class="much">{opening} … {closing}</span>')
+        parts.append(f'{name}<span class="much">{opening} … {closing}</span>')
         return
     one = "field" if isinstance(value, dict) else "item"
     much = f"{len(value):,} {one}{'' if len(value) == 1 else 's'}"
     parts.append(f"<details{' open' if depth < OPEN and len(value) <= 50 else ''}>")
-    parts.append(f'<summary>{opening} <span class="much">{much}</span> {closing}</summary><ul>')
+    parts.append(f'<summary>{name}{opening} <span class="much">{much}</span> {closing}</summary><ul>')
     members = list(value.items() if isinstance(value, dict) else enumerate(value))
-    for name, member in members[:MOST]:
-        parts.append(f'<li><span class="name">{escape(name)}</span>: ')
-        _write(parts, member, depth + 1)
+    for key, member in members[:MOST]:
+        parts.append("<li>")
+        _write(parts, member, depth + 1, f'<span class="name">{escape(key)}</span>: ')
         parts.append("</li>")
     if len(members) > MOST:
         parts.append(f'<li class="much">… {len(members) - MOST:,} more</li>')

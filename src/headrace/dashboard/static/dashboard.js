@@ -62,9 +62,9 @@ function show(time) {
     const date = new Date(moment), today = new Date(now());
     const same = date.toDateString() === today.toDateString();
     const thisYear = date.getFullYear() === today.getFullYear();
-    const hours = time.closest(".scale") ? shortClock.format(date) : clock.format(date);
+    const hours = time.closest(".chart") ? shortClock.format(date) : clock.format(date);
     const dated = thisYear ? day.format(date) : year.format(date);
-    text = same && kind !== "day" ? hours : time.closest(".scale") ? dated : `${dated}, ${hours}`;
+    text = same && kind !== "day" ? hours : time.closest(".chart .scale") ? dated : `${dated}, ${hours}`;
   }
   if (time.textContent !== text) time.textContent = text;
 }

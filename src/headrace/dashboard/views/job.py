@@ -122,7 +122,7 @@ async def _relatives(ask: Ask, job: Job) -> list[Job]:
             found.append(other)
     if job.batch is not None and not found:
         found += [one for one in (await app.jobs(limit=RELATIVES, **ask.kept({"batch": job.batch}))).items if one.after]
-    return [one for one in found if one.id != job.id]
+    return list({one.id: one for one in found if one.id != job.id}.values())
 
 
 async def _seen(ask: Ask, id: Any) -> Job | None:

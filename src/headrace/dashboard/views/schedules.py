@@ -17,7 +17,7 @@ from headrace.errors import ConfigError, UnknownSchedule
 __all__ = ["VIEWS", "Fire", "fires_of"]
 
 SPANS = {"1h": ("1 hour", 3600.0), "24h": ("24 hours", 86400.0), "7d": ("7 days", 604800.0)}
-DRAWN = 60
+DRAWN = 120
 """Fires of one schedule on the line of time."""
 LISTED = 20
 WIDE = 480.0
