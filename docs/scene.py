@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -26,7 +26,7 @@ __all__ = ["acted_out", "scene"]
 CITIES = ("Oslo", "Lima", "Kyoto", "Turin", "Accra", "Quito")
 
 
-def scene(url: str) -> App:
+def scene(url: str) -> App:  # noqa: C901  # a branch for each thing that can happen to a job
     """An App of a shop, with tasks of all kinds."""
     app = App(url)
     log = logging.getLogger("shop")
@@ -138,7 +138,7 @@ async def acted_out(app: App) -> None:
     await charge.map([(3, 77), (3, 78), (3, 79), (4, 77), (5, 12)])
     await mail.options(delay=3600).map([(f"later{n}@example.com",) for n in range(6)])
     await app.submit("ocr_scan", {"page": 1})
-    first = sales = tasks["sales_of"].draft("Oslo", 2027)
+    first = tasks["sales_of"].draft("Oslo", 2027)
     sales = tasks["sales_of"].options(after=[first], delay=900).draft("Lima", 2027)
     await app.submit_many([first, sales])
     await _past(app, chance)
@@ -204,7 +204,8 @@ async def main() -> None:
     """Serve it."""
     async with served(sys.argv[1] if len(sys.argv) > 1 else "memory://", 8471) as app:
         await acted_out(app)
-        print("http://127.0.0.1:8471", datetime.now(UTC))
+        sys.stdout.write("http://127.0.0.1:8471\n")
+        sys.stdout.flush()
         await asyncio.Event().wait()
 
 

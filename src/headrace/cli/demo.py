@@ -50,10 +50,9 @@ OLD = 86400.0
 def demo(state: State, once: bool) -> int:
     """Run sample tasks and watch them: progress, retries, a dead letter, a schedule, a snooze, a cancel.
 
-    Ctrl-C ends it. Meanwhile the dashboard shows the same in a browser, at the address that is printed (with the extra
-    hub, and not with --once). Unless --url names a store it uses a SQLite file in the temporary directory, which stays for you to
-    look at; a later demo removes it when it is a day old. With --once the exit code is 0 only if every job went the way
-    it should.
+    Ctrl-C ends it. With the extra hub, and without --once, it serves the dashboard meanwhile, and prints its address.
+    Unless --url names a store it uses a SQLite file in the temporary directory, which stays for you to look at; a later
+    demo removes it when it is a day old. With --once the exit code is 0 only if every job went the way it should.
     """
     try:
         from headrace.cli.demo_app import app

@@ -67,7 +67,8 @@ class Act:
     whose: Literal["customer", "operator"] = "operator"
     """Whether viewers who see the jobs of one customer alone may do it."""
     changes: bool = True
-    """Whether anything is different afterwards."""
+    """Whether anything is different afterwards. If not it is a question: that something would be refused is an answer
+    to it, and no error."""
 
 
 _KINDS: tuple[tuple[type[Exception], int], ...] = (
@@ -132,7 +133,12 @@ async def _act(dashboard: Dashboard, request: Request) -> Response:
     if act.whose == "operator" and viewer.customer is not None:
         raise Refused(403, "This concerns more than one customer.")
     ask = Ask(dashboard, request, viewer)
-    answer = await act.do(ask, msgspec.convert(given, act.body))
+    try:
+        answer = await act.do(ask, msgspec.convert(given, act.body))
+    except (Refused, errors.InvalidPayload, errors.ConfigError, msgspec.ValidationError) as error:
+        if act.changes:
+            raise
+        return _problem(200, str(error), getattr(error, "field", None))
     if act.changes:
         dashboard.shared.forget()
     if isinstance(answer, Done):

@@ -236,7 +236,7 @@ async function act(body, progress) {
   const kind = answer.headers.get("content-type") ?? "";
   if (kind.startsWith("application/x-ndjson")) return lines(answer, progress);
   const said = kind.startsWith("application/json") ? await answer.json() : { error: `The server answered ${answer.status}.` };
-  if (!answer.ok) throw Object.assign(new Error(said.error ?? "It was refused."), { field: said.field });
+  if (!answer.ok || said.error) throw Object.assign(new Error(said.error ?? "It was refused."), { field: said.field });
   return said;
 }
 

@@ -93,7 +93,7 @@ async def _look(ask: Ask, filters: Filters, cursor: str | None) -> tuple[Page[Jo
         found, cursor, looks = [*found, *page.items], page.cursor, looks + 1
         if cursor is None or len(found) >= PAGE:
             break
-    return Page(tuple(found), cursor), looks * 5000
+    return Page(tuple(found), cursor), LOOKS * 5000
 
 
 async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ async def worker(ask: Ask) -> Shown:
     except ValueError:
         raise Missing(f"worker {ask.request.path_params['id']}") from None
     row = next((one for one in await ask.shared("workers", app.workers) if one.info.id == id), None)
+    row = row or next((one for one in await app.workers() if one.info.id == id), None)  # it may be new
     if row is None:
         raise Missing(f"worker {id}")
     try:

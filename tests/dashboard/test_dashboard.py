@@ -1,0 +1,256 @@
+"""The dashboard mounted in somebody's application: who may see and do what, and what every answer carries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Mount
+
+from headrace import App
+from headrace.core.status import Status
+from headrace.dashboard import Viewer, dashboard
+from headrace.dashboard.acting import Act
+from headrace.dashboard.guard import POLICY
+from headrace.dashboard.table import ACTS
+from headrace.dashboard.views import VIEWS
+from headrace.errors import ConfigError
+from tests.dashboard.shop import shop_app
+
+ALL = frozenset({"read", "submit", "act", "admin"})
+
+
+def who(request: Request) -> Any:
+    """Whoever the header names."""
+    match request.headers.get("x-who", "act"):
+        case "ann":
+            return Viewer(name="ann", scopes=frozenset({"read", "act"}), customer="ann")
+        case "submitter":
+            return Viewer(name="sub", scopes=frozenset({"read", "submit"}), tasks=frozenset({"add"}))
+        case scopes if scopes.startswith("scopes:"):
+            given: Any = frozenset(scopes.removeprefix("scopes:").split(","))
+            return Viewer(name="some", scopes=given)
+        case other:
+            return other
+
+
+@asynccontextmanager
+async def mounted(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+    """The dashboard at /dashboard of another application."""
+    web = Starlette(routes=[Mount("/dashboard", dashboard(app, access=who))])
+    transport = httpx2.ASGITransport(app=web)
+    async with app, httpx2.AsyncClient(transport=transport, base_url="http://shop.example/dashboard") as client:
+        yield client
+
+
+async def act(client: httpx2.AsyncClient, as_who: str = "act", **body: Any) -> httpx2.Response:
+    """What a page of this viewer would send."""
+    headers = {"x-who": as_who}
+    page = await client.get("/jobs", headers=headers)
+    token = re.search(r'name="headrace-token" content="([^"]+)"', page.text)
+    given = {"x-headrace-token": token[1] if token else "", "content-type": "application/json"}
+    return await client.post("/act", headers=headers | given, content=json.dumps(body))
+
+
+@pytest.fixture
+async def app() -> App:
+    return shop_app("memory://")
+
+
+async def paths(app: App) -> list[str]:
+    """The address of every page, with something on it."""
+    job = await app.by_name["add"].options(delay=3600, tags=["a/b?c=d&e"]).submit(1)
+    async with app.batch() as batch:
+        batch.add(app.by_name["add"].options(delay=3600).draft(2))
+    from headrace.core.schedule.when import Every
+
+    await app.schedule("often", Every(minutes=5), app.by_name["add"].draft(3))
+    known = {"/jobs/{id}": job.id, "/batches/{id}": batch.id, "/queues/{name:path}": "default"}
+    known |= {"/limits/{task:path}": "add", "/tasks/{name:path}": "add", "/schedules/{name:path}": "often"}
+    return [re.sub(r"\{.*\}", str(known.get(view.path, "x")), view.path) for view in VIEWS]
+
+
+def test_access_has_no_default(app: App) -> None:
+    with pytest.raises(TypeError, match="access"):
+        dashboard(app)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="no default"):
+        dashboard(app, access=None)  # type: ignore[arg-type]
+
+
+async def test_whoever_may_not_sees_nothing(app: App) -> None:
+    async with mounted(app) as client:
+        for path in await paths(app):
+            answer = await client.get(path, headers={"x-who": "no"})
+            assert (answer.status_code, "default" in answer.text) == (403, False), path
+        assert (await act(client, "no", act="queue.pause", name="default")).status_code == 403
+        with pytest.raises(ConfigError, match="answered 'yes'"):
+            await client.get("/", headers={"x-who": "yes"})
+
+
+async def test_every_page_is_below_its_mount_and_carries_its_headers(app: App) -> None:
+    async with mounted(app) as client:
+        for path in [*await paths(app), "/jobs/no-such-job", "/queues/no-such-queue", "/jobs?created_after=never"]:
+            answer = await client.get(path)
+            assert answer.status_code in (200, 400, 404), path
+            assert answer.headers["content-security-policy"] == POLICY, path
+            assert answer.headers["x-frame-options"] == "DENY"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-store"
+            for address in re.findall(r'(?:href|src|action)="([^"#][^"]*)"', answer.text):
+                assert address.startswith("/dashboard/"), (path, address)
+            assert not re.search(r"\sstyle=|<style|<script(?![^>]*\ssrc=)|\son\w+=", answer.text), path
+            assert "unsafe" not in POLICY
+
+
+async def test_files_are_kept_by_browsers_under_a_name_that_changes_with_them(app: App) -> None:
+    async with mounted(app) as client:
+        page = (await client.get("/")).text
+        [script] = re.findall(r'src="/dashboard(/static/[^"]+\.js)"', page)
+        answer = await client.get(script)
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert len(answer.content) < 40_000
+        old = await client.get("/static/old/dashboard.js")
+        assert old.headers["cache-control"] == "no-cache"
+        assert (await client.get("/static/x/../dashboard.py")).status_code == 404
+        assert (await client.get("/static/x/guard.py")).status_code == 404
+
+
+async def test_a_reader_sees_no_act_and_is_refused_all(app: App) -> None:
+    async with mounted(app) as client:
+        for path in await paths(app):
+            text = (await client.get(path, headers={"x-who": "read"})).text
+            assert "data-do" not in text, path
+            assert "data-act=" not in text, path
+            assert "headrace-token" not in text, path
+        for name, one in ACTS.items():
+            if one.scope != "read":
+                assert (await act(client, "read", act=name)).status_code == 403, name
+
+
+@pytest.mark.parametrize(("name", "one"), ACTS.items())
+async def test_each_act_needs_its_scope(app: App, name: str, one: Act) -> None:
+    async with mounted(app) as client:
+        lacking = await act(client, f"scopes:{','.join(sorted(ALL - {one.scope} | {'read'}))}", act=name)
+        having = await act(client, f"scopes:{','.join({'read', 'act', one.scope})}", act=name)
+    if one.scope == "read":
+        assert lacking.status_code == 200
+    else:
+        assert lacking.status_code == 403
+        assert one.scope in lacking.json()["error"]
+    assert having.status_code in (200, 400), having.text  # its body is missing
+
+
+async def test_an_act_needs_a_page_of_ours(app: App) -> None:
+    async with mounted(app) as client:
+        job = await app.by_name["add"].options(delay=3600).submit(1)
+        page = await client.get("/jobs")
+        found = re.search(r'name="headrace-token" content="([^"]+)"', page.text)
+        assert found is not None
+        token, body = found[1], json.dumps({"act": "job", "verb": "cancel", "id": str(job.id)})
+        kind = {"content-type": "application/json"}
+        good = kind | {"x-headrace-token": token}
+
+        async def sent(headers: dict[str, str], cookies: bool = True) -> int:
+            if cookies:
+                return (await client.post("/act", headers=headers, content=body)).status_code
+            async with httpx2.AsyncClient(transport=client._transport, base_url=client.base_url) as other:
+                return (await other.post("/act", headers=headers, content=body)).status_code
+
+        assert await sent(kind) == 403
+        assert await sent(kind | {"x-headrace-token": token[:-1] + "x"}) == 403
+        assert await sent(good | {"content-type": "text/plain"}) == 415
+        assert await sent(good | {"origin": "http://evil.example"}) == 403
+        assert await sent(good | {"sec-fetch-site": "cross-site"}) == 403
+        assert await sent(good | {"sec-fetch-site": "same-site"}) == 403
+        assert await sent(good | {"x-who": "scopes:read,act"}) == 403, "the token is of another viewer"
+        assert await sent(good, cookies=False) == 403, "the token is of another browser"
+        assert (await app.get(job.id)).status is Status.SCHEDULED
+        assert await sent(good | {"origin": "http://shop.example"}) == 200
+    cookie = page.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=/dashboard" in cookie
+
+
+async def test_a_viewer_of_one_customer_sees_and_touches_nothing_of_others(app: App) -> None:
+    async with mounted(app) as client:
+        add = app.by_name["add"]
+        own = await add.options(customer="ann", delay=3600).submit(111)
+        other = await add.options(customer="bob", delay=3600, tags=["secret"]).submit(222)
+        async with app.batch() as batch:
+            batch.add(add.options(customer="bob", delay=3600).draft(333))
+        await app.resolve(other.id, error="a secret of bob")
+        await app.retry(other.id, delay=3600)
+        ann = {"x-who": "ann"}
+        for view, path in zip(VIEWS, await paths(app), strict=True):
+            if view.whose == "operator":
+                answer = await client.get(path, headers=ann)
+                assert answer.status_code in (303, 403), path
+        for path in (f"/jobs/{other.id}", f"/batches/{batch.id}"):
+            assert (await client.get(path, headers=ann)).status_code == 404
+        for path in ("/jobs", "/jobs?customer=bob", "/jobs?text=222", "/jobs.json", "/jobs.csv", "/dead?retrying=1"):
+            text = (await client.get(path, headers=ann)).text
+            assert str(other.id) not in text, path
+            assert "secret" not in text, path
+        assert str(own.id) in (await client.get("/jobs", headers=ann)).text
+        seen = await client.get(f"/find?q={other.id}", headers=ann | {"accept": "application/json"})
+        assert seen.json() == []
+        assert str(batch.id) not in (await client.get("/batches", headers=ann)).text
+        answer = await act(client, "ann", act="job", verb="cancel", id=str(other.id))
+        assert answer.status_code == 404
+        dry = await act(client, "ann", act="jobs", verb="cancel", ids=[str(own.id), str(other.id)], dry=True)
+        assert dry.json() == {"count": 1}
+        counted = await act(client, "ann", act="jobs", verb="cancel", filter={"task": "add"}, dry=True)
+        assert counted.json()["count"] == 1
+        await act(client, "ann", act="jobs", verb="cancel", filter={"customer": "bob"})
+        assert (await app.get(own.id)).status is Status.CANCELLED
+        assert (await app.get(other.id)).status is Status.SCHEDULED
+        assert (await act(client, "ann", act="job", verb="move", id=str(own.id), queue="x")).status_code == 403
+        assert (await act(client, "ann", act="job", verb="rerun", id=str(own.id), payload={})).status_code == 403
+        assert (await act(client, "ann", act="queue.pause", name="default")).status_code == 403
+        assert (await act(client, "ann", act="batch.cancel", id=str(batch.id))).status_code == 404
+
+
+async def test_whoever_is_bound_to_tasks_submits_only_these(app: App) -> None:
+    async with mounted(app) as client:
+        good = await act(client, "submitter", act="submit", task="add", payload={"a": 1})
+        assert good.status_code == 200
+        assert (
+            await act(client, "submitter", act="submit", task="charge", payload={"who": 1, "cents": 2})
+        ).status_code == 403
+        ours = await act(client, act="submit", task="headrace.deliver", payload={})
+        assert ours.status_code in (403, 422)
+        wrong = await act(client, "submitter", act="check", task="add", payload={"a": "x"})
+        assert (wrong.status_code, wrong.json()["field"]) == (200, "a")
+
+
+async def test_an_act_on_all_that_match_is_kept_to_those_that_were_counted(app: App) -> None:
+    async with mounted(app) as client:
+        add = app.by_name["add"].options(delay=3600, tags=["t"])
+        await add.map([(1,), (2,)])
+        counted = (await act(client, act="jobs", verb="cancel", filter={"tag": "t", "within": "1h"}, dry=True)).json()
+        assert counted["count"] == 2
+        late = await add.submit(3)
+        lines = (await act(client, act="jobs", verb="cancel", filter=counted["filter"])).text.splitlines()
+        assert json.loads(lines[-1])["told"] == "2 jobs cancelled."
+        assert (await app.get(late.id)).status is Status.SCHEDULED
+        none = await act(client, act="jobs", verb="retry", filter={"status": ["scheduled"]}, dry=True)
+        assert none.json()["count"] == 0
+        refused = await act(client, act="jobs", verb="cancel", filter={"status": ["no such status"]}, dry=True)
+        assert (refused.status_code, "statuses are" in refused.json()["error"]) == (400, True)
+
+
+async def test_an_app_that_is_not_open_says_what_to_do() -> None:
+    app = App("memory://")
+    web = dashboard(app, access=lambda request: "read")
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=web), base_url="http://shop.example") as client:
+        answer = await client.get("/")
+        assert answer.status_code == 503
+        assert "lifespan" in answer.text
