@@ -275,11 +275,14 @@ def rooms() -> Drawing:
     y = 48
     top = y
     for names in layers():
-        width = (WIDTH - left - 16 - gap * (len(names) - 1)) // len(names)
+        rows = -(-len(names) // 5)  # more than five in one row could not be read
+        each = -(-len(names) // rows)
+        width = (WIDTH - left - 16 - gap * (each - 1)) // each
         for place, name in enumerate(names):
             lines = [("name", _path(name) or name), ("word", ROOMS[name])]
-            shapes.append(Box(left + place * (width + gap), y, width, high, _KINDS.get(name, "plain"), lines))
-        y += high + 10
+            x, below = left + place % each * (width + gap), place // each * (high + 4)
+            shapes.append(Box(x, y + below, width, high, _KINDS.get(name, "plain"), lines))
+        y += rows * (high + 4) + 6
     shapes.append(Arrow([(26, top), (26, y - 10)]))
     described = "; ".join(", ".join(_path(name) or name for name in names) for names in layers())
     return Drawing("The rooms of headrace, layer by layer", f"From the top down: {described}.", y + 6, shapes)

@@ -7,11 +7,7 @@ from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 
-import pytest
-
-from headrace.hub import HubOptions
 from tests.hub.rooms.world import world
-from tests.hub.serving import serving
 
 
 async def test_the_page_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -31,11 +27,3 @@ async def test_only_its_own_script_and_style_may_run(tmp_path: Path) -> None:
             [inner] = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
             assert policy[f"{tag}-src"] == f"'sha256-{b64encode(sha256(inner.encode()).digest()).decode()}'"
         assert not re.search(r"innerHTML|document\.write|\beval\b| style=| on\w+=\"", answer.text)
-
-
-@pytest.mark.parametrize("root", ["", "/jobs"])
-async def test_whoever_knows_no_path_finds_it(root: str, tmp_path: Path) -> None:
-    options = HubOptions(root_path=root, maintenance=False, webhooks=False)
-    async with serving(f"sqlite:///{tmp_path}/jobs.db", options) as hub:
-        answer = await hub.client.get("/")  # the proxy has taken off the prefix
-        assert (answer.status_code, answer.headers["location"]) == (307, f"{root}/docs")
