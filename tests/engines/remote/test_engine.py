@@ -171,12 +171,13 @@ PROBLEM = "application/problem+json"
         ((503, PROBLEM, b'{"type":"https://x/stopping","detail":"not ready"}'), Unavailable, "unknown", "not ready"),
         ((503, PROBLEM, b'{"type":"https://x/draining","detail":"going"}'), Unavailable, "refused", "going"),
         ((429, PROBLEM, b'{"type":"https://x/too-many","detail":"slow"}'), Unavailable, "refused", "slow"),
-        ((404, "text/html", b"<h1>nginx</h1>"), ConfigError, None, "no hub of headrace.*check the path"),
-        ((200, "text/html", b"<h1>hi</h1>"), ConfigError, None, "no hub of headrace"),
+        ((404, "text/html", b"<h1>nginx</h1>"), Unavailable, "unknown", "something in front of the hub"),
+        ((403, "text/html", b"<h1>firewall</h1>"), Unavailable, "unknown", "in its place"),
+        ((200, "text/html", b"<h1>hi</h1>"), Unavailable, "unknown", "in its place"),
+        ((503, PROBLEM, b"{"), Unavailable, "unknown", "in its place"),
         ((404, PROBLEM, b'{"type":"https://x/no-such-path"}'), NotSupported, None, "does not know jobs/promote"),
         ((400, PROBLEM, b'{"type":"https://x/malformed","detail":"odd"}'), NotSupported, None, "understand.*odd"),
         ((200, "application/msgpack", b"\xa3abc"), EngineError, None, "does not understand"),
-        ((503, PROBLEM, b"{"), ConfigError, None, "no hub of headrace"),
     ],
 )  # fmt: skip
 async def test_other_answers_are_understood(
@@ -188,6 +189,18 @@ async def test_other_answers_are_understood(
         with pytest.raises(kind, match=words) as caught:
             await engine.jobs.promote(NOW)
         assert getattr(caught.value, "outcome", None) == outcome
+
+
+@pytest.mark.parametrize("status", [200, 404, 403])
+async def test_what_is_no_hub_is_not_opened(status: int) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %d X\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi" % status)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        with pytest.raises(ConfigError, match=f"no hub of headrace at .*answered {status} .*check the path"):
+            await far(server.sockets[0].getsockname()[1]).open()
 
 
 async def test_a_hub_that_drains_is_asked_once_more_on_another_connection() -> None:
@@ -338,6 +351,10 @@ async def test_a_certificate_must_be_trusted(tmp_path: Any, monkeypatch: pytest.
         assert caught.value.outcome == "refused"
         with pytest.raises((Unavailable, ConfigError)):
             await far(hub).open()  # as if it spoke plain HTTP
+        async with serving("memory://") as plain:
+            port = int(plain.address.rpartition(":")[2])
+            with pytest.raises(Unavailable, match=r"no TLS .*is it hub\+http://"):
+                await RemoteEngine(Address(host="127.0.0.1", port=port, tls=True), rules=Rules(), host=Host()).open()
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
         await engine.open()
         heard = list[Hint]()
@@ -346,3 +363,19 @@ async def test_a_certificate_must_be_trusted(tmp_path: Any, monkeypatch: pytest.
         engine.bus.send(Hint(Topic.READY, ("q",)))
         await until(lambda: heard)
         await engine.close()
+
+
+async def test_results_that_are_too_large_together_are_written_one_after_the_other() -> None:
+    near, remote = App("memory://"), App()
+    options = HubOptions(bulk_most=20_000, maintenance=False, webhooks=False)
+
+    @remote.task
+    async def echo(text: str) -> str:
+        return text
+
+    async with serving(near, options) as hub:
+        with remote.override(url=f"hub+{hub.address}"):
+            async with remote:
+                handles = [await echo.submit("x" * 6000) for _ in range(12)]
+                async with remote.worker():
+                    assert {await handle.result(timeout=60) for handle in handles} == {"x" * 6000}

@@ -50,7 +50,7 @@ async def test_a_hub_too_far_apart_is_not_spoken_to(oldest: int, newest: int, wh
             await far(port).open()
 
 
-async def test_a_worker_one_release_ahead_works_with_this_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_one_release_ahead_works_with_this_hub() -> None:
     """It speaks what this hub speaks; an argument that this hub does not know is sent only where it is used."""
     newer = msgspec.defstruct(
         "put_setting",
@@ -73,10 +73,19 @@ async def test_a_verb_that_the_hub_does_not_know_is_named() -> None:
             await engine._calls.call(verb, verb.takes())
 
 
-async def test_a_hub_tells_whoever_speaks_what_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_two_hubs_behind_one_address_the_older_decides() -> None:
     async with serving("memory://") as hub, opened(hub) as engine:
-        engine._calls._protocol, engine._calls._heads = 99, {}
-        with pytest.raises(NotSupported, match=f"speaks protocols {OLDEST} to {PROTOCOL}"):
+        engine._calls._protocol = PROTOCOL + 1  # as agreed with the newer one
+        assert await engine.jobs.get([uuid4()]) == [None]
+        assert engine._calls._protocol == OLDEST
+
+
+async def test_a_hub_that_speaks_nothing_of_what_we_do_says_so() -> None:
+    peer = Peer()
+    async with answering(peer) as port, opened(port) as engine:
+        said = b'{"type":"https://x/protocol","detail":"this hub speaks 7 to 8"}'
+        peer.answer = (400, "application/problem+json", said)
+        with pytest.raises(NotSupported, match="this hub speaks 7 to 8; upgrade the older"):
             await engine.jobs.get([uuid4()])
 
 

@@ -292,4 +292,6 @@ class Pool:
 def _words(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message}): SSL_CERT_FILE names those that are"
-    return (error.strerror or str(error)).lower() if not isinstance(error, ssl.SSLError) else str(error)
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS ({error.reason or error}): is it hub+http:// and not hub+https://?"
+    return (error.strerror or str(error)).lower()
