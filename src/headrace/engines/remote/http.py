@@ -6,6 +6,7 @@ A library for everything that HTTP can be costs five times as much for each call
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import ssl
 from typing import Any, NamedTuple, cast
@@ -294,4 +295,6 @@ def _words(error: OSError) -> str:
         return f"its certificate is not trusted ({error.verify_message}): SSL_CERT_FILE names those that are"
     if isinstance(error, ssl.SSLError):
         return f"no TLS ({error.reason or error}): is it hub+http:// and not hub+https://?"
+    if error.errno is not None and error.errno > 0:  # asyncio says where it failed, which is known
+        return os.strerror(error.errno).lower()
     return (error.strerror or str(error)).lower()
