@@ -213,5 +213,5 @@ async def test_nobody_there_is_not_sent() -> None:
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
-    with pytest.raises(NotSent, match="^connection refused$"):
+    with pytest.raises(NotSent, match=r"^connection refused$"):
         await Pool(Address(host="127.0.0.1", port=port)).ask(b"?", 30)

@@ -30,6 +30,8 @@ _ALIVE = 20.0
 """Seconds between two signs of life of a connection on which nothing is said."""
 _MOST = 1000
 """Hints that may wait for a connection; of more, only their topics are told."""
+_FRAME = 20
+"""Hints in one frame: with a thousand names each they are well below what a hub takes."""
 _LINGER = 5.0
 """Seconds for which a topic is still listened for when nobody here does: many listen again at once."""
 
@@ -168,14 +170,14 @@ class RemoteBus:
     async def _say(self, connection: ClientConnection) -> None:
         while True:
             self._said.clear()
-            topics, hints = self._local.topics, tuple(self._outbox)
-            self._outbox = []
+            topics, hints = self._local.topics, tuple(self._outbox[:_FRAME])
+            del self._outbox[:_FRAME]
             if hints or topics != self._told:
                 self._told = topics
                 await connection.send(encode(Listening(topics, hints)))
             if not self._outbox:
                 self._sent.set()
-            await self._said.wait()
+                await self._said.wait()
 
     def _hear(self, frame: str | bytes) -> None:
         try:

@@ -32,7 +32,7 @@ def _operation(verb: Verb) -> Operation:
         hub, request = ask.hub, ask.request
         _check_protocol(request)
         data = await read_body(request, hub.options.bulk_most, hub.options.read_timeout, media=_MSGPACK)
-        arguments = decode(data, verb.takes)
+        arguments = _arguments(data, verb)
         try:
             answer = await _answer(hub, verb, arguments)
         except NotOpen:
@@ -54,6 +54,14 @@ def _operation(verb: Verb) -> Operation:
         media=_MSGPACK.decode(),
         largest="bulk",
     )
+
+
+def _arguments(data: bytes, verb: Verb) -> Any:
+    try:
+        return decode(data, verb.takes)
+    except (UnicodeDecodeError, RecursionError, OverflowError, ValueError) as error:
+        detail = str(error) or "it is nested too deep"
+        raise Problem(400, "malformed", "The request cannot be understood", detail) from None
 
 
 def _check_protocol(request: Request) -> None:
