@@ -62,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = Rules().lease
     """Seconds without a heartbeat after which a worker counts as dead and its jobs go to others."""
     accept: float = Rules().accept
-    """Reserved: jobs are not offered in this version, workers claim them."""
+    """Seconds a worker behind a hub has to accept a job that it was offered; then the job goes back."""
     start: float = Rules().start
     """Seconds a worker has to start a job after it claimed it; then the job goes back."""
     cancel_grace: float = Rules().cancel_grace

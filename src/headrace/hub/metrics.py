@@ -74,6 +74,7 @@ class Metrics:
         return await asyncio.to_thread(generate_latest, self._registry)
 
     def __enter__(self) -> None:
+        self._app.follow(self._hub.fleet.sums)
         try:
             self._register(REGISTRY)
         except ValueError:

@@ -24,12 +24,12 @@ async def submitted(client: httpx2.AsyncClient, **fields: Any) -> str:
     return id
 
 
-async def said(client: httpx2.AsyncClient, message: str, **fields: Any) -> httpx2.Response:
+async def said(client: httpx2.AsyncClient, message: str, /, **fields: Any) -> httpx2.Response:
     """The answer to a message."""
     return await client.post(f"/api/work/{message}", json=fields)
 
 
-async def work(client: httpx2.AsyncClient, message: str, **fields: Any) -> dict[str, Any]:
+async def work(client: httpx2.AsyncClient, message: str, /, **fields: Any) -> dict[str, Any]:
     """What a message is answered with, which is no problem."""
     answer = await said(client, message, **fields)
     assert answer.status_code == 200, answer.text

@@ -13,6 +13,7 @@ from headrace.contrib.prometheus.process import Process
 from headrace.contrib.prometheus.store import Store
 from headrace.contrib.prometheus.store_reader import StoreReader
 from headrace.errors import ConfigError
+from headrace.runtime.sums import Sums
 
 __all__ = ["HeadraceCollector"]
 
@@ -31,6 +32,10 @@ class HeadraceCollector(Collector):
         self._process = Process(app)
         self._reader = StoreReader(app, every, patience)
         self._store = Store(app, self._reader) if store else None
+
+    def follow(self, sums: Sums) -> None:
+        """Tell of these, too: what others finished whom this process stands in for, as a hub does."""
+        self._process.follow(sums)
 
     def describe(self) -> Iterable[Family]:
         """Every metric, without values."""

@@ -36,8 +36,12 @@ class Process:
         app.local_workers.tell(self._follow)
 
     def _follow(self, worker: Worker) -> None:
-        worker.sums.follow()
-        self._sums.append(worker.sums)
+        self.follow(worker.sums)
+
+    def follow(self, sums: Sums) -> None:
+        """Tell of these, too: what others finished whom this process stands in for."""
+        sums.follow()
+        self._sums.append(sums)
 
     def families(self) -> Iterator[Family]:
         """All metrics of the process."""

@@ -31,7 +31,7 @@ async def assigned(peer: Peer, worker: RemoteWorker, held: Held, token: str | No
         payload=job.payload,
         requirements=requirements_of(job),
         claim_timeout=round(fleet.session.engine.rules.accept * 1000),
-        estimated_processing_time=None,
+        estimated_processing_time=fleet.estimates.of(job.task),
         attempt=job.attempt + 1,
         lease=await fleet.signing.lease(peer.caller.key, Lease(job.id, job.epoch, worker.id)),
         queue=job.queue,

@@ -129,7 +129,7 @@ async def _finished(
         return said
     fleet.drop(worker, held)
     worker.done += 1
-    worker.failed += attempt is not None and attempt.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+    worker.failed += attempt is not None and attempt.outcome in _MEASURED
     _count(fleet, job, attempt)
     said = answer(job, attempt)
     worker.answered(held, message, said)
@@ -154,6 +154,8 @@ def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
     began, at = attempt.started_at or attempt.finished_at, attempt.finished_at
     if attempt.outcome is Outcome.COMPLETED:
         fleet.sums.completed.append((job, began, at))
+        if len(fleet.sums.completed) >= _GATHERED:
+            fleet.sums.gather()
         return
     waited = ran = None
     if attempt.outcome in _MEASURED and attempt.started_at is not None:
@@ -163,4 +165,6 @@ def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
     fleet.sums.ended(job.task, job.queue, attempt.outcome, at, waited, ran, retried=retried, dead=dead)
 
 
+_GATHERED = 100
+"""How many completed jobs are kept before they are added up."""
 _MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})

@@ -21,6 +21,7 @@ from headrace.hub.caller import Caller
 from headrace.hub.problems import Fault, Problem
 from headrace.hub.work.beats import Beats
 from headrace.hub.work.claims import Claims
+from headrace.hub.work.estimates import Estimates
 from headrace.hub.work.held import Held, Stale
 from headrace.hub.work.news import News
 from headrace.hub.work.offering import Wants, wants_of
@@ -50,6 +51,7 @@ class Fleet:
         self.sums = Sums(rising=self._rising)
         """What they have finished, until it is handed in."""
         self._signing: Signing | None = None
+        self.estimates = Estimates(self)
         self._rows: Shared[dict[UUID, WorkerRow]] = Shared(self._alive)
         self.claims, self.beats, self.news = Claims(self), Beats(self), News(self)
 
@@ -70,6 +72,7 @@ class Fleet:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await self.claims.close()
+            self.estimates.close()
             with suppress(HeadraceError):
                 await self.beats.beat()  # so that they have their whole lease to find another hub
 
