@@ -171,4 +171,4 @@ async def test_progress_is_kept_with_its_details(hub: Served) -> None:
     progress = (await hub.app.get(id)).progress
     assert progress is not None
     assert (progress.percent, progress.step, progress.details) == (45, "sampling", details)
-    assert len(progress.message or "") <= 500
+    assert len(progress.message or "") < 600, "it is cut, as that of a handler is"
