@@ -28,7 +28,7 @@ ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 LIVE = frozenset(Status) - ENDED
 
-COMING = frozenset({Status.PENDING, Status.ASSIGNED})
+COMING = frozenset({Status.PENDING})
 """No part of this version puts a job into these statuses."""
 
 HELD = frozenset({Status.ASSIGNED, Status.ACCEPTED, Status.RUNNING})
