@@ -38,12 +38,19 @@ def first(requires: dict[str, Any], *offers: dict[str, Any]) -> int:
             {"hardware": {"gpu_memory_gb": 8}, "services": "all"},
             {"hardware": {"gpu_memory_gb": 24}, "services": "x"},
         ),
+        ({"hardware": {"in": [{"m": 8}], "not": {"in": [{"x": 1}]}}}, {"hardware": {"m": 9}}, {"hardware": {"m": 24}}),
         ({"models": ["a"]}, {"models": ["a"], "memory": 1}, {"models": ["a"], "memory": 2}),
     ],
 )
 def test_who_wastes_least(requires: dict[str, Any], better: dict[str, Any], worse: dict[str, Any]) -> None:
     assert first(requires, worse, better) == 1
     assert first(requires, better, worse) == 0
+
+
+def test_what_is_needed_counts_also_beside_what_is_not_wanted() -> None:
+    plain, beside = {"hardware": {"m": 8}}, {"hardware": {"in": [{"m": 8}], "not": {"in": [{"x": 1}]}}}
+    for offers in ({"hardware": {"m": 8}}, {"hardware": {"m": 16}}):
+        assert waste(beside, offers) == waste(plain, offers)
 
 
 def test_who_has_it_loaded_comes_first() -> None:

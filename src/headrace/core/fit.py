@@ -60,7 +60,12 @@ def _unused(need: Any, offer: Any) -> tuple[float, int]:
 
 
 def _within(need: Any, name: str) -> Any:
-    return need.get(name) if isinstance(need, Mapping) else None
+    match need:
+        case {"in": [dict(only)]}:  # beside what a worker must not have, what it must have stands so
+            return only.get(name)
+        case dict():
+            return need.get(name)
+    return None
 
 
 def _least(need: Any) -> float:

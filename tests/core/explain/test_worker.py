@@ -112,7 +112,7 @@ def test_what_jobs_need_is_told_nearest_first_and_counted() -> None:
         " 1 of 'work' needs region = '50 %' and a ≥ 1, it offers region none and a none."
     )
     many = [submitted(requires={f"n{number}": 1}) for number in range(7)]
-    assert told(row(), *many).endswith("1 of 'work' needs n4 ≥ 1, it offers none and 2 more.")
+    assert told(row(), *many).endswith("1 of 'work' needs n4 ≥ 1, it offers none; and 2 more kinds.")
 
 
 def test_a_worker_behind_a_hub() -> None:

@@ -152,7 +152,8 @@ def _unmet(found: Sequence[tuple[Job, tuple[Lack, ...]]]) -> Fact:
         for kind in nearest[:_NAMED]
     )
     first = ", the nearest first" if len(nearest) > 1 else ""
-    more = f" and {len(nearest) - _NAMED} more" if len(nearest) > _NAMED else ""
+    rest = len(nearest) - _NAMED
+    more = f"; and {rest} more {_s('kind', 'kinds', rest)}" if rest > 0 else ""
     require = f"{many(len(found), 'job')} {_s('requires', 'require', len(found))}"
     text = f"{require} what it does not offer{first}: {told}{more}."
     unmet = [
