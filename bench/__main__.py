@@ -29,6 +29,7 @@ from bench.plan import ENGINES, LABELS, MEASURES, RIVALS, SIDES, STATES, EngineN
 from bench.programs import Missing, program
 from bench.recovery import recovery, recovery_lines
 from bench.remote import remote, remote_lines
+from bench.remote_crowd import crowd, crowd_lines
 from bench.report import document, facts_lines, lines, page
 from bench.stores import Databases, Files, Stores, postgres
 
@@ -136,8 +137,12 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
         figures = hub(stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
         return list(hub_lines(figures)), asdict(figures)
     if mode == "remote":
-        far = remote(plan.engine, stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
-        return list(remote_lines(far)), asdict(far)
+        turns = args.repeat or (1 if args.quick else 3)
+        far, many = (
+            remote(plan.engine, stores, quick=args.quick, repeat=turns),
+            crowd(stores, quick=args.quick, repeat=turns),
+        )
+        return [*remote_lines(far), *crowd_lines(many)], asdict(far) | {"crowd": asdict(many)}
     if mode == "find":
         pages, failures = find(plan.engine, stores, 20_000 if args.quick else 1_000_000, args.repeat or 5)
         kept = {case.name: asdict(found) for case, found in pages.items()}
@@ -203,7 +208,7 @@ def _parser() -> argparse.ArgumentParser:
         "churn": "whether headrace's tables grow while a million jobs come and go (postgres)",
         "idle": "what an idle worker asks of PostgreSQL in a minute",
         "recovery": "how soon a job runs again whose worker was killed",
-        "remote": "a worker by the remote engine, through a hub, beside the same on the database",
+        "remote": "a worker by the remote engine, through a hub, beside the same on the database; 200 by leases",
         "hub": "headrace's hub: submits over HTTP, a thousand who listen, ten thousand who say nothing",
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)

@@ -22,7 +22,7 @@ from bench.stores import Stores
 __all__ = ["CrowdFigures", "crowd", "crowd_lines"]
 
 WORKERS = 200
-JOBS = 20_000
+JOBS = 10_000
 EACH = 1_000
 """Jobs in one request."""
 

@@ -20,14 +20,16 @@ from headrace.worker.tuning import fast_loop
 PATIENCE = 300.0
 WAIT = 20
 """Seconds that a claim waits for a job."""
+TEXT, PING, PONG = 1, 9, 10
+MASK = b"\0\0\0\0"
 
 
 def frame(document: dict[str, Any]) -> bytes:
     """A message as a client's frame; its mask is zero, so that nothing has to be masked."""
     data = json.dumps(document).encode()
     size = len(data)
-    head = bytes([0x81, 0x80 | size]) if size < 126 else bytes([0x81, 0xFE]) + size.to_bytes(2, "big")
-    return head + b"\0\0\0\0" + data
+    head = bytes([0x80 | TEXT, 0x80 | size]) if size < 126 else bytes([0x80 | TEXT, 0xFE]) + size.to_bytes(2, "big")
+    return head + MASK + data
 
 
 class Crowd:
@@ -95,7 +97,9 @@ class Worker(asyncio.Protocol):
         message = bytes(got[start : start + size])
         kind = got[0] & 0x0F
         del got[: start + size]
-        return message if kind == 1 else b""
+        if kind == PING:
+            self._send(bytes([0x80 | PONG, 0x80 | size]) + MASK + message)
+        return message if kind == TEXT else b""
 
     def _hear(self, message: bytes) -> None:
         crowd = self._crowd

@@ -27,10 +27,10 @@ leave() { # give back what is under way
 
 run() { # the command, while the hub hears of it
   local pid percent text taken='' code=0
-  say accept_job '{$lease}' && rm -f "$dir/progress" && mkfifo "$dir/progress"
+  rm -f "$dir/progress" && mkfifo "$dir/progress"
+  say accept_job '{$lease}' && say start_job '{$lease}'
   "$@" <"$dir/payload" >"$dir/result" 2>"$dir/errors" 3>"$dir/progress" &
-  pid=$!
-  exec 4<"$dir/progress"
+  pid=$! && exec 4<"$dir/progress"
   while read -r -t "$beat" percent text <&4 || (($? > 128)); do
     if [[ -z $percent ]]; then say heartbeat '{$token}'; else
       say update_job_progress '{$lease, progress: ($n | tonumber), $message}' --arg n "$percent" --arg message "$text"

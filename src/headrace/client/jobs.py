@@ -209,8 +209,10 @@ async def draft_and_warning(
     if doc is None:
         whole = merged(app.defaults, checked)
         check_key(checked, whole)
-        unregistered = told_unregistered(name, (*app.by_name, *app.session.task_names))
-        return Draft(app, new_id(app, name, text, checked), name, text, whole), unregistered
+        draft: Draft[Any] = Draft(app, new_id(app, name, text, checked), name, text, whole)
+        if await app.session.is_run(name, whole.get("requires") or {}):
+            return draft, None
+        return draft, told_unregistered(name, (*app.by_name, *app.session.task_names))
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
     whole = merged(doc.to_options(), checked)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 from weakref import WeakSet
 
 from headrace.client.places import places
 from headrace.client.registry import TaskDoc, known_tasks, named
 from headrace.core.query import Filter
-from headrace.engine import Engine
+from headrace.engine import Engine, WorkerInfo
 from headrace.runtime.audience import Audience
 from headrace.runtime.feed import Feed
 from headrace.runtime.following import BatchWatcher, Watcher
@@ -34,6 +36,8 @@ class Session:
         self._known_tasks = Shared(lambda: known_tasks(engine))
         self.task_names: tuple[str, ...] = ()
         """The tasks that workers had registered when one was last looked for in vain."""
+        self._living = Shared(self._live_workers)
+        self._seen: tuple[float, list[WorkerInfo]] = (-_REMEMBER, [])
 
     @classmethod
     async def open(cls, engine: Engine, host: Host) -> Session:
@@ -79,3 +83,20 @@ class Session:
         else:
             self._tasks[name] = (now, doc)
         return doc
+
+    async def is_run(self, name: str, requires: Mapping[str, Any]) -> bool:
+        """Whether a live worker runs a task that none has described: those behind a hub describe nothing.
+
+        That one does is believed for a few seconds.
+        """
+        now = self.host.clock.monotonic()
+        at, infos = self._seen
+        if now - at < _REMEMBER and any(info.runs(name, requires) for info in infos):
+            return True
+        infos = await self._living()
+        self._seen = (now, infos)
+        return any(info.runs(name, requires) for info in infos)
+
+    async def _live_workers(self) -> list[WorkerInfo]:
+        now, rules = self.host.clock.now(), self.engine.rules
+        return [row.info for row in await self.engine.workers.list() if row.as_heard(now, rules).takes]
