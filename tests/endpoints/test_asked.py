@@ -1,0 +1,41 @@
+"""What of a request is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.endpoints.asked import Asked, checked_headers, is_credential, kept_headers, values_of
+from headrace.errors import ConfigError
+
+GIVEN = [("accept", "a"), ("x-tag", "1"), ("authorization", "s"), ("x-tag", "2"), ("x-api-key", "s")]
+
+
+def test_headers_are_kept_by_name() -> None:
+    assert kept_headers(GIVEN, checked_headers(["X-Tag", "no"])) == {"x-tag": ("1", "2")}
+    assert kept_headers(GIVEN, checked_headers(["*"])) == {"accept": ("a",), "x-tag": ("1", "2")}
+    both = kept_headers(GIVEN, checked_headers(["*", "Authorization"]))
+    assert both == {"accept": ("a",), "x-tag": ("1", "2"), "authorization": ("s",)}
+    assert kept_headers(GIVEN, checked_headers([])) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["Authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "X-CSRF-Token", "apikey"]
+)
+def test_what_opens_something_is_known(name: str) -> None:
+    assert is_credential(name)
+
+
+@pytest.mark.parametrize("wrong", ["x-tag", [1], [None]])
+def test_an_allow_list_is_a_list_of_names(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="headers must be a list of names"):
+        checked_headers(wrong)
+
+
+def test_values_keep_their_order() -> None:
+    assert list(values_of([("b", "2"), ("a", "1"), ("b", "1")]).items()) == [("b", ("2", "1")), ("a", ("1",))]
+
+
+def test_all_values_of_a_header_are_found() -> None:
+    assert Asked(headers=GIVEN).all("x-tag") == ["1", "2"]
