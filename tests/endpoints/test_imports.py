@@ -1,0 +1,47 @@
+"""What is imported when: nobody pays for a framework that they do not use, and a missing one is said in a line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_CORE = (
+    "asked",
+    "preference",
+    "keys",
+    "submitting",
+    "status",
+    "answers",
+    "in_worker",
+    "adapting",
+    "binding",
+    "estimates",
+)
+
+
+def run(program: str) -> str:
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_neither_headrace_nor_the_core_imports_a_framework() -> None:
+    modules = ", ".join(f"headrace.endpoints.{name}" for name in _CORE)
+    printed = run(
+        f"import sys, headrace, {modules}\nprint({{'fastapi', 'starlette', 'pydantic', 'django'}} & sys.modules.keys())"
+    )
+    assert printed.strip() == "set()"
+
+
+@pytest.mark.parametrize("framework", ["fastapi", "starlette"])
+def test_a_missing_framework_is_said_in_one_line(framework: str) -> None:
+    printed = run(
+        "import sys\n"
+        f"sys.modules[{framework!r}] = None\n"
+        "from headrace.errors import MissingExtra\n"
+        f"try:\n    import headrace.endpoints.{framework}\n"
+        "except MissingExtra as error:\n    print(error)"
+    )
+    assert printed.strip() == (f'headrace.endpoints.{framework} needs {framework}: pip install "headrace[{framework}]"')
