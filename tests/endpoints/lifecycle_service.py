@@ -26,7 +26,7 @@ async def work(ctx: Context, n: int) -> dict[str, Any]:
     return {"n": n, "pid": os.getpid(), "attempt": ctx.attempt}
 
 
-@router.post("/typed", job=JobOptions(name="typed"))
+@router.post("/typed", job=JobOptions(queue="typed"))
 def typed(text: str, ids: list[int]) -> int:
     if not ids:
         raise HTTPException(409, "no ids")
