@@ -116,6 +116,22 @@ async def test_nobody_connects_without_need() -> None:
         assert sockets(hub) == 0
 
 
+async def test_nobody_comes_back_without_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.engines.remote.bus._LINGER", 0.0)
+    async with serving("memory://") as hub, opened(hub) as one, opened(hub) as other:
+        stop = one.bus.listen(READY, lambda _: None)
+        heard = await heard_by(hub, other)
+        await until(lambda: sockets(hub) == 2)
+        stop()
+        await until(lambda: one._bus._told == frozenset())
+        for connection in list(hub.server.server_state.connections):
+            connection.transport.abort()
+        await until(lambda: heard, what="the other one is back")
+        assert sockets(hub) == 1
+        one.bus.send(Hint(Topic.READY, ("q",)))
+        await until(lambda: Hint(Topic.READY, ("q",)) in heard)
+
+
 async def test_from_another_thread() -> None:
     async with serving("memory://") as hub, opened(hub) as one:
         heard = await heard_by(hub, one)

@@ -125,6 +125,9 @@ class RemoteBus:
         pause = _FIRST_PAUSE
         while True:
             await self._said.wait()
+            if not self._local.topics and not self._outbox:
+                self._said.clear()
+                continue
             try:
                 async with asyncio.timeout(_CONNECT):
                     connection = await self._connect()
