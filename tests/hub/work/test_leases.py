@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -110,6 +111,17 @@ async def test_a_lease_is_void_with_its_key(url: str) -> None:
         _, job = await claimed(mine)
         await hub.app.revoke_key("mine")
         await until(lambda: _refused(mine, job["lease"]))
+
+
+async def test_a_claim_that_waits_ends_with_its_key(url: str) -> None:
+    async with keyed(url, "mine", "operator") as (hub, [mine, operator]):
+        claiming = asyncio.create_task(said(mine, "claim_job", worker_id="w", capabilities=CAN, wait=50))
+        await until(lambda: any(worker.given for worker in hub.hub.fleet.workers.values()))
+        await hub.app.revoke_key("mine")
+        async with asyncio.timeout(20):
+            assert (await claiming).status_code == 401
+        id = await submitted(operator)
+        assert (await work(operator, "claim_job", worker_id="w", capabilities=CAN, wait=20))["job_id"] == id
 
 
 async def _refused(client: httpx2.AsyncClient, lease: str) -> bool:

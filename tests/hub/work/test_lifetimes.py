@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import Status
-from headrace.core.status import Outcome
+from headrace.core.lifecycle import lose
+from headrace.core.status import Cause, Outcome
 from headrace.hub import HubOptions
 from headrace.hub.live import socket as sockets
 from tests.hub.live.listening import Socket, connected
@@ -220,6 +221,29 @@ async def test_that_time_is_over_is_told(calm: Served) -> None:
         assert failed["status"] == "retrying"
         [attempt] = (await calm.app.history(id)).attempts
         assert attempt.outcome is Outcome.TIMED_OUT
+
+
+async def test_what_the_sweeper_ended_is_no_longer_the_workers(calm: Served) -> None:
+    token = await joined(calm)
+    job = await given_to(calm, token, retry_delays=[60])
+    await work(calm.client, "start_job", lease=job["lease"])
+    stored = await calm.app.get(job["job_id"])
+    rules, now = calm.app.engine.rules, calm.app.host.clock.now()
+    await calm.app.lanes.apply(lose(stored, Cause.TIMEOUT, now, 0.0, rules))
+    for message, fields in (("fail_job", {"error": "late"}), ("complete_job", {}), ("release_job", {})):
+        late = await said(calm.client, message, lease=job["lease"], **fields)
+        assert late.json()["type"].endswith("/stale-job"), message
+    [attempt] = (await calm.app.history(job["job_id"])).attempts
+    assert attempt.outcome is Outcome.TIMED_OUT
+
+
+async def test_a_worker_that_registers_again_leaves_nothing_behind(calm: Served) -> None:
+    async with connected(calm) as socket:
+        first = await socket.ask("register_worker", **ME, capabilities=CAN)
+        second = await socket.ask("register_worker", **ME, capabilities=CAN)
+        assert first["worker"] != second["worker"], "two machines may have one name"
+        assert [str(worker.id) for worker in calm.hub.fleet.workers.values()] == [second["worker"]]
+        assert [str(row.info.id) for row in await calm.app.workers() if row.alive] == [second["worker"]]
 
 
 # -- hubs that stop, sockets that idle

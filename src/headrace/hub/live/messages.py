@@ -72,6 +72,8 @@ class Message:
     example: Mapping[str, Any] = field(default_factory=dict)
     beside: bool = False
     """It may take long: others are heard meanwhile."""
+    waits: bool = False
+    """It may take very long, and is not counted with those."""
 
 
 async def authenticate(socket: Socket, given: Authenticate) -> Reply:
@@ -122,6 +124,7 @@ def _of_workers(message: WorkMessage) -> Message:
         takes=message.takes,
         example=message.example,
         beside=True,
+        waits=message.waits,
     )
 
 

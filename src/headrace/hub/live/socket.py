@@ -38,6 +38,8 @@ IDLE = 300.0
 """Seconds after which a socket is closed that has subscribed to nothing, has no job, and is silent."""
 AT_ONCE = 64
 """Messages of workers that are served at the same time; no more are read meanwhile."""
+WAITING = 1_000
+"""Messages of workers that are unanswered, claims that wait included."""
 PUSHED = 10_000
 """Messages of its own accord that wait for a client to take them; a client with more is cut off."""
 
@@ -237,14 +239,15 @@ class Socket:
 
     async def _begin(self, message: Message, given: Any, id: Any) -> None:
         """Serve a message of a worker, and hear others meanwhile; those about one job stay in their order."""
-        await self._room.acquire()
+        if not message.waits:
+            await self._room.acquire()
+        elif len(self._beside) >= WAITING:
+            raise Problem(429, "too-many", "Too many claims wait", f"a socket may have {WAITING} messages unanswered")
         task = asyncio.create_task(self._serve(message, given, id), name="headrace-hub-message")
         self._beside.add(task)
-        task.add_done_callback(self._served)
-
-    def _served(self, task: asyncio.Task[None]) -> None:
-        self._beside.discard(task)
-        self._room.release()
+        task.add_done_callback(self._beside.discard)
+        if not message.waits:
+            task.add_done_callback(lambda _: self._room.release())
 
     async def _serve(self, message: Message, given: Any, id: Any) -> None:
         reply = None

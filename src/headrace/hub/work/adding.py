@@ -25,7 +25,7 @@ from headrace.errors import Unavailable
 from headrace.hub.operation import Ask
 from headrace.hub.submits import draft_of
 from headrace.hub.wording import submission_of
-from headrace.hub.work.held import Held, Stale
+from headrace.hub.work.held import Held
 from headrace.hub.work.messages import (
     ChildSubmitted,
     ItemsAcknowledged,
@@ -62,7 +62,7 @@ async def _append(held: Held, entries: Sequence[Entry]) -> None:
     for entry in (*entries, None):
         if part and (entry is None or size + len(entry.data) > MOST_BYTES):
             if not await held.lanes.append(Append(job.id, job.worker, held.epoch, tuple(part))):
-                raise Stale(job.id, "the job was taken back, or has ended")
+                raise held.stale("the job was taken back, or has ended")
             part, size = [], 0
         if entry is not None:
             part.append(entry)

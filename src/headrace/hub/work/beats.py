@@ -169,7 +169,8 @@ class Beats:
         if named is None or fleet.monotonic() - worker.named_at > 1.5 * rules.beat:
             held = frozenset(given)
         else:
-            held = frozenset(named) | {id for id, one in worker.held.items() if one.since > worker.named_at}
+            since = {id for id, one in worker.held.items() if one.since > worker.named_at}
+            held = (frozenset(named) & frozenset(given)) | since
         return Beat(
             held=tuple(held),
             state=worker.state,
@@ -207,15 +208,20 @@ class Beats:
 
     # -- what they must know
 
+    def buried(self, held: tuple[UUID, ...]) -> HeartbeatAcknowledged:
+        """What a worker is told that was declared dead: all that it has is lost."""
+        now = self._fleet.session.host.clock.now()
+        return HeartbeatAcknowledged(next_heartbeat_expected=now, cancel=(), lost=held, registered=False)
+
     def _answer(self, worker: RemoteWorker, due: datetime) -> HeartbeatAcknowledged:
         named = worker.named or ()
-        lost = named if worker.buried else tuple(id for id in named if id not in worker.held)
-        stop = tuple(id for id, held in worker.held.items() if held.must_stop)
+        if worker.buried:
+            return self.buried(named)
         return HeartbeatAcknowledged(
             next_heartbeat_expected=due,
-            cancel=() if worker.buried else stop,
-            lost=tuple(lost),
-            registered=not worker.buried,
+            cancel=tuple(id for id, held in worker.held.items() if held.must_stop),
+            lost=tuple(id for id in named if id not in worker.held),
+            registered=True,
         )
 
     def _tell(self, worker: RemoteWorker) -> None:

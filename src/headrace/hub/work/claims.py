@@ -293,6 +293,8 @@ class Claims:
                 waiting.future.set_exception(error)
             elif not isinstance(error, EngineError | Problem):
                 _log.exception("a claim failed")
+            if line.waiting:
+                self._plan(line)  # the others are still to be asked for
             return
         finally:
             line.asking -= 1

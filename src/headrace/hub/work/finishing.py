@@ -66,8 +66,8 @@ async def fail_job(peer: Peer, given: FailJob) -> JobFailed:
 
     def ends(job: Job, now: datetime) -> Ending:
         if given.retry and job.timeout_at is not None and job.status is Status.RUNNING and job.timeout_at <= now:
-            late = timeout_error(job)
-            return TimedOut(ErrorInfo(late.type, late.message, error.traceback, error.details).cut(limit))
+            late, details = timeout_error(job), {**(error.details or {}), _SAID: given.error}
+            return TimedOut(ErrorInfo(late.type, late.message, error.traceback, details).cut(limit))
         return Failed(error=error, names=(name,), reason=None if given.retry else Reason.NON_RETRYABLE)
 
     outcomes = {Outcome.FAILED, Outcome.TIMED_OUT}
@@ -85,7 +85,8 @@ def _failed(job: Job, attempt: Attempt | None) -> JobFailed:
 async def snooze_job(peer: Peer, given: SnoozeJob) -> JobSnoozed:
     """Have the job wait, uncharged."""
     ends = Snoozed(given.delay)
-    return await _finished(peer, given, lambda job, now: ends, UNSET, _snoozed, {Outcome.SNOOZED})
+    outcomes = {Outcome.SNOOZED, Outcome.CANCELLED}
+    return await _finished(peer, given, lambda job, now: ends, UNSET, _snoozed, outcomes)
 
 
 def _snoozed(job: Job, attempt: Attempt | None) -> JobSnoozed:
@@ -96,7 +97,8 @@ def _snoozed(job: Job, attempt: Attempt | None) -> JobSnoozed:
 async def release_job(peer: Peer, given: ReleaseJob) -> JobReleased:
     """Give the job back, uncharged."""
     ends = Released()
-    return await _finished(peer, given, lambda job, now: ends, UNSET, _released, {Outcome.RELEASED}, starts=False)
+    outcomes = {Outcome.RELEASED, Outcome.CANCELLED}
+    return await _finished(peer, given, lambda job, now: ends, UNSET, _released, outcomes, starts=False)
 
 
 def _released(job: Job, attempt: Attempt | None) -> JobReleased:
@@ -128,7 +130,7 @@ async def _finished(
             raise Stale(stale.job, stale.detail) from None
         return said
     fleet.drop(worker, held)
-    worker.done += 1
+    worker.done += attempt is not None and attempt.outcome is not Outcome.RELEASED
     worker.failed += attempt is not None and attempt.outcome in _MEASURED
     _count(fleet, job, attempt)
     said = answer(job, attempt)
@@ -140,9 +142,10 @@ async def _on_record(fleet: Fleet, lease: Lease, answer: Answer[T], outcomes: se
     """The answer to a message that ended an attempt before, wherever that was; None: it did not."""
     engine = fleet.session.engine
     attempt = (await engine.records.history(lease.job)).attempt_of(lease.worker, lease.epoch)
-    # With a cause, it was somebody else who ended it.
-    if attempt is None or attempt.outcome not in outcomes or (attempt.cause and attempt.outcome is Outcome.FAILED):
+    if attempt is None or attempt.outcome not in outcomes:
         return None
+    if attempt.outcome is Outcome.TIMED_OUT and _SAID not in ((attempt.error and attempt.error.details) or {}):
+        return None  # it was the sweeper who ended it
     [job] = await engine.jobs.get([lease.job])
     return None if job is None else answer(job, attempt)
 
@@ -165,6 +168,8 @@ def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
     fleet.sums.ended(job.task, job.queue, attempt.outcome, at, waited, ran, retried=retried, dead=dead)
 
 
+_SAID = "error"
+"""Among the details of a time-out: what the worker said, if it was the one who said so."""
 _GATHERED = 100
 """How many completed jobs are kept before they are added up."""
 _MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})

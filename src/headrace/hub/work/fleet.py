@@ -239,7 +239,7 @@ class Fleet:
         """What the worker holds, from now on this as well; ``begin_by``: it must begin until then."""
         held = worker.held.get(job.id)
         if held is None or held.epoch < job.epoch:
-            held = worker.held[job.id] = Held(job, self.lanes)
+            held = worker.held[job.id] = Held(job, self.lanes, lambda held: self.drop(worker, held))
             worker.measure(self.monotonic())
         held.begin_by = held.begin_by or begin_by
         return held

@@ -35,7 +35,9 @@ class Stale(Exception):
 class Held:
     """A job at one epoch. What is written is decided from the job as last seen, and again if it moved since."""
 
-    def __init__(self, job: Job, lanes: Lanes) -> None:
+    def __init__(self, job: Job, lanes: Lanes, lost: Callable[[Held], None] = lambda held: None) -> None:
+        """``lost`` is called when it turns out that the worker holds the job no longer."""
+        self._lost = lost
         self.job, self.epoch = job, job.epoch
         """The job as last known to be stored."""
         self.begin_by: datetime | None = None
@@ -85,7 +87,7 @@ class Held:
                 self.job = verdict.job
                 return verdict.job
             if not isinstance(verdict, Conflict):
-                raise Stale(self.job.id, _why(verdict.job))
+                raise self.stale(_why(verdict.job))
             if verdict.job.rev == self.job.rev:  # a transaction that is still open has it
                 if lanes.host.clock.monotonic() - began > _PATIENCE:
                     text = f"job {self.job.id} is in a transaction that is still open: nothing was changed"
@@ -110,8 +112,13 @@ class Held:
 
         job = await self.written(decide)
         if late:
-            raise Stale(job.id, "a rate let it begin, but it did not in time; it was given back")
+            raise self.stale("a rate let it begin, but it did not in time; it was given back")
         return job
+
+    def stale(self, why: str) -> Stale:
+        """What is raised when the worker holds the job no longer."""
+        self._lost(self)
+        return Stale(self.job.id, why)
 
     async def report(self, report: Progress) -> None:
         """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""

@@ -56,7 +56,9 @@ async def _registered(peer: Peer, given: RegisterWorker | ClaimJob, concurrency:
     can = capabilities_of({} if given.capabilities is UNSET else given.capabilities)
     wants = wants_of(peer.caller, can, _or_none(given.tasks), _or_none(given.queues))
     worker = await peer.fleet.register(peer.caller, given.worker_id, wants, concurrency)
-    peer.joined(worker)
+    before = peer.joined(worker)
+    if before is not None and not before.held and not before.given:
+        await peer.fleet.retire(before)
     return worker
 
 
@@ -88,6 +90,8 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
     except BaseException:
         if held is not None:
             await fleet.give_back(worker, held)
+        elif implied and worker.line is None:
+            await fleet.retire(worker)
         raise
 
 
@@ -98,8 +102,9 @@ def _renew(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> None:
     if given.current_load is not UNSET:
         worker.load = given.current_load
     assert worker.wants is not None
-    before = worker.wants
-    if given.capabilities is not UNSET or given.tasks is not UNSET or given.queues is not UNSET:
+    before, said = worker.wants, (given.capabilities, given.tasks, given.queues)
+    if said != worker.said and said != (UNSET, UNSET, UNSET):
+        worker.said = said
         can = Capabilities(before.offers, before.customers)
         if given.capabilities is not UNSET:
             can = capabilities_of(given.capabilities)
@@ -141,7 +146,12 @@ async def heartbeat(peer: Peer, given: Heartbeat) -> HeartbeatAcknowledged:
     """Beat for a worker, and tell it what it must know."""
     fleet = peer.fleet
     if given.token is not UNSET:
-        worker = await fleet.known(peer.caller, given.token)
+        try:
+            worker = await fleet.known(peer.caller, given.token)
+        except Problem as problem:
+            if problem.status != 410:
+                raise
+            return fleet.beats.buried(() if given.held is UNSET else given.held)
     else:
         found = peer.worker(given.worker_id)
         if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
@@ -42,8 +43,9 @@ class Peer:
         """The worker that registered here before, by its name; None: it must say who it is."""
         return None
 
-    def joined(self, worker: RemoteWorker) -> None:
-        """A worker has registered, or is known again."""
+    def joined(self, worker: RemoteWorker) -> RemoteWorker | None:
+        """A worker has registered, or is known again; the one whose place it takes."""
+        return None
 
     async def lease(self, given: OfJob) -> Lease:
         """The lease by which a message speaks of a job.
@@ -61,6 +63,14 @@ class Peer:
             detail = "the lease is that of another job"
             raise Problem(409, "lease", "The lease does not count", detail, faults=[Fault("job_id", detail)])
         return lease
+
+    async def undelivered(self, answer: Any) -> None:
+        """Give a job back of which the worker cannot be told."""
+        if isinstance(answer, JobAssigned):
+            lease = await self.fleet.signing.read_lease(self.caller.key, answer.lease)
+            with suppress(Stale):
+                if lease is not None:
+                    await self.fleet.give_back(*await self.fleet.holding(self.caller, lease))
 
     def leased(self, given: OfJob) -> Lease:
         """The lease of a message that carries none; raises like ``lease``."""
@@ -83,14 +93,20 @@ class SocketPeer(Peer):
             return next(iter(self.workers.values())) if len(self.workers) == 1 else None
         return self.workers.get(worker_id)
 
-    def joined(self, worker: RemoteWorker) -> None:
-        """Talk to this worker over this socket from now on."""
+    def joined(self, worker: RemoteWorker) -> RemoteWorker | None:
+        """Talk to this worker over this socket from now on; the one of this name to which it talked before."""
         name = worker.name or ""
         if name not in self.workers and len(self.workers) >= MOST:
             detail = f"a socket may have {MOST} workers: open another one"
             raise Problem(429, "too-many", "Too many workers", detail, headers={"Retry-After": "10"})
-        self.workers[name] = worker
+        before, self.workers[name] = self.workers.get(name), worker
         worker.line = self
+        for held in worker.held.values():
+            held.told_to_stop = False
+        if before is None or before is worker:
+            return None
+        before.line = None
+        return before
 
     def leased(self, given: OfJob) -> Lease:
         """The lease of a job that was given to a worker at this socket, by the id of the job."""
@@ -106,13 +122,6 @@ class SocketPeer(Peer):
     def busy(self) -> bool:
         """Whether a worker at this socket has a job, or waits for one."""
         return any(worker.held or worker.given for worker in self.workers.values())
-
-    async def undelivered(self, answer: Any) -> None:
-        """Give a job back of which the worker cannot be told."""
-        if isinstance(answer, JobAssigned):
-            for worker in self.workers.values():
-                if (held := worker.held.get(answer.job_id)) is not None:
-                    await self.fleet.give_back(worker, held)
 
     def close(self) -> None:
         """It is gone."""

@@ -34,6 +34,8 @@ class RemoteWorker:
         self._wants: Wants | None = None
         self.like = b""
         """The same for workers that are offered the same."""
+        self.said: tuple[Any, ...] = ()
+        """What it last said of itself with a claim."""
         self.concurrency = 1
         self.held: dict[UUID, Held] = {}
         """What it was given here, or has spoken of here, as far as that is known."""

@@ -291,7 +291,11 @@ def _operation(message: WorkMessage) -> Operation:
 async def _asked(ask: Ask, message: WorkMessage) -> Answer:
     """A message that came as a request."""
     peer = Peer(ask.hub, ask.caller)
-    leaving = asyncio.create_task(_leave(ask.request, peer)) if message.waits else None
+    forget: Callable[[], None] | None = None
+    leaving: asyncio.Task[None] | None = None
+    if message.waits:
+        leaving = asyncio.create_task(_leave(ask.request, peer))
+        forget = ask.hub.door.on_revoked(lambda key: peer.gone.set() if key == ask.caller.key else None)
     try:
         answer = await message.do(peer, ask.body)
     except Stale as stale:
@@ -299,6 +303,13 @@ async def _asked(ask: Ask, message: WorkMessage) -> Answer:
     finally:
         if leaving is not None:
             leaving.cancel()
+        if forget is not None:
+            forget()
+    revoked = message.waits and not ask.hub.door.knows(ask.caller)
+    if revoked or peer.gone.is_set():
+        await peer.undelivered(answer)
+    if revoked:
+        raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
     if peer.gone.is_set():
         raise ClientDisconnect
     return Answer(answer)
