@@ -13,7 +13,7 @@ from headrace.core import lifecycle
 from headrace.core.customers import Customers
 from headrace.core.status import Cause
 from headrace.core.utilisation import Utilisation
-from headrace.engine import Alive, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
+from headrace.engine import Alive, Beat, Dead, Gone, Renewed, Watched, WorkerInfo, WorkerRow
 
 __all__ = ["Workers"]
 
@@ -62,6 +62,17 @@ class Workers(Part):
             assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
             await lab.engine.workers.beat_many({worker: Beat(utilisation=told)}, lab.now)
             assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
+
+    async def test_what_it_says_of_itself_by_now_comes_back(self, lab: Lab) -> None:
+        worker = await lab.worker(offers={"memory": 8}, tasks=("a",))
+        renewed = Renewed(concurrency=3, tasks=("b",), offers={"memory": 24}, customers=Customers(strict=True))
+        for told in (renewed, None):
+            await lab.engine.workers.beat(worker, Beat(renewed=told), lab.now)
+            [row] = await lab.engine.workers.list()
+            assert row.beat.renewed == told
+            shown = row.as_heard(lab.now, lab.rules).info
+            expected = (3, ("b",), {"memory": 24}, True) if told else (8, ("a",), {"memory": 8}, False)
+            assert (shown.concurrency, shown.tasks, shown.offers, shown.customers is not None) == expected
 
     async def test_all_queues_and_no_queues_are_told_apart(self, lab: Lab) -> None:
         await lab.worker(queues=None)

@@ -68,7 +68,18 @@ from headrace.engine.rollups import MAX_ROLL, Rollups
 from headrace.engine.session import Engine
 from headrace.engine.statements import Enlisted, Statement, Statements
 from headrace.engine.transactions import Transactions
-from headrace.engine.workers import Alive, Attended, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow, Workers
+from headrace.engine.workers import (
+    Alive,
+    Attended,
+    Beat,
+    Dead,
+    Gone,
+    Renewed,
+    Watched,
+    WorkerInfo,
+    WorkerRow,
+    Workers,
+)
 
 __all__ = [
     "MAX_BATCH",
@@ -101,6 +112,7 @@ __all__ = [
     "Profiles",
     "Records",
     "Refused",
+    "Renewed",
     "Rollups",
     "Setting",
     "Statement",

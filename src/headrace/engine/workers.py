@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from headrace.core.customers import Customers
@@ -19,7 +20,7 @@ from headrace.core.rollup import Rollup
 from headrace.core.silent_workers import silent_since
 from headrace.core.utilisation import Utilisation
 
-__all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
+__all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Renewed", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
@@ -84,6 +85,16 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
         return by_service(task, requires) if self.runs_services else task in self.tasks
 
 
+class Renewed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker says of itself by now; the fields are those of ``WorkerInfo``."""
+
+    concurrency: int
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    offers: dict[str, Any] = {}
+    customers: Customers | None = None
+
+
 class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A sign of life: what the worker holds, and how it is."""
 
@@ -107,6 +118,8 @@ class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     """What it hands in: what it has finished since the last report that was acknowledged, added up by minute."""
     utilisation: Utilisation = Utilisation()
     """How much of it is used."""
+    renewed: Renewed | None = None
+    """What it says of itself by now, if that is other than when it registered, as one behind a hub may."""
 
     @property
     def kept(self) -> Beat:
@@ -170,12 +183,19 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
         """The worker as it is shown: judged by its last beat, since nobody may be left to bury it."""
         if self.silent_since is not None:
             return self
+        row = self if self.beat.renewed is None else replace(self, info=self.present)
         if not self.alive:
-            return replace(self, beat=replace(self.beat, state="dead"))
+            return replace(row, beat=replace(self.beat, state="dead"))
         since = silent_since(self.beat_at, now, self.lease(rules))
         if since is None:
-            return self
-        return replace(self, alive=False, silent_since=since, beat=replace(self.beat, state="silent"))
+            return row
+        return replace(row, alive=False, silent_since=since, beat=replace(self.beat, state="silent"))
+
+    @property
+    def present(self) -> WorkerInfo:
+        """Who the worker is, by what it last said of itself."""
+        renewed = self.beat.renewed
+        return self.info if renewed is None else replace(self.info, **structs.asdict(renewed))
 
     def without_place(self) -> WorkerRow:
         """The worker as it is shown to those who may not know where it runs, nor what others call it."""

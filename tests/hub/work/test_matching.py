@@ -178,3 +178,23 @@ async def test_how_much_of_a_worker_is_used(url: str) -> None:
             return bool(counted and row["claimed_at"] and 0 < row["busy_share"] <= 1 and row["busy_share_ever"] > 0)
 
         await until(seen)
+
+
+async def test_what_a_worker_says_of_itself_anew_is_what_is_shown(url: str) -> None:
+    async with serving(url) as hub:
+        token = await registered(hub, "worker-gpu-01", 8)
+        id = await submitted(hub, 32)
+        can = {"services": "all", "hardware": {"gpu_memory_gb": 24}}
+        assert await claimed(hub, token) is None
+        given = await work(hub.client, "claim_job", worker_id="w", token=token, capabilities=can, max_concurrent_jobs=7)
+        assert given["type"] == "no_job"
+        await work(hub.client, "heartbeat", token=token)
+        [row] = (await hub.client.get("/api/workers")).json()["items"]
+        assert (row["offers"], row["concurrency"], row["name"]) == (can, 7, "worker-gpu-01")
+        told = (await hub.client.get(f"/api/jobs/{id}/explain")).json()
+        assert "It needs hardware.gpu_memory_gb ≥ 32; the nearest worker, worker-gpu-01, offers 24." in told["text"]
+        async with serving(url) as other:
+            assert (await work(other.client, "heartbeat", token=token))["registered"] is True
+            [worker] = other.hub.fleet.workers.values()
+            assert worker.wants is not None
+            assert (worker.wants.offers, worker.concurrency) == (can, 7), "also at another hub"

@@ -177,6 +177,7 @@ class Beats:
             busy=len(worker.held),
             done=worker.done,
             utilisation=worker.used(fleet.monotonic()),
+            renewed=worker.renewed,
         )
 
     # -- what the store gives

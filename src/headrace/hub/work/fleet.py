@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from msgspec.structs import asdict
+
 from headrace.core.capabilities import Capabilities
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
@@ -142,6 +144,7 @@ class Fleet:
         worker = RemoteWorker(host.dice.new_id(now), caller, self.monotonic(), name=name)
         worker.wants, worker.concurrency, worker.line = wants, concurrency, line
         self.workers[worker.id] = worker  # counted while it registers
+        worker.registered = worker.says
         try:
             await engine.workers.register(self._info(worker), now)
         except BaseException:
@@ -151,21 +154,17 @@ class Fleet:
         return worker
 
     def _info(self, worker: RemoteWorker) -> WorkerInfo:
-        wants, host = worker.wants, self.session.host
-        assert wants is not None
+        says = worker.says
+        assert says is not None
         return WorkerInfo(
             id=worker.id,
             host=worker.name or "",
             pid=0,
-            started_at=host.clock.now(),
-            concurrency=worker.concurrency,
-            tasks=tuple(sorted(wants.tasks or ())),
-            queues=wants.queues,
-            offers=wants.offers,
+            started_at=self.session.host.clock.now(),
             version=VERSION,
             lease=self.lease,
             name=worker.name,
-            customers=wants.customers,
+            **asdict(says),
         )
 
     async def known(self, caller: Caller, token: str) -> RemoteWorker:
@@ -195,7 +194,7 @@ class Fleet:
 
     def _adopt(self, worker: RemoteWorker, caller: Caller, row: WorkerRow) -> None:
         """Take over what is on record of a worker that registered elsewhere; its key may be bound otherwise by now."""
-        info, beat = row.info, row.beat
+        info, beat = row.present, row.beat
         worker.name, worker.concurrency = info.name, info.concurrency
         worker.done, worker.failed = beat.done, beat.utilisation.failed
         worker.claimed_at = beat.utilisation.claimed_at

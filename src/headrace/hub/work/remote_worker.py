@@ -8,6 +8,7 @@ from uuid import UUID
 
 from headrace.core.fit import Loaded
 from headrace.core.utilisation import Meter, Utilisation
+from headrace.engine import Renewed
 from headrace.hub.caller import Caller
 from headrace.hub.work.held import Held
 from headrace.hub.work.offering import Wants
@@ -52,6 +53,8 @@ class RemoteWorker:
         """When it was last given a job."""
         self.loaded: Loaded | None = None
         """What it has loaded, as far as its last job tells."""
+        self.registered: Renewed | None = None
+        """What it said of itself when it registered here; None: it did so elsewhere."""
         self._meter = Meter(now)
         self.buried = False
         """Whether the store has declared it dead."""
@@ -68,6 +71,26 @@ class RemoteWorker:
         self._wants, self.like = wants, wants.key
         if wants.customers is not None and wants.customers.strict:
             self.like += self.id.bytes  # what it may be given depends on what it holds
+
+    @property
+    def says(self) -> Renewed | None:
+        """What it says of itself by now; None: that is not known here."""
+        wants = self._wants
+        if wants is None:
+            return None
+        return Renewed(
+            concurrency=self.concurrency,
+            tasks=tuple(sorted(wants.tasks or ())),
+            queues=wants.queues,
+            offers=wants.offers,
+            customers=wants.customers,
+        )
+
+    @property
+    def renewed(self) -> Renewed | None:
+        """The same for a beat; None: it is what the store knows since it registered."""
+        says = self.says
+        return None if says == self.registered else says
 
     def hear(self, now: float) -> None:
         """Note a sign of life."""
