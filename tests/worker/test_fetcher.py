@@ -36,16 +36,22 @@ class _Counts(LosesReplies):
 
 
 @pytest.mark.usefixtures("no_polls")
-async def test_the_end_of_a_job_is_no_reason_to_ask_where_there_was_nothing_more(shop: Shop) -> None:
+async def test_the_end_of_a_job_is_no_reason_to_ask_where_there_was_nothing_more(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job that came alone is one claim, not one more when its slot comes free and one when its end is stored."""
 
     async def noop() -> None:
         pass
 
+    monkeypatch.setattr(fetcher, "FRESH", 600.0)
     shop.task(noop)
     store = _Counts(shop.engine)
+    known = await shop.submit("noop")  # the worker learns of its task before anything is counted
     async with shop.worker(engine=cast("Engine", store)) as worker:
-        await until(lambda: bool(store.given), what="the first claim")
+        await shop.ended(known)
+        await until(lambda: worker._slots.empty, what="its end is known")
+        store.given.clear()
         for _ in range(5):
             await shop.ended(await shop.submit("noop"))
             await until(lambda: worker._slots.empty, what="its end is known")
@@ -84,6 +90,31 @@ async def test_jobs_that_come_without_hints_are_found_when_others_end(shop: Shop
         second = await shop.submit("noop")
         gate.set()
         await shop.all_ended([first, second])
+
+
+@pytest.mark.usefixtures("no_polls")
+async def test_what_a_claim_said_is_not_believed_for_long(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hint that is lost, or late, is made up for by the end of a job that ran for longer than a moment."""
+    gate, claims = asyncio.Event(), 0
+
+    async def waits() -> None:
+        await gate.wait()
+
+    monkeypatch.setattr(fetcher, "FRESH", 0.0)
+    shop.task(waits)
+    store = _Counts(shop.engine)
+    known = await shop.submit("waits")
+    gate.set()
+    async with shop.worker(engine=cast("Engine", store)) as worker:
+        await shop.ended(known)
+        await until(lambda: worker._slots.empty, what="its end is known")
+        gate.clear()
+        id = await shop.submit("waits")
+        await until(lambda: store.given[1] == 2, what="the job is claimed")
+        claims = store.given[0]
+        gate.set()
+        await shop.ended(id)
+        await until(lambda: store.given[0] > claims, what="a claim after its end")
 
 
 @pytest.mark.parametrize(

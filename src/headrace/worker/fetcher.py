@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ _log = logging.getLogger("headrace.worker")
 
 POLL_FIRST, POLL_LONGEST = 1.0, 5.0
 _MOMENT = 0.02
+FRESH = 0.005
+"""For how many seconds a claim that gave all there was is taken for how things are."""
 _MOST = 1000
 
 
@@ -54,8 +57,8 @@ class Fetcher(Service):
         self._wake = asyncio.Event()
         self._hints = 0
         """How many hints came since the last claim."""
-        self._content = False
-        """Whether there was nothing more to be claimed the last time, however many slots come free."""
+        self._content_until = -math.inf
+        """Until when there is nothing more to be claimed, however many slots come free (monotonic)."""
         self._poll = POLL_FIRST
         self._unheed: Callable[[], None] | None = None
         self.request: int | None = None
@@ -67,7 +70,7 @@ class Fetcher(Service):
 
     def slot_freed(self) -> None:
         """Look again if there may be more jobs than there was room for."""
-        if not self._content:
+        if self._host.clock.monotonic() >= self._content_until:
             self._wake.set()
 
     async def stop(self) -> None:
@@ -82,7 +85,7 @@ class Fetcher(Service):
         try:
             while not self.stopping.is_set():
                 self._wake.clear()
-                hints, self._hints, self._content = self._hints, 0, False
+                hints, self._hints, self._content_until = self._hints, 0, -math.inf
                 wanted, free = self._room()
                 if wanted <= 0:
                     await self._host.wait(self._wake, POLL_LONGEST)
@@ -92,7 +95,8 @@ class Fetcher(Service):
                 if answer is None:
                     continue
                 claimed, permits = answer
-                self._content = not held_back and _gave_all(claimed, free, hints)
+                if not held_back and _gave_all(claimed, free, hints):
+                    self._content_until = self._host.clock.monotonic() + FRESH
                 if claimed.jobs:
                     self._poll = POLL_FIRST
                     self._worker.taken()
@@ -230,7 +234,7 @@ class Fetcher(Service):
 
 
 def _gave_all(claimed: Claimed, free: int, hints: int) -> bool:
-    """Whether a claim gave all there was: then there is no more until somebody says so, whatever ends here.
+    """Whether a claim gave all there was: then it is not worth asking again just because a job ends a moment later.
 
     A hint for each job: whoever gets more than that had better ask again when these are done, because jobs come faster
     than hints do, or hints do not come at all.
