@@ -55,5 +55,5 @@ const worker_id = `fetcher-${process.pid}`;
 const me = await say("register_worker", { worker_id, tasks: ["fetch"], capabilities: { region: "eu" } });
 while (!stop.signal.aborted) {
   const answer = await say("claim_job", { worker_id, token: me.token, wait: 30 }, stop.signal);
-  if (answer.type === "job_assigned") await run(answer);
+  await (answer.type === "job_assigned" ? run(answer) : sleep(1000 * (answer.retry_after ?? 0)));
 }

@@ -9,7 +9,6 @@ from urllib.request import Request, urlopen
 
 HUB, KEY = os.environ.get("HEADRACE_HUB", "http://127.0.0.1:8470"), os.environ.get("HEADRACE_KEY")
 HEADERS = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {KEY}"} if KEY else {})
-job = {}  # the one that is under way, or was last
 
 
 def say(what, **fields):  # until the hub answers: every message may be repeated
@@ -47,13 +46,14 @@ def beat():  # so that a page may take long
 
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
-me = say("register_worker", worker_id=f"fetcher-{os.getpid()}", tasks=["fetch"], capabilities={"region": "eu"})
+job, me = {}, say("register_worker", worker_id=f"fetch-{os.getpid()}", tasks=["fetch"], capabilities={"region": "eu"})
 threading.Thread(target=beat, daemon=True).start()
 try:
     while True:
         job = say("claim_job", worker_id=me["worker_id"], token=me["token"], wait=30)
         if job["type"] == "job_assigned":
             run(job["lease"], job["payload"].get("urls", []))
+        time.sleep(job.get("retry_after", 0))
 except KeyboardInterrupt:
     if "lease" in job:
         say("release_job", lease=job["lease"])

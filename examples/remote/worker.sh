@@ -51,9 +51,8 @@ say register_worker '{worker_id: $name, tasks: [$task]}' --arg task "$task"
 token=$(jq -r .token "$dir/answer") beat=$(jq .heartbeat_seconds "$dir/answer")
 while say claim_job '{worker_id: $name, $token, wait: 30}'; do
   if is '.type == "job_assigned"'; then
-    jq -c .payload "$dir/answer" >"$dir/payload"
-    lease=$(jq -r .lease "$dir/answer")
+    jq -c .payload "$dir/answer" >"$dir/payload" && lease=$(jq -r .lease "$dir/answer")
     run "$@"
     lease=''
-  fi
+  else sleep "$(jq .retry_after "$dir/answer")"; fi
 done

@@ -118,7 +118,9 @@ async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> Held | N
     fleet = peer.fleet
     request = None if given.request is UNSET else given.request
     if worker.full and request is None:
-        return None
+        await fleet.beats.look(worker)  # at another hub it may have ended what it was given here
+        if worker.full:
+            return None
     waiting = await fleet.claims.claim(worker, request, given.wait)
     leaving: asyncio.Future[Any] = asyncio.create_task(peer.gone.wait())
     draining: asyncio.Future[Any] = asyncio.create_task(fleet.draining.wait())
