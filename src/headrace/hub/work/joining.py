@@ -85,7 +85,9 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
             if implied and worker.line is None:
                 await fleet.retire(worker)
                 token = None
-            return NoJob(retry_after=fleet.claims.retry_after(worker), token=token)
+            # Who has waited as long as it liked may wait again at once: so there is always a claim of it.
+            waited = given.wait > 0 and not worker.full and not fleet.draining.is_set()
+            return NoJob(retry_after=0.0 if waited else fleet.claims.retry_after(worker), token=token)
         return await assigned(peer, worker, held, token)
     except BaseException:
         if held is not None:
