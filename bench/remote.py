@@ -1,6 +1,7 @@
-"""Workers far away: the remote engine, through a hub, beside the same worker on the database.
+"""Workers far away.
 
-Hub and worker are a process each. All loops are uvloop's, as of the commands.
+The remote engine, through a hub, beside the same worker on the database. Hub and worker are a process each. All loops
+are uvloop's, as of the commands.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ __all__ = ["RemoteFigures", "Way", "remote", "remote_lines"]
 LEAST = 0.4
 """What was promised: the drain through a hub, of that on the database."""
 PER_SECOND = 20
+FLAGS = ("--no-webhooks",)
+"""Of the hub."""
 
 
 @dataclass
@@ -74,12 +77,15 @@ def remote(engine: EngineName, stores: Stores, *, quick: bool, repeat: int) -> R
     return found
 
 
+# -- the remote engine beside the database
+
+
 @contextmanager
 def _place(stores: Stores, far: bool) -> Iterator[tuple[str, str, psutil.Process | None]]:
     """A new store, how it is reached, and the hub that is on the way."""
     with (
         stores.fresh() as store,
-        hub_process(store, "--no-webhooks") if far else nullcontext((store, None)) as (at, hub),
+        hub_process(store, *FLAGS) if far else nullcontext((store, None)) as (at, hub),
     ):
         yield store, f"hub+{at}" if far else at, hub
 
@@ -127,6 +133,7 @@ def _latency(engine: EngineName, stores: Stores, way: Way, jobs: int, *, far: bo
 def remote_lines(found: RemoteFigures) -> Iterator[str]:
     """The figures against what was promised; of several runs the best, as everywhere."""
     direct, far = found.direct, found.far
+    yield f"settings: headrace hub {' '.join(FLAGS)}, without keys; workers as they come, 10 jobs at once; uvloop"
     ratio = max(far.drain) / max(direct.drain)
     yield "drain of one worker with its default concurrency, 20,000 jobs that do nothing, jobs a second"
     yield _line("on the database", f"{max(direct.drain):,.0f}", f"{min(direct.worker_us):.0f} µs a job")
