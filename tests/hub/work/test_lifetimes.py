@@ -264,6 +264,16 @@ async def test_a_hub_that_stops_leaves_its_workers_alive(tmp_path: Path) -> None
             assert (await socket.ask("complete_job", **ME, job_id=id))["type"] == "job_completed"
 
 
+async def test_a_hub_that_stops_answers_who_waits(tmp_path: Path) -> None:
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        token = await joined(hub)
+        claiming = asyncio.create_task(work(hub.client, "claim_job", **ME, token=token, wait=55))
+        await until(lambda: any(worker.given for worker in hub.hub.fleet.workers.values()))
+        hub.server.stop()
+        async with asyncio.timeout(20):
+            assert (await claiming)["type"] == "no_job"
+
+
 async def test_an_idle_socket_is_closed_unless_it_has_a_job(calm: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "IDLE", 0.3)
     async with connected(calm) as busy, connected(calm) as idle:

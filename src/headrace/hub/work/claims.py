@@ -128,11 +128,12 @@ class Claims:
 
     # -- from outside
 
-    async def claim(self, worker: RemoteWorker, request: str | None, seconds: float) -> Waiting:
-        """Put a claim into its line; its ``future`` is answered, unless it is taken out of it."""
+    def claim(self, worker: RemoteWorker, request: str | None, seconds: float) -> Waiting:
+        """Put a claim into its line; its ``future`` is answered with what it is given, or with None when it is
+        withdrawn; at once, if it does not wait or the hub is about to stop."""
         assert worker.wants is not None
         number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
-        waiting = Waiting(worker, number, patient=seconds > 0)
+        waiting = Waiting(worker, number, patient=seconds > 0 and not self._fleet.draining.is_set())
         line, now = self._line(worker), self._fleet.monotonic()
         self._fleet.news.claimed(line.key)
         if request is None and now < line.dry_until and not waiting.patient:
@@ -161,6 +162,12 @@ class Claims:
         if not waiting.future.done():
             waiting.future.set_result(None)
         return True
+
+    def withdraw_all(self) -> None:
+        """Answer all who wait."""
+        for line in list(self._lines.values()):
+            for waiting in list(line.waiting):
+                self.withdraw(waiting)
 
     def abandon(self, waiting: Waiting) -> None:
         """Nobody wants the answer any more: what was given, or will be, is given back."""
@@ -227,12 +234,10 @@ class Claims:
             await self._fleet.session.host.wait(self._wake, max(0.0, min(soonest - self._fleet.monotonic(), 30.0)))
 
     async def close(self) -> None:
-        """Answer all who wait."""
+        """Answer all who wait, and ask for nobody any more."""
         if self._unheed is not None:
             self._unheed()
-        for line in self._lines.values():
-            for waiting in list(line.waiting):
-                self.withdraw(waiting)
+        self.withdraw_all()
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -64,19 +64,24 @@ class Fleet:
         self._signing = Signing(session.engine, session.host, self._hub.app.settings.namespace)
         works = self.beats.run(), self.claims.run(), self.news.run()
         loops = [asyncio.create_task(one, name="headrace-hub-work") for one in works]
+        draining = asyncio.create_task(self._drain(), name="headrace-hub-work-drain")
         unlisten = session.engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS, Topic.CANCEL}), self._hinted)
         self._loops = loops
         try:
             yield
         finally:
             unlisten()
-            for loop in loops:
+            for loop in (draining, *loops):
                 loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+            await asyncio.gather(draining, *loops, return_exceptions=True)
             await self.claims.close()
             self.estimates.close()
             with suppress(HeadraceError):
                 await self.beats.beat()  # so that they have their whole lease to find another hub
+
+    async def _drain(self) -> None:
+        await self.draining.wait()
+        self.claims.withdraw_all()
 
     @property
     def alive(self) -> bool:

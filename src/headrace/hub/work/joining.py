@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -123,24 +122,17 @@ async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> Held | N
         await fleet.beats.look(worker)  # at another hub it may have ended what it was given here
         if worker.full:
             return None
-    waiting = await fleet.claims.claim(worker, request, given.wait)
-    leaving: asyncio.Future[Any] = asyncio.create_task(peer.gone.wait())
-    draining: asyncio.Future[Any] = asyncio.create_task(fleet.draining.wait())
-    ends: set[asyncio.Future[Any]] = {waiting.future, leaving, draining}
-    try:
-        if not waiting.future.done():
-            seconds = given.wait if waiting.patient else None
-            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.future.done():
-            fleet.claims.withdraw(waiting)
-        held = await asyncio.shield(waiting.future)
-    except asyncio.CancelledError:
-        fleet.claims.abandon(waiting)
-        raise
-    finally:
-        for task in (leaving, draining):
-            task.cancel()
-    if held is not None and peer.gone.is_set():
+    waiting = fleet.claims.claim(worker, request, given.wait)
+    with peer.waiting(waiting):
+        timer = asyncio.get_running_loop().call_later(given.wait, fleet.claims.withdraw, waiting)
+        try:
+            held = await asyncio.shield(waiting.future)
+        except asyncio.CancelledError:
+            fleet.claims.abandon(waiting)
+            raise
+        finally:
+            timer.cancel()
+    if held is not None and peer.gone:
         await fleet.give_back(worker, held)
         return None
     return held

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from headrace.core.signed import Lease
 from headrace.hub.caller import Caller
 from headrace.hub.problems import Fault, Problem
+from headrace.hub.work.claims import Waiting
 from headrace.hub.work.held import Stale
 from headrace.hub.work.messages import JobAssigned, OfJob
 from headrace.hub.work.remote_worker import RemoteWorker
@@ -31,13 +32,31 @@ class Peer:
 
     def __init__(self, hub: Hub, caller: Caller) -> None:
         self.hub, self.caller = hub, caller
-        self.gone = asyncio.Event()
-        """Set when nobody is there any more to hear an answer."""
+        self.gone = False
+        """Whether nobody is there any more to hear an answer."""
+        self._waiting: set[Waiting] = set()
 
     @property
     def fleet(self) -> Fleet:
         """The workers behind this hub."""
         return self.hub.fleet
+
+    @contextmanager
+    def waiting(self, claim: Waiting) -> Iterator[None]:
+        """While a claim waits for its answer, for as long as somebody is there to hear it."""
+        self._waiting.add(claim)
+        try:
+            if self.gone:
+                self.fleet.claims.withdraw(claim)
+            yield
+        finally:
+            self._waiting.discard(claim)
+
+    def leave(self) -> None:
+        """Nobody is there any more."""
+        self.gone = True
+        for claim in list(self._waiting):
+            self.fleet.claims.withdraw(claim)
 
     def worker(self, worker_id: str | UnsetType) -> RemoteWorker | None:
         """The worker that registered here before, by its name; None: it must say who it is."""
@@ -125,7 +144,7 @@ class SocketPeer(Peer):
 
     def close(self) -> None:
         """It is gone."""
-        self.gone.set()
+        self.leave()
         for worker in self.workers.values():
             if worker.line is self:
                 worker.line = None

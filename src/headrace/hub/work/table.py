@@ -295,7 +295,7 @@ async def _asked(ask: Ask, message: WorkMessage) -> Answer:
     leaving: asyncio.Task[None] | None = None
     if message.waits:
         leaving = asyncio.create_task(_leave(ask.request, peer))
-        forget = ask.hub.door.on_revoked(lambda key: peer.gone.set() if key == ask.caller.key else None)
+        forget = ask.hub.door.on_revoked(lambda key: peer.leave() if key == ask.caller.key else None)
     try:
         answer = await message.do(peer, ask.body)
     except Stale as stale:
@@ -306,11 +306,11 @@ async def _asked(ask: Ask, message: WorkMessage) -> Answer:
         if forget is not None:
             forget()
     revoked = message.waits and not ask.hub.door.knows(ask.caller)
-    if revoked or peer.gone.is_set():
+    if revoked or peer.gone:
         await peer.undelivered(answer)
     if revoked:
         raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
-    if peer.gone.is_set():
+    if peer.gone:
         raise ClientDisconnect
     return Answer(answer)
 
@@ -318,7 +318,7 @@ async def _asked(ask: Ask, message: WorkMessage) -> Answer:
 async def _leave(request: Request, peer: Peer) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    peer.gone.set()
+    peer.leave()
 
 
 OPERATIONS = tuple(_operation(message) for message in WORK)
