@@ -18,6 +18,7 @@ from bench import plan as plans
 from bench.chart import svg
 from bench.children import BrokenDown, ask
 from bench.churn import churn, churn_lines
+from bench.endpoints import endpoints, endpoints_lines
 from bench.find import find, find_lines
 from bench.flat import flat, flat_lines
 from bench.harness import measure
@@ -73,6 +74,7 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
         "recovery": {},
         "find": {},
         "hub": {},
+        "endpoints": {},
         "remote": {"autovacuum": "off"},
     }
     with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
@@ -143,6 +145,9 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
             crowd(stores, quick=args.quick, repeat=turns),
         )
         return [*remote_lines(far), *crowd_lines(many)], asdict(far) | {"crowd": asdict(many)}
+    if mode == "endpoints":
+        asked = endpoints(stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
+        return list(endpoints_lines(asked)), asdict(asked)
     if mode == "find":
         pages, failures = find(plan.engine, stores, 20_000 if args.quick else 1_000_000, args.repeat or 5)
         kept = {case.name: asdict(found) for case, found in pages.items()}
@@ -169,7 +174,7 @@ def _stores(engine: EngineName, home: Path, dsn: str | None, settings: dict[str,
 
 def _plan(parser: argparse.ArgumentParser, args: argparse.Namespace, engine: EngineName) -> Plan:
     plan = plans.quick(engine) if args.quick else plans.default(engine)
-    if engine == "sqlite" and args.mode not in (None, "find", "flat", "hub", "limits", "recovery", "remote"):
+    if engine == "sqlite" and args.mode in ("states", "churn", "idle"):
         parser.error(f"--{args.mode} is a question to PostgreSQL: --engine postgres")
     wanted = _names(parser, "--only", args.only, SIDES[engine])
     measures = _names(parser, "--measure", args.measure, (*MEASURES, *(STATES if engine == "postgres" else ())))
@@ -209,6 +214,7 @@ def _parser() -> argparse.ArgumentParser:
         "idle": "what an idle worker asks of PostgreSQL in a minute",
         "recovery": "how soon a job runs again whose worker was killed",
         "remote": "a worker by the remote engine, through a hub, beside the same on the database; 200 by leases",
+        "endpoints": "a FastAPI route that is a job beside one that only validates; what Prefer: wait adds",
         "hub": "headrace's hub: submits over HTTP, a thousand who listen, ten thousand who say nothing",
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)

@@ -81,6 +81,12 @@ class Draft(Generic[R_co]):
         changed = merged(self.options, refuse_function(check_options(options), own))
         return Draft(self.app, self.id, self.task, self.payload_text, changed, self.handler)
 
+    def with_checked(self, options: Mapping[str, Any]) -> Draft[R_co]:
+        """Like ``with_options``, for options of one submit that are in the form they are used in already."""
+        asked = None if self._asked is None else {**self._asked, **options}
+        whole = {**self.options, **options}
+        return Draft(self.app, self.id, self.task, self.payload_text, whole, self.handler, asked)
+
     async def submit(self) -> JobHandle[R_co]:
         """Store the job; a second time finds the first.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
@@ -93,10 +92,9 @@ def links_to(address: str | None) -> Links | None:
     """The links of a job whose status page is here; None: it has none."""
     if address is None:
         return None
-    path, query = urlsplit(address).path, urlsplit(address).query
-    rest = f"?{query}" if query else ""
-    base = address.partition("?")[0] if "://" in address else path
-    return Links(job=address, result=f"{base}/result{rest}", events=f"{base}/events{rest}")
+    path, mark, query = address.partition("?")
+    rest = mark + query
+    return Links(job=address, result=f"{path}/result{rest}", events=f"{path}/events{rest}")
 
 
 def document_of(job: Job, address: str | None, *, tracebacks: bool = False) -> JobDocument:

@@ -17,6 +17,7 @@ from headrace.endpoints.preference import Preference, preference_of
 from headrace.endpoints.waiting import patiently
 from headrace.errors import ConfigError, InvalidPayload
 from headrace.handle import JobHandle
+from headrace.options import check_options
 from headrace.task import Task
 from headrace.web.problems import Problem, problem_of
 
@@ -96,14 +97,13 @@ class Submitting:
     def _draft(self, task: Task[Any, Any], arguments: Mapping[str, Any], asked: Asked) -> Draft[Any]:
         options: dict[str, Any] = {
             "headers": kept_headers(asked.headers, self.headers),
-            "route": dict(asked.route),
+            "route": asked.route,
             "query": values_of(asked.query),
+            "customer": asked.identity,
+            "request_key": key_of(asked, self._shared),
         }
-        if asked.identity is not None:
-            options["customer"] = asked.identity
-        if (key := key_of(asked, self._shared)) is not None:
-            options["request_key"] = key
-        return task.draft_bound(arguments).with_options(**{name: one for name, one in options.items() if one})
+        said = {name: one for name, one in options.items() if one}
+        return task.draft_bound(arguments).with_checked(check_options(said) if said else said)
 
     async def _ended(self, handle: JobHandle[Any], wait: float, asked: Asked) -> Job:
         """The job as it is when it has ended, or when the time is up."""

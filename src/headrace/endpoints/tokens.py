@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hmac
 from base64 import urlsafe_b64encode
-from hashlib import sha256
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -33,20 +33,23 @@ class Tokens:
         given = secret.encode() if isinstance(secret, str) else secret
         if given is not None and len(given) < SHORTEST:
             raise ConfigError(f"secret must have {SHORTEST} characters at least: python -c 'import secrets; ...'")
-        self._app, self._secret = app, given
+        self._app = app
+        self._secret = None if given is None else blake2b(given).digest()
 
     async def ready(self) -> None:
         """Read the secret, if it is not known yet."""
         if self._secret is None:
-            self._secret = await kept_secret(self._app.engine, SETTING)
+            self._secret = blake2b(await kept_secret(self._app.engine, SETTING)).digest()
 
     def of(self, id: UUID) -> str:
         """The token of a job, once the secret is known."""
         assert self._secret is not None
-        said = b"headrace job\0" + self._app.settings.namespace.encode() + b"\0" + id.bytes
-        return urlsafe_b64encode(hmac.digest(self._secret, said, sha256)).rstrip(b"=").decode()
+        said = self._app.settings.namespace.encode() + b"\0" + id.bytes
+        # A keyed BLAKE2 is a MAC of its own, and is made in a tenth of the time of an HMAC.
+        made = blake2b(said, key=self._secret, digest_size=24, person=b"headrace job")
+        return urlsafe_b64encode(made.digest()).decode()
 
     def opens(self, id: UUID, token: str | None) -> bool:
         """Whether this is the token of the job; it takes the same time however much of it is right."""
         given = (token or "").encode(errors="surrogatepass")
-        return hmac.compare_digest(given, self.of(id).encode())
+        return compare_digest(given, self.of(id).encode())
