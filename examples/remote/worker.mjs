@@ -33,8 +33,7 @@ async function run({ lease, job_id, payload: { urls = [] } }) {
   try {
     await say("accept_job", { lease });
     for (const [done, url] of urls.entries()) {
-      const progress = (100 * done) / urls.length;
-      const answer = await say("update_job_progress", { lease, progress, message: url });
+      const answer = await say("update_job_progress", { lease, progress: (100 * done) / urls.length, message: url });
       if (answer.cancel) taken.abort();
       const page = await fetch(url, { signal });
       // A server that is broken may be well again later; what is not there will not be.
@@ -54,6 +53,7 @@ for (const name of ["SIGINT", "SIGTERM"]) process.once(name, () => stop.abort())
 const worker_id = `fetcher-${process.pid}`;
 const me = await say("register_worker", { worker_id, tasks: ["fetch"], capabilities: { region: "eu" } });
 while (!stop.signal.aborted) {
-  const answer = await say("claim_job", { worker_id, token: me.token, wait: 30 }, stop.signal);
+  const claim = { worker_id, token: me.token, wait: 30, request: crypto.randomUUID() };
+  const answer = await say("claim_job", claim, stop.signal);
   await (answer.type === "job_assigned" ? run(answer) : sleep(1000 * (answer.retry_after ?? 0)));
 }

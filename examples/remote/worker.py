@@ -50,7 +50,7 @@ job, me = {}, say("register_worker", worker_id=f"fetch-{os.getpid()}", tasks=["f
 threading.Thread(target=beat, daemon=True).start()
 try:
     while True:
-        job = say("claim_job", worker_id=me["worker_id"], token=me["token"], wait=30)
+        job = say("claim_job", worker_id=me["worker_id"], token=me["token"], wait=30, request=str(time.time()))
         if job["type"] == "job_assigned":
             run(job["lease"], job["payload"].get("urls", []))
         time.sleep(job.get("retry_after", 0))

@@ -49,7 +49,7 @@ trap leave EXIT
 trap 'exit 0' INT TERM
 say register_worker '{worker_id: $name, tasks: [$task]}' --arg task "$task"
 token=$(jq -r .token "$dir/answer") beat=$(jq .heartbeat_seconds "$dir/answer")
-while say claim_job '{worker_id: $name, $token, wait: 30}'; do
+while say claim_job '{worker_id: $name, $token, wait: 30, $request}' --arg request "$SECONDS.$RANDOM"; do
   if is '.type == "job_assigned"'; then
     jq -c .payload "$dir/answer" >"$dir/payload" && lease=$(jq -r .lease "$dir/answer")
     run "$@"

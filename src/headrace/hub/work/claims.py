@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from headrace.core.claim import Ask
 from headrace.core.fit import loaded_by
 from headrace.core.match import Profile
+from headrace.core.status import Status
 from headrace.core.suspects import REQUIREMENT, level_of, open_to
 from headrace.engine import Claimed, Dead, Profiles
 from headrace.engine.bus import Hint, Topic
@@ -176,6 +177,12 @@ class Claims:
             held = waiting.future.result()
             if held is not None:
                 self._begin(self._fleet.give_back(waiting.worker, held))
+
+    def again(self, worker: RemoteWorker, request: str) -> Held | None:
+        """What the worker was given for this request, and has not started."""
+        number = _number(worker, request)
+        given = (one for one in worker.held.values() if one.job.claim == number)
+        return next((one for one in given if one.job.status is not Status.RUNNING), None)
 
     def retry_after(self, worker: RemoteWorker) -> float:
         """Seconds after which it is worth another claim of a worker that was given nothing."""

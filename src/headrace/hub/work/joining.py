@@ -118,10 +118,10 @@ async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> Held | N
     """What the worker is given, while the client is there and the hub serves."""
     fleet = peer.fleet
     request = None if given.request is UNSET else given.request
-    if worker.full and request is None:
+    if worker.full:
         await fleet.beats.look(worker)  # at another hub it may have ended what it was given here
         if worker.full:
-            return None
+            return None if request is None else fleet.claims.again(worker, request)
     waiting = fleet.claims.claim(worker, request, given.wait)
     with peer.waiting(waiting):
         timer = asyncio.get_running_loop().call_later(given.wait, fleet.claims.withdraw, waiting)
