@@ -71,6 +71,7 @@ docs: $(VENV)/.dev ## write docs/reference and drawings anew; pictures too, if o
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/python docs/drawings.py
 	@$(BIN)/python docs/pictures.py $(ARGS)
+	@$(BIN)/python docs/screens.py $(ARGS)
 
 clean: ## remove everything that make has created
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

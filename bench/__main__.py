@@ -18,6 +18,7 @@ from bench import plan as plans
 from bench.chart import svg
 from bench.children import BrokenDown, ask
 from bench.churn import churn, churn_lines
+from bench.dashboard import dashboards, dashboards_lines
 from bench.endpoints import endpoints, endpoints_lines
 from bench.find import find, find_lines
 from bench.flat import flat, flat_lines
@@ -75,6 +76,7 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
         "find": {},
         "hub": {},
         "endpoints": {},
+        "dashboard": {},
         "remote": {"autovacuum": "off"},
     }
     with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
@@ -138,6 +140,9 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
     if mode == "hub":
         figures = hub(stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
         return list(hub_lines(figures)), asdict(figures)
+    if mode == "dashboard":
+        looked = dashboards(plan.engine, stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 5))
+        return list(dashboards_lines(looked)), asdict(looked)
     if mode == "remote":
         turns = args.repeat or (1 if args.quick else 3)
         far, many = (
@@ -215,6 +220,7 @@ def _parser() -> argparse.ArgumentParser:
         "recovery": "how soon a job runs again whose worker was killed",
         "remote": "a worker by the remote engine, through a hub, beside the same on the database; 200 by leases",
         "endpoints": "a FastAPI route that is a job beside one that only validates; what Prefer: wait adds",
+        "dashboard": "each page of the dashboard with a million jobs stored, and a drain beside five of them",
         "hub": "headrace's hub: submits over HTTP, a thousand who listen, ten thousand who say nothing",
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)

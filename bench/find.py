@@ -25,7 +25,7 @@ from headrace.engines.postgres import PostgresEngine
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
 
-__all__ = ["Case", "Found", "find", "find_lines"]
+__all__ = ["Case", "Found", "fill", "find", "find_lines", "maker"]
 
 BOUND = 50.0
 """Milliseconds for a page by one filter."""
@@ -133,7 +133,7 @@ def _jobs(lab: Lab, chunk: int, chunks: int, rerun_of: UUID | None) -> Iterator[
         yield replace(like, id=lab.new_id(), payload_text=f'{{"number":{n}}}')
 
 
-async def _fill(lab: Lab, jobs: int, progress: Progress) -> dict[str, Any]:
+async def fill(lab: Lab, jobs: int, progress: Progress) -> dict[str, Any]:
     """A history of days: nearly all jobs are completed, 2 of 100 failed, some are live."""
     chunks, worker = jobs // CHUNK, await lab.worker()
     known: dict[str, Any] = {"worker": worker, "rerun_of": None}
@@ -165,13 +165,13 @@ def find(engine: str, stores: Stores, jobs: int, repeat: int = 5) -> tuple[dict[
     """Pages of 50 by each filter, and how long the groups of failures take (milliseconds)."""
     progress = Progress(22)
     with stores.fresh() as store:
-        make = _maker(engine, store)
+        make = maker(engine, store)
 
         async def main() -> tuple[dict[Case, Found], float]:
             lab = Lab(make, Host(), Rules())
             await lab.engine.open()
             try:
-                known = await _fill(lab, jobs, progress)
+                known = await fill(lab, jobs, progress)
                 await asyncio.to_thread(stores.settle, store)
                 progress.step("find: asking")
                 lab.now = _at(1)
@@ -184,7 +184,8 @@ def find(engine: str, stores: Stores, jobs: int, repeat: int = 5) -> tuple[dict[
     return answer
 
 
-def _maker(engine: str, store: str) -> Callable[[], Engine]:
+def maker(engine: str, store: str) -> Callable[[], Engine]:
+    """What opens a session on a store."""
     if engine == "sqlite":
         return lambda: SqliteEngine(store, rules=Rules(), host=Host())
     return lambda: PostgresEngine(store, rules=Rules(), host=Host())

@@ -10,7 +10,7 @@ import logging
 import random
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -20,10 +20,25 @@ from headrace.core.histogram import Histogram
 from headrace.core.limits.rate import Rate
 from headrace.core.rollup import Rollup, Step, Totals, begin_of
 from headrace.engine import Beat, WorkerInfo
+from headrace.runtime.host import Host
 
-__all__ = ["acted_out", "scene"]
+__all__ = ["acted_out", "scene", "served"]
 
 CITIES = ("Oslo", "Lima", "Kyoto", "Turin", "Accra", "Quito")
+
+
+class Mill(Host):
+    """A machine with a name that is nobody's."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "mill-1"
+
+    @property
+    def pid(self) -> int:
+        """A process on it."""
+        return 4242
 
 
 def scene(url: str) -> App:  # noqa: C901  # a branch for each thing that can happen to a job
@@ -173,6 +188,7 @@ async def _past(app: App, chance: random.Random) -> None:
         concurrency=16,
         tasks=("send_mail",),
         version="0.1.0",
+        lease=3600.0,
         offers={"gpu": "a100", "memory": 80},
     )
     await app.engine.workers.register(info, now)
@@ -189,7 +205,10 @@ async def served(url: str, port: int) -> AsyncIterator[App]:
     from headrace.hub.running import HubServer, listen
 
     app = scene(url)
-    async with app, app.worker(concurrency=12):
+    async with AsyncExitStack() as stack:
+        stack.enter_context(app.override(host=Mill()))
+        await stack.enter_async_context(app)
+        await stack.enter_async_context(app.worker(concurrency=12, grace=0.1))
         server = HubServer(Hub(app, HubOptions(maintenance=False, webhooks=False, access_log=False)))
         serving = await server.begin(listen("127.0.0.1", port))
         try:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
 
 from headrace.core.status import Status
-from tests.dashboard.shop import Shop, failed, looking
+from tests.dashboard.shop import Shop, failed, looking, shop_app
+from tests.hub.serving import serving
+from tests.support.apps import url_of
 from tests.support.until import until
 
 pytestmark = [
@@ -362,3 +365,45 @@ async def test_what_is_exported_can_be_read(shop: Shop) -> None:
     lines = (await client.get("/jobs.csv?tag=export")).text.splitlines()
     assert lines[0].startswith("id,task,queue,status")
     assert len(lines) == 3
+
+
+async def test_a_key_that_may_only_read_sees_no_act_and_is_refused_a_forged_one(shop: Shop, tmp_path: Path) -> None:
+    """On a store of its own: as soon as there is a key, everybody needs one."""
+    app = shop_app(url_of("postgres" if "postgres" in shop.app.settings.url else "sqlite", tmp_path))
+    async with serving(app) as served:
+        reader = await app.create_key("reader", ["read"])
+        actor = await app.create_key("actor", ["read", "act"])
+        handle = await app.by_name["add"].options(delay=3600).submit(1)
+        await until(lambda: served.hub.door.keyed)
+        keyed = Shop(app, served, shop.worker, shop.browser, {}, shop.heard)
+        async with looking(keyed, f"/jobs/{handle.id}") as page:
+            assert "/login" in page.url
+            await page.get_by_label("Your key").fill(reader.text)
+            await page.get_by_role("button", name="Log in").click()
+            await page.wait_for_url(f"**/jobs/{handle.id}")
+            await expect(page.locator(".who")).to_contain_text("read only")
+            assert await page.locator("main button:visible").all_inner_texts() == ["Copy"]
+            status = await page.evaluate(
+                """async (id) => (await fetch("/act", {
+                  method: "POST",
+                  headers: {
+                    "content-type": "application/json",
+                    "x-headrace-token": document.querySelector("meta[name=headrace-token]").content,
+                  },
+                  body: JSON.stringify({act: "job", verb: "cancel", id}),
+                })).status""",
+                str(handle.id),
+            )
+            assert status == 403
+            assert [one for one in shop.heard if "403" not in one] == []
+            shop.heard.clear()
+            await page.get_by_role("button", name="Log out").click()
+            await page.wait_for_url("**/login")
+            await page.get_by_label("Your key").fill(actor.text)
+            await page.get_by_role("button", name="Log in").click()
+            await page.goto(f"{served.address}/jobs/{handle.id}")
+            await page.get_by_role("button", name="Cancel").click()
+            await sure(page, "Cancel")
+            await expect(page.locator("h1 .status.cancelled")).to_be_visible()
+            await expect(page.locator(".events")).to_contain_text("by actor")
+        assert (await handle.refresh()).status is Status.CANCELLED

@@ -129,7 +129,7 @@ async def explain_worker(session: Session, id: UUID) -> Explanation:
     if row is None:
         raise UnknownWorker(id)
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
-    counts, jobs = await engine.records.count(now), list[Job]()
+    counts, jobs = await engine.records.count(now, history=False), list[Job]()
     for queue in queues_to_look_at(row, counts, limits)[:_LOOKED_AT]:
         wanted = Filter(status=frozenset({Status.QUEUED}), queue=frozenset({queue}))
         jobs += (await engine.records.find(wanted, now, LOOKED_AT)).items

@@ -94,6 +94,10 @@ class Ask:
         """What this asks for, shared by all who ask for it within a moment."""
         return await self.dashboard.shared.get(key, seconds, ask)
 
+    async def soon(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 5.0) -> T | None:
+        """The same, if it comes soon, or as it was before; None: an open page that asks again will be told."""
+        return await self.dashboard.shared.soon(key, seconds, ask)
+
     def kept(self, filters: Filters) -> Filters:
         """The filters, kept to the customer of the viewer."""
         own = self.viewer.customer

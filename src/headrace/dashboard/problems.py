@@ -60,9 +60,14 @@ def from_doctor(checks: Sequence[Check]) -> list[Problem]:
             place, see = _PLACES.get(check.name, ("/", "See"))
             path, _, query = place.partition("?")
             asked = dict(part.split("=") for part in query.split("&") if part)
-            told = check.message[:1].upper() + check.message[1:]
-            found.append(Problem(check.level, told, check.remedy, path, asked, see))
+            remedy = None if check.remedy is None else _sentence(check.remedy)
+            found.append(Problem(check.level, _sentence(check.message), remedy, path, asked, see))
     return found
+
+
+def _sentence(text: str) -> str:
+    """As it stands by itself; a command stays as it is typed."""
+    return text if text.startswith("headrace ") else text[:1].upper() + text[1:]
 
 
 def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends) -> list[Problem]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
+import msgspec
 
-from headrace.core.status import HELD, LIVE, Status, Verb
-from headrace.core.table import TABLE
+from headrace.core.status import HELD, Status
 from headrace.dashboard import files, words
 from headrace.dashboard.asking import Ask, Shown, address
 from headrace.dashboard.trees import parsed, pretty, tree
-
-if TYPE_CHECKING:
-    from headrace.core.job import Job
 
 __all__ = ["Renderer"]
 
@@ -43,28 +41,37 @@ class _Templates(jinja2.BaseLoader):
         return place.read_text(encoding="utf-8"), str(place), None
 
 
+@cache
+def _environment() -> jinja2.Environment:
+    """The templates, compiled once for the whole process, each when it is first needed."""
+    made = jinja2.Environment(
+        loader=_Templates(),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "count": words.count,
+        "length_of": words.length,
+        "percent": words.percent,
+        "short": words.short,
+        "size": words.size,
+        "plain": msgspec.to_builtins,
+        "parsed": parsed,
+        "pretty": pretty,
+        "tree": tree,
+    }
+    made.globals |= {"at": words.at, "Status": Status, "HELD": HELD}
+    return made
+
+
 class Renderer:
     """Makes pages."""
 
     def __init__(self) -> None:
-        self._templates = templates = jinja2.Environment(
-            loader=_Templates(),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        templates.filters |= {
-            "count": words.count,
-            "length_of": words.length,
-            "percent": words.percent,
-            "short": words.short,
-            "parsed": parsed,
-            "pretty": pretty,
-            "tree": tree,
-        }
-        templates.globals |= {"at": words.at, "Status": Status, "HELD": HELD, "LIVE": LIVE, "can": _can}
+        self._templates = _environment()
 
     def page(self, ask: Ask, shown: Shown, section: str | None, token: str, leaves: bool) -> bytes:
         """A whole page, or for one that is open, what may have changed of it."""
@@ -94,8 +101,3 @@ class Renderer:
         given = {"base": base.rstrip("/"), "title": title, "text": text, "version": files.version()}
         linking = {"link": lambda path, **query: address(base.rstrip("/"), path, **query)}
         return self._templates.get_template(template).render(given | linking | data).encode()
-
-
-def _can(job: Job, verb: str) -> bool:
-    """Whether the status of a job allows this."""
-    return job.status in TABLE[Verb(verb)]

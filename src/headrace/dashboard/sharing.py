@@ -8,12 +8,31 @@ from typing import Any, TypeVar
 
 from headrace.runtime.clock import Clock
 
-__all__ = ["Shared"]
+__all__ = ["PATIENCE", "Shared"]
 
 T = TypeVar("T")
 
 MOST = 500
 """Answers that are kept at once."""
+SPARING = 10
+"""An answer is kept for at least so many times as long as it took: what is dear is asked for less often."""
+PATIENCE = 0.12
+"""Seconds that a page waits for what it can do without."""
+
+
+class _Answer:
+    """One answer: under way, or there since a moment; and the one before it."""
+
+    __slots__ = ("at", "before", "future", "until")
+
+    def __init__(self, future: asyncio.Future[Any], before: Any) -> None:
+        self.future, self.before = future, before
+        self.at = self.until = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether it is there, and no error."""
+        return self.future.done() and not self.future.cancelled() and self.future.exception() is None
 
 
 class Shared:
@@ -21,34 +40,47 @@ class Shared:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._found: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        self._found: dict[Hashable, _Answer] = {}
 
     async def get(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer of this name, if it is younger than so many seconds; else a new one."""
-        now, known = self._clock.monotonic(), self._found.get(key)
-        if known is not None and _counts(known, now, seconds):
-            # Whoever asked first may go, and its request be cancelled: the answer is for all.
-            answer: T = await asyncio.shield(known[1])
-            return answer
-        future = asyncio.ensure_future(ask())
-        self._keep(key, now, future)
-        return await asyncio.shield(future)
+        # Whoever asked first may go, and its request be cancelled: the answer is for all.
+        answer: T = await asyncio.shield(self._asked(key, seconds, ask).future)
+        return answer
+
+    async def soon(
+        self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], patience: float = PATIENCE
+    ) -> T | None:
+        """The same, if it comes soon; else the answer before it, or None if there is none. The new one is fetched all
+        the same, for whoever asks next."""
+        found = self._asked(key, seconds, ask)
+        await asyncio.wait({found.future}, timeout=patience)
+        if not found.future.done():
+            before: T | None = found.before
+            return before
+        answer: T = found.future.result()
+        return answer
 
     def forget(self) -> None:
         """Somebody acted: what was read before, or is being read, is given to those who wait for it, and no more."""
         self._found.clear()
 
-    def _keep(self, key: Hashable, now: float, future: asyncio.Future[Any]) -> None:
-        if len(self._found) >= MOST:
-            for old in sorted(self._found, key=lambda one: self._found[one][0])[: MOST // 2]:
-                del self._found[old]
-        future.add_done_callback(lambda one: None if one.cancelled() else one.exception())
-        self._found[key] = (now, future)
+    def _asked(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[Any]]) -> _Answer:
+        began, known = self._clock.monotonic(), self._found.get(key)
+        if known is not None and (not known.future.done() or (known.good and began < known.until)):
+            return known
+        before = known.future.result() if known is not None and known.good else None
+        made = self._found[key] = _Answer(asyncio.ensure_future(ask()), before)
 
+        def note(future: asyncio.Future[Any]) -> None:
+            made.at = self._clock.monotonic()
+            made.until = made.at + max(seconds, SPARING * (made.at - began))
+            if not future.cancelled():
+                future.exception()  # whoever asked may have gone: then it is nobody's
 
-def _counts(known: tuple[float, asyncio.Future[Any]], now: float, seconds: float) -> bool:
-    """Whether an answer is under way, or is there and young enough; an error is no answer for others."""
-    at, future = known
-    if not future.done():
-        return True
-    return now - at < seconds and not future.cancelled() and future.exception() is None
+        made.future.add_done_callback(note)
+        if len(self._found) > MOST:
+            for old in sorted(self._found, key=lambda one: self._found[one].at)[: MOST // 2]:
+                if self._found[old].future.done():
+                    del self._found[old]
+        return made

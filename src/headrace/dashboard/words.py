@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
-__all__ = ["age", "at", "count", "exact", "length", "percent", "short"]
+__all__ = ["age", "at", "count", "exact", "length", "percent", "short", "size"]
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -74,12 +74,30 @@ def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> 
     if now is None:
         text = exact(moment)
     elif moment > now:
-        text = f"in {length(moment - now)}"
+        text = f"in {_whole(moment - now)}"
     else:
-        text = length(now - moment) + (" ago" if ago else "")
+        text = _whole(now - moment) + (" ago" if ago else "")
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
         _iso(moment), "ago" if ago else "age", exact(moment), text
     )
+
+
+def _whole(span: timedelta) -> str:
+    """A length of time without tenths, which would change all the time."""
+    seconds = int(span.total_seconds())
+    return f"{seconds} s" if seconds < 10 else length(seconds)
+
+
+def size(bytes: float | None) -> str:
+    """So much memory."""
+    if bytes is None:
+        return "–"
+    left = float(bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if left < 1024:
+            return f"{left:.0f} {unit}"
+        left /= 1024
+    return f"{left:.1f} GiB"
 
 
 def short(id: object) -> Markup:

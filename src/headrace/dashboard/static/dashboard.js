@@ -44,6 +44,9 @@ function span(seconds) {
   return "0 s";
 }
 
+// Tenths that change all the time help nobody.
+const whole = (seconds) => (seconds < 10 ? `${seconds} s` : span(seconds));
+
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const shortClock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
@@ -56,8 +59,7 @@ function show(time) {
   const kind = time.dataset.as;
   let text;
   if (kind === "age" || kind === "ago") {
-    // Tenths that change all the time help nobody.
-    text = seconds < 0 ? `in ${span(Math.ceil(-seconds))}` : span(Math.floor(seconds)) + (kind === "ago" ? " ago" : "");
+    text = seconds < 0 ? `in ${whole(Math.ceil(-seconds))}` : whole(Math.floor(seconds)) + (kind === "ago" ? " ago" : "");
   } else {
     const date = new Date(moment), today = new Date(now());
     const same = date.toDateString() === today.toDateString();

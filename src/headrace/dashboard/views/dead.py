@@ -16,9 +16,9 @@ from headrace.dashboard.asking import Ask, Shown, View
 __all__ = ["VIEWS"]
 
 GROUPS = 50
-DRAWN = 20
+DRAWN = 12
 """Groups of which it is drawn when they failed."""
-SAMPLE = 200
+SAMPLE = 100
 """Jobs of a group by which that is drawn: the newest."""
 COLUMNS, WIDE, HIGH = 24, 120.0, 24.0
 
@@ -45,7 +45,8 @@ async def dead(ask: Ask) -> Shown:
     if not retried:
         filters["status"] = [Status.FAILED]
     key = ("dead", ask.viewer.customer, retried, *(ask.given(name) for name in ("task", "queue", "customer")))
-    data = await ask.shared(key, lambda: _groups(ask, ask.kept(filters)), 2.0)
+    data = await ask.soon(key, lambda: _groups(ask, ask.kept(filters)), 1.0)
+    data = data or {"groups": None, "all": True, "jobs": 0}
     asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
     return Shown("dead.html", "Dead letters", data | {"asked": asked, "retrying": retried})
 

@@ -69,7 +69,7 @@ async def _named(ask: Ask, lower: str) -> list[Found]:
     for one in await ask.shared("schedules", app.schedules):
         found.append(Found("schedule", one.name, str(one.rule), ask.link(f"/schedules/{one.name}")))
     for row in await ask.shared("workers", app.workers):
-        name = f"{row.info.host}:{row.info.pid}"
+        name = row.info.name or f"{row.info.host}:{row.info.pid}"
         found.append(Found("worker", name, str(row.info.id)[-8:], ask.link(f"/workers/{row.info.id}")))
     fitting = [one for one in found if lower in f"{one.name} {one.note}".lower()]
     return sorted(fitting, key=lambda one: (not one.name.lower().startswith(lower), one.kind, one.name))

@@ -15,7 +15,7 @@ from headrace.dashboard.views.audited import audit_of
 __all__ = ["VIEWS"]
 
 HOLDERS = 50
-LOOKED_AT = 500
+LOOKED_AT = 200
 """Jobs of a task that are looked at for who had turns: the newest."""
 
 

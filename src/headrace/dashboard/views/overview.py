@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from headrace.core.charts import Charts, Point
@@ -22,6 +23,8 @@ RANGES: dict[str, tuple[str, float, str]] = {
 BY = {"status": "outcome", "queue": "queue", "task": "task"}
 RUNNING = 8
 GROUPS = 5
+RECENT = timedelta(days=1)
+"""How far back errors are shown here; the page of dead letters has all."""
 
 
 async def overview(ask: Ask) -> Shown:
@@ -42,7 +45,7 @@ async def overview(ask: Ask) -> Shown:
         (queue for queue in queues if any(queue.counts.values())), key=lambda one: (one.oldest or now, one.name)
     )
     running = await ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING))
-    groups = await ask.shared("groups", lambda: app.failures(limit=GROUPS), 5.0)
+    groups = await ask.soon("groups", lambda: app.failures(limit=GROUPS, finished_after=now - RECENT))
     drawing, waits = await _charts(ask, span or "1h", by or "status")
     data: dict[str, Any] = {
         "range": span,
@@ -119,7 +122,7 @@ async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing, chart
 
 async def _problems(ask: Ask) -> list[problems.Problem]:
     app = ask.app
-    checks = await ask.shared("doctor", lambda: app.doctor(store=False), 5.0)
+    checks = await ask.soon("doctor", lambda: app.doctor(store=False)) or ()
     queues = await ask.shared("queues", lambda: app.queues(history=False))
     limits = await ask.shared("limits", app.limits)
     usage = await ask.shared("usage", app.usage)

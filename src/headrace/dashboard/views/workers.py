@@ -30,13 +30,13 @@ async def worker(ask: Ask) -> Shown:
     if row is None:
         raise Missing(f"worker {id}")
     try:
-        told = await ask.shared(("explained", id), lambda: app.explain_worker(id), 2.0)
+        told = await ask.soon(("explained", id), lambda: app.explain_worker(id), 2.0)
     except UnknownWorker:
         raise Missing(f"worker {id}") from None
     held = await ask.shared(("held", id), lambda: app.jobs(worker=id, limit=100))
     data = {
         "row": row,
-        "facts": told.facts,
+        "facts": () if told is None else told.facts,
         "jobs": held.items,
         "audit": await audit_of(ask, f"drain:{id}"),
     }
