@@ -110,7 +110,7 @@ async def _paths(app: App, known: dict[str, Any]) -> list[str]:
 
 async def _timed(client: httpx2.AsyncClient, shown: Dashboard, path: str) -> float:
     """How long a page takes if nobody has asked for anything of late."""
-    shown.shared.forget()
+    shown.shared.forget(wholly=True)
     began = time.perf_counter()
     answer = await client.get(path)
     took = (time.perf_counter() - began) * 1000

@@ -61,9 +61,14 @@ class Shared:
         answer: T = found.future.result()
         return answer
 
-    def forget(self) -> None:
-        """Somebody acted: what was read before, or is being read, is given to those who wait for it, and no more."""
-        self._found.clear()
+    def forget(self, *, wholly: bool = False) -> None:
+        """Somebody acted: what was read before counts no more, but may be shown until what is new comes.
+
+        What is being read is given to those who wait for it, and to nobody else. ``wholly``: nothing is kept at all.
+        """
+        self._found = {key: one for key, one in self._found.items() if one.good and not wholly}
+        for one in self._found.values():
+            one.until = 0.0
 
     def _asked(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[Any]]) -> _Answer:
         began, known = self._clock.monotonic(), self._found.get(key)

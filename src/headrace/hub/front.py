@@ -172,7 +172,8 @@ class Front:
             caller = self._hub.door.local(request) or await self._remembered(request)
         except Problem as problem:
             return secured(problem_response(problem))
-        return secured(Response(status_code=401 if caller is None else 204))
+        known = b"false" if caller is None else b"true"
+        return secured(Response(b'{"session":%s}' % known, media_type="application/json"))
 
 
 def _base(request: Request) -> str:

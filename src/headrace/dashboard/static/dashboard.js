@@ -552,7 +552,7 @@ if (palette) {
 // ---- a link from elsewhere: the browser kept the session to itself, and this page may ask with it
 
 if (meta("return")) {
-  fetch(`${base}/session`).then((answer) => answer.ok && location.replace(meta("return")), () => {});
+  fetch(`${base}/session`).then((answer) => answer.json()).then((said) => said.session && location.replace(meta("return")), () => {});
 }
 
 for (const log of $$("[data-follow]")) log.scrollTop = log.scrollHeight;
