@@ -54,7 +54,7 @@ class Hubs:
         self._loop.close()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
 
 async def _serve(engine: Engine) -> _Served:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -55,7 +56,7 @@ async def test_connections_are_cut_again_and_again(tmp_path: Path, monkeypatch: 
         assert (await near.verify()).ok
 
 
-async def test_hints_come_back_after_a_cut() -> None:
+async def test_hints_come_back_after_a_cut(caplog: pytest.LogCaptureFixture) -> None:
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(serving("memory://"))
         proxy = await stack.enter_async_context(Proxy(hub.address))
@@ -69,3 +70,7 @@ async def test_hints_come_back_after_a_cut() -> None:
             await until(lambda: Hint(Topic.ENDED) in heard, what="it is told that it may have missed some")
             hub.app.engine.bus.send(Hint(Topic.ENDED, ("x",)))
             await until(lambda: Hint(Topic.ENDED, ("x",)) in heard)
+            for n in range(50):  # some of them while the connection is being lost
+                engine.bus.send(Hint(Topic.READY, (str(n),)))
+    gc.collect()
+    assert not [one for one in caplog.records if one.levelname == "ERROR"], "no task died unheard"

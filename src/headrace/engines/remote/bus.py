@@ -122,17 +122,17 @@ class RemoteBus:
     # -- the connection
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        pause, monotonic = _FIRST_PAUSE, self._host.clock.monotonic
         while True:
             await self._said.wait()
             if not self._local.topics and not self._outbox:
                 self._said.clear()
                 continue
+            began = monotonic()
             try:
                 async with asyncio.timeout(_CONNECT):
                     connection = await self._connect()
                 try:
-                    pause = _FIRST_PAUSE
                     await self._serve(connection)
                 finally:
                     with suppress(Exception):
@@ -142,6 +142,8 @@ class RemoteBus:
             self._missed |= self._told
             self._told, self._wanted = frozenset(), None
             self._said.set()
+            if monotonic() - began > 2 * _LONGEST_PAUSE:  # else whoever lets us in only to close would be asked at once
+                pause = _FIRST_PAUSE
             await self._host.sleep(pause * (0.5 + self._host.dice.chance()))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -169,6 +171,8 @@ class RemoteBus:
         finally:
             saying.cancel()
             await asyncio.wait({saying})
+            if not saying.cancelled():
+                saying.exception()  # the connection was lost, as is known here
 
     async def _say(self, connection: ClientConnection) -> None:
         while True:
