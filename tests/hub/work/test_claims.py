@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import pytest
@@ -262,6 +263,43 @@ async def test_who_does_not_keep_its_token_leaves_nothing_behind(small: Served) 
     await submitted(small.client)
     given = await work(small.client, "claim_job", worker_id="curl", capabilities=CAN, wait=20)
     assert (await work(small.client, "heartbeat", token=given["token"]))["registered"] is True
+
+
+async def test_a_worker_that_says_something_else_of_itself_waits_in_another_line(small: Served) -> None:
+    async with connected(small) as socket:
+        for wait in (0.2, 0.2):
+            await socket.send("claim_job", worker_id="w", capabilities=CAN, max_concurrent_jobs=5, wait=wait)
+        await socket.ask("claim_job", worker_id="w", capabilities={"services": ["other"]}, wait=0.2)
+        lines = small.hub.fleet.claims._lines
+        await until(lambda: len(lines) == 2 and not any(line.waiting for line in lines.values()))
+
+
+async def test_a_worker_that_was_buried_is_registered_anew_by_its_socket(small: Served) -> None:
+    async with connected(small) as socket:
+        first = await socket.ask("register_worker", worker_id="w", capabilities=CAN)
+        await small.app.engine.workers.retire(UUID(first["worker"]))
+        id = await submitted(small.client)
+        assert (await socket.ask("claim_job", worker_id="w", capabilities=CAN, wait=20))["job_id"] == id
+        assert (await small.app.get(id)).worker not in (None, UUID(first["worker"]))
+
+
+async def test_messages_that_come_at_once_are_those_of_one_worker(small: Served) -> None:
+    ids = {await submitted(small.client) for _ in range(3)}
+    async with connected(small) as socket:
+        me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 3}
+        await socket.send("register_worker", **me, id=0)
+        for n in (1, 2, 3):
+            await socket.send("claim_job", **me, wait=20, id=n)
+        heard = [await socket.next() for _ in range(4)]
+        assert {one["job_id"] for one in heard if one["type"] == "job_assigned"} == ids
+        assert len(small.hub.fleet.workers) == 1
+        for id in ids:
+            assert (await socket.ask("complete_job", worker_id="w", job_id=id))["type"] == "job_completed"
+    async with connected(small) as socket:
+        for n in (1, 2):  # the first of them registers it
+            await socket.send("claim_job", **me, wait=0.3, id=n)
+        assert [(await socket.next())["type"] for _ in range(2)] == ["no_job", "no_job"]
+        assert sum(worker.line is not None for worker in small.hub.fleet.workers.values()) == 1
 
 
 async def test_limits_and_rates_hold_for_them_too(small: Served) -> None:

@@ -31,7 +31,7 @@ from headrace.hub.scoping import OURS
 from headrace.hub.work.fitting import Fitting, Kind
 from headrace.hub.work.held import Held
 from headrace.hub.work.offering import Wants
-from headrace.hub.work.remote_worker import RemoteWorker
+from headrace.hub.work.remote_worker import RemoteWorker, gone
 
 if TYPE_CHECKING:
     from headrace.hub.work.fleet import Fleet
@@ -57,8 +57,8 @@ _KINDS = 8
 class Waiting:
     """One claim that waits for its answer."""
 
-    def __init__(self, worker: RemoteWorker, request: int, *, patient: bool) -> None:
-        self.worker, self.request, self.patient = worker, request, patient
+    def __init__(self, worker: RemoteWorker, line: _Line, request: int, *, patient: bool) -> None:
+        self.worker, self.line, self.request, self.patient = worker, line, request, patient
         self.future: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
         self.asking = False
         """Whether the store is being asked for it."""
@@ -134,8 +134,8 @@ class Claims:
         withdrawn; at once, if it does not wait or the hub is about to stop."""
         assert worker.wants is not None
         number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
-        waiting = Waiting(worker, number, patient=seconds > 0 and not self._fleet.draining.is_set())
         line, now = self._line(worker), self._fleet.monotonic()
+        waiting = Waiting(worker, line, number, patient=seconds > 0 and not self._fleet.draining.is_set())
         self._fleet.news.claimed(line.key)
         if request is None and now < line.dry_until and not waiting.patient:
             waiting.future.set_result(None)
@@ -159,7 +159,7 @@ class Claims:
         if waiting.asking:
             waiting.patient = False  # if the store gives nothing, that is the answer
             return False
-        self._out(self._line(waiting.worker), waiting)
+        self._out(waiting.line, waiting)
         if not waiting.future.done():
             waiting.future.set_result(None)
         return True
@@ -172,7 +172,7 @@ class Claims:
 
     def abandon(self, waiting: Waiting) -> None:
         """Nobody wants the answer any more: what was given, or will be, is given back."""
-        self._out(self._line(waiting.worker), waiting)
+        self._out(waiting.line, waiting)
         if not waiting.future.cancel() and not waiting.future.cancelled() and waiting.future.exception() is None:
             held = waiting.future.result()
             if held is not None:
@@ -375,9 +375,7 @@ class Claims:
             answer = await self._surely(worker, ask, waiting.request, now)
             if isinstance(answer, Dead):
                 worker.buried = True
-                raise Problem(
-                    410, "worker-gone", "The worker counts as dead", "it was silent for too long: register anew"
-                )
+                raise gone()
             line.again, line.full = line.again and not answer.jobs, answer.full
             self._profiles_rev = answer.profiles_rev
             if answer.jobs:

@@ -27,7 +27,7 @@ from headrace.hub.work.estimates import Estimates
 from headrace.hub.work.held import Held, Stale
 from headrace.hub.work.news import News
 from headrace.hub.work.offering import Wants, wants_of
-from headrace.hub.work.remote_worker import RemoteWorker
+from headrace.hub.work.remote_worker import RemoteWorker, gone
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.shared import Shared
 from headrace.runtime.signing import Signing
@@ -185,12 +185,12 @@ class Fleet:
         if worker is None or worker.wants is None:
             row = (await self._rows()).get(id)
             if row is None:
-                raise _GONE
+                raise gone()
             worker = self.workers.setdefault(id, RemoteWorker(id, caller, self.monotonic()))
             self._adopt(worker, caller, row)
             await self.beats.look(worker)
         if worker.buried:
-            raise _GONE
+            raise gone()
         worker.hear(self.monotonic())
         return worker
 
@@ -267,8 +267,3 @@ class Fleet:
             )
         finally:
             self.drop(worker, held)
-
-
-_GONE = Problem(
-    410, "worker-gone", "The worker counts as dead", "it was silent for too long, or is not known: register anew"
-)

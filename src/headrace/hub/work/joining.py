@@ -28,15 +28,16 @@ __all__ = ["claim_job", "heartbeat", "register_worker"]
 
 async def register_worker(peer: Peer, given: RegisterWorker) -> WorkerRegistered:
     """Make a worker known, or know it again by its token."""
-    if given.token is not UNSET:
-        worker = await peer.fleet.known(peer.caller, given.token)
-        worker.name, worker.concurrency = given.worker_id, given.max_concurrent_jobs
-        can = capabilities_of(given.capabilities)
-        worker.wants = wants_of(peer.caller, can, _or_none(given.tasks), _or_none(given.queues))
-        peer.joined(worker)
-        await peer.fleet.beats.look(worker)
-    else:
-        worker = await _registered(peer, given, given.max_concurrent_jobs)
+    async with peer.joining:
+        if given.token is not UNSET:
+            worker = await peer.fleet.known(peer.caller, given.token)
+            worker.name, worker.concurrency = given.worker_id, given.max_concurrent_jobs
+            can = capabilities_of(given.capabilities)
+            worker.wants = wants_of(peer.caller, can, _or_none(given.tasks), _or_none(given.queues))
+            peer.joined(worker)
+            await peer.fleet.beats.look(worker)
+        else:
+            worker = await _registered(peer, given, given.max_concurrent_jobs)
     return await _welcome(peer, worker)
 
 
@@ -68,12 +69,13 @@ def _or_none(names: tuple[str, ...] | UnsetType) -> tuple[str, ...] | None:
 async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
     """Offer a worker a job, or say that there is none, at once or when it has waited long enough."""
     fleet, implied = peer.fleet, False
-    worker = peer.worker(given.worker_id)
-    if given.token is not UNSET:
-        worker = await fleet.known(peer.caller, given.token)
-    elif worker is None or worker.buried:
-        concurrency = 1 if given.max_concurrent_jobs is UNSET else given.max_concurrent_jobs
-        worker, implied = await _registered(peer, given, concurrency), True
+    async with peer.joining:
+        worker = peer.worker(given.worker_id)
+        if given.token is not UNSET:
+            worker = await fleet.known(peer.caller, given.token)
+        elif worker is None or worker.buried:
+            concurrency = 1 if given.max_concurrent_jobs is UNSET else given.max_concurrent_jobs
+            worker, implied = await _registered(peer, given, concurrency), True
     worker.hear(fleet.monotonic())
     _renew(peer, worker, given)
     token = await fleet.signing.token(peer.caller.key, worker.id) if implied else None
@@ -88,7 +90,9 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
             waited = given.wait > 0 and not worker.full and not fleet.draining.is_set()
             return NoJob(retry_after=0.0 if waited else fleet.claims.retry_after(worker), token=token)
         return await assigned(peer, worker, held, token)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Problem) and error.status == 410 and given.token is UNSET and worker.line is not None:
+            return await claim_job(peer, given)  # over its socket, a claim registers it anew
         if held is not None:
             await fleet.give_back(worker, held)
         elif implied and worker.line is None:
@@ -149,7 +153,8 @@ async def heartbeat(peer: Peer, given: Heartbeat) -> HeartbeatAcknowledged:
                 raise
             return fleet.beats.buried(() if given.held is UNSET else given.held)
     else:
-        found = peer.worker(given.worker_id)
+        async with peer.joining:
+            found = peer.worker(given.worker_id)
         if found is None:
             detail = "say who you are: by the token of worker_registered, or over the socket that registered"
             raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("token", detail)])

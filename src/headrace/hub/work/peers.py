@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ class Peer:
         self.hub, self.caller = hub, caller
         self.gone = False
         """Whether nobody is there any more to hear an answer."""
+        self.joining = asyncio.Lock()
+        """Had while it is being found out who a worker is: of messages that come right after another, one registers."""
         self._waiting: set[Waiting] = set()
 
     @property

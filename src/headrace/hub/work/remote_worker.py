@@ -10,10 +10,11 @@ from headrace.core.fit import Loaded
 from headrace.core.utilisation import Meter, Utilisation
 from headrace.engine import Renewed
 from headrace.hub.caller import Caller
+from headrace.hub.problems import Problem
 from headrace.hub.work.held import Held
 from headrace.hub.work.offering import Wants
 
-__all__ = ["Line", "RemoteWorker"]
+__all__ = ["Line", "RemoteWorker", "gone"]
 
 _REMEMBERED = 64
 """Answers that are kept for messages that come again."""
@@ -25,6 +26,12 @@ class Line(Protocol):
     def push(self, message: Any) -> None:
         """Send this, as soon as the worker takes it."""
         ...
+
+
+def gone() -> Problem:
+    """What a worker is answered that the store has declared dead, or does not know."""
+    detail = "it was silent for too long, or is not known: register anew"
+    return Problem(410, "worker-gone", "The worker counts as dead", detail)
 
 
 class RemoteWorker:
