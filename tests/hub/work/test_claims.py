@@ -94,6 +94,9 @@ async def test_one_job_is_told_to_few_of_many_who_listen(small: Served) -> None:
         told[n] += 1
         given = await sockets[n].ask("claim_job", worker_id=f"w{n}", capabilities=CAN)
         assert given["job_id"] == id
+        again = await sockets[n].ask("claim_job", worker_id=f"w{n}", capabilities=CAN, max_concurrent_jobs=2)
+        assert again["type"] == "no_job"
+        assert not small.hub.fleet.news._waves, "as there is nothing more, nobody else is told"
         assert sum(task.done() for task in hearing) < MANY / 2
         for task in hearing:
             task.cancel()

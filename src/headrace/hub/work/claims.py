@@ -326,6 +326,7 @@ class Claims:
             self._ask_for(line, waiting)
             return
         line.dry_until, line.next_due = self._fleet.monotonic() + DRY, next_due
+        self._fleet.news.dry(line.key)
         line.poll = min(line.poll * 1.5, POLL_LONGEST)
         self._out(line, waiting)
         if not waiting.patient:

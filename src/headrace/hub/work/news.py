@@ -104,6 +104,10 @@ class News:
             wave.count, wave.next_at = min(2 * wave.count, MOST), 0.0
             self._wake.set()
 
+    def dry(self, like: bytes) -> None:
+        """The store has nothing for them: no more of them are told."""
+        self._waves.pop(like, None)
+
     async def run(self) -> None:
         """Tell them, round by round, until all have been told."""
         host = self._fleet.session.host
@@ -115,7 +119,7 @@ class News:
             if any(wave.next_at <= now for wave in self._waves.values()):
                 for worker in self._idle():
                     by_kind.setdefault(worker.like, []).append(worker)
-            for like, wave in list(self._waves.items()):
+            for like, wave in list(self._waves.items()):  # no await in here: none of them goes dry meanwhile
                 if wave.next_at <= now:
                     self._tell(like, wave, by_kind.get(like, []), now)
             await host.sleep(GAP)
