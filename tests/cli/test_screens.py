@@ -99,6 +99,7 @@ CASES: Mapping[str, Case] = {
     "keys list": Case("keys list", shows="nightly import shop hr_ read, submit customer-123 never"),
     "keys create": Case("keys create ci --scope read,submit --expires 90d", shows="hr_ keep it now"),
     "keys revoke": Case("keys revoke shop", empty=3, shows="shop is revoked"),
+    "keys rotate": Case("keys rotate", shows="leases"),
     "webhooks": Case("webhooks", shows="{webhook} off completion"),
     "webhooks list": Case("webhooks list", shows="{webhook} hooks.example.com"),
     "webhooks show": Case("webhooks show {webhook}", empty=3, shows="{webhook} resize"),

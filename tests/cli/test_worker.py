@@ -319,7 +319,7 @@ def test_the_command_line_says_that_nobody_meets_a_requirement(shell: Shell) -> 
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0
     assert len(out.split()) == 1
-    assert "no live worker meets gpu_memory_gb=24, which 'add' requires" in err
+    assert "no worker is alive, and jobs of 'add' require gpu_memory_gb ≥ 24: they wait for one that meets it" in err
 
 
 def test_why_a_worker_gets_nothing_is_told(shell: Shell) -> None:
