@@ -88,7 +88,18 @@ def test_no_engine_is_offered_that_is_to_come(page: str) -> None:
 
 
 def test_every_extra_that_is_offered_is_for_something_in_the_code() -> None:
-    behind = {"postgres", "uvloop", "reload", "pydantic", "otel", "prometheus", "conformance", "hub", "fastapi"}
+    behind = {
+        "postgres",
+        "uvloop",
+        "reload",
+        "pydantic",
+        "otel",
+        "prometheus",
+        "conformance",
+        "hub",
+        "fastapi",
+        "flask",
+    }
     text = "\n".join(page.read_text(encoding="utf-8") for page in WRITTEN)
     named = {extra for found in re.findall(r"headrace\[([\w,]+)\]", text) for extra in found.split(",")}
     assert named <= behind

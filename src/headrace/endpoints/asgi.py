@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -15,22 +14,17 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headrace.endpoints.answers import Answer
 from headrace.endpoints.asked import Asked
+from headrace.endpoints.reading import LARGEST_BODY, broken_off, too_large
 from headrace.endpoints.status import StatusPages
-from headrace.endpoints.submitting import Misused
-from headrace.web.events import HEADERS, HELLO, STILL_HERE, Telling, event
-from headrace.web.problems import Problem, problem_of
+from headrace.web.events import HEADERS, HELLO, STILL_HERE, Telling
 
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["EventResponse", "asked_of", "find_pages", "identity_text", "mark_pages", "response_of", "too_large"]
-
-_log = logging.getLogger("headrace.endpoints")
+__all__ = ["EventResponse", "asked_of", "find_pages", "mark_pages", "response_of"]
 
 _MARK = "__headrace_pages__"
 
-LARGEST_BODY = 2 * 1024 * 1024
-"""Bytes that are read of a request; what is stored of it may be less."""
 DRAINED = 64 * 1024 * 1024
 """Bytes of a request that is refused after which the connection is cut."""
 
@@ -64,24 +58,6 @@ def _plain(value: Any) -> Any:
 async def _left(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def identity_text(value: Any) -> str | None:
-    """Who asks, as the customer of a job; :raises Misused: it is no name"""
-    if value is None or (isinstance(value, str) and value):
-        return value
-    if isinstance(value, int | UUID) and not isinstance(value, bool):
-        return str(value)
-    raise Misused(
-        f"identity must give text, a number or a UUID that names the caller, or None, not {value!r}:"
-        " return user.id, say, instead of the user"
-    )
-
-
-def too_large() -> Problem:
-    """That the body of a request is not read."""
-    detail = f"the body may have {LARGEST_BODY} bytes: store what is larger elsewhere, and send a reference to it"
-    return Problem(413, "too-large", "The body is too large", detail, headers={"Connection": "close"})
 
 
 class BoundedBody:
@@ -233,9 +209,7 @@ class EventResponse(Response):
             async for part in self._telling.parts:
                 await send({"type": "http.response.body", "body": part or STILL_HERE, "more_body": True})
         except Exception as error:
-            _log.exception("a stream of events failed")
-            fault = Problem(500, "fault", "A fault of the service", "the service has a fault; its log says more")
-            last = event("error", (problem_of(error) or fault).details)
+            last = broken_off(error)
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
 

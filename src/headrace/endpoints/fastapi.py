@@ -22,6 +22,7 @@ from headrace.endpoints.answers import Answers
 from headrace.endpoints.asked import HEADERS
 from headrace.endpoints.failures import describe
 from headrace.endpoints.in_worker import InWorker
+from headrace.endpoints.reading import LARGEST_BODY, identity_text, too_large
 from headrace.endpoints.submitting import BeforeSubmit, Submitting
 from headrace.endpoints.waiting import HungUp
 from headrace.errors import ConfigError, MissingExtra
@@ -36,16 +37,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("headrace.endpoints.fastapi", "fastapi", "fastapi") from error
 
-from headrace.endpoints.asgi import (
-    LARGEST_BODY,
-    Addresses,
-    BoundedBody,
-    asked_of,
-    hung_up,
-    identity_text,
-    response_of,
-    too_large,
-)
+from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, response_of
 from headrace.endpoints.fastapi_openapi import job_responses, validation
 from headrace.endpoints.fastapi_signature import read_signature, refuse_secrets
 from headrace.endpoints.fastapi_status import expanded, status_router

@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.endpoints.answers import Answers
-from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, identity_text, mark_pages, response_of
+from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, mark_pages, response_of
 from headrace.endpoints.asked import Asked
 from headrace.endpoints.fastapi_openapi import status_responses
+from headrace.endpoints.reading import identity_text
 from headrace.endpoints.status import TOKEN, StatusPages
 from headrace.endpoints.submitting import LONGEST, Misused
 from headrace.endpoints.waiting import HungUp

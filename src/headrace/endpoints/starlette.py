@@ -14,26 +14,32 @@ web = Starlette(
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl
 
 from headrace.core.retry import Seconds
-from headrace.endpoints.adapting import adapted
 from headrace.endpoints.answers import Answers
-from headrace.endpoints.asked import HEADERS, Asked
+from headrace.endpoints.asked import HEADERS
 from headrace.endpoints.binding import Binding, FromHeader
 from headrace.endpoints.failures import describe
-from headrace.endpoints.in_worker import InWorker, in_worker, plan_of
+from headrace.endpoints.in_worker import InWorker
+from headrace.endpoints.reading import (
+    ACTS,
+    PAGES,
+    Page,
+    check_access,
+    forbidden,
+    form_of,
+    identity_text,
+    runs,
+)
 from headrace.endpoints.status import StatusPages
-from headrace.endpoints.submitting import LONGEST, BeforeSubmit, Submitting
+from headrace.endpoints.submitting import BeforeSubmit, Submitting
 from headrace.endpoints.waiting import HungUp
-from headrace.errors import ConfigError, MissingExtra
-from headrace.handler import is_context, read_hints
+from headrace.errors import MissingExtra
 from headrace.options import JobOptions, TaskOptions
 from headrace.task import Task
-from headrace.web.problems import Fault, Problem
+from headrace.web.problems import Problem
 
 try:
     from starlette.requests import Request
@@ -42,7 +48,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("headrace.endpoints.starlette", "starlette", "starlette") from error
 
-from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, identity_text, mark_pages, response_of
+from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, mark_pages, response_of
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -130,7 +136,7 @@ class JobRoutes(Sequence[BaseRoute]):
         options, wanted = dict(job), list(methods)
 
         def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
-            task: Task[Any, Any] = cast("Any", self.jobs.task)(_run(fn), **options)
+            task: Task[Any, Any] = cast("Any", self.jobs.task)(runs(fn), **options)
             binding = Binding(task.handler, list(compile_path(path)[2]), self._submitting.headers)
             task.handler.describe, task.handler.uncounted = describe, binding.uncounted
             self._routes.append(Route(path, self._endpoint(task, binding), methods=wanted, name=task.name))
@@ -145,7 +151,7 @@ class JobRoutes(Sequence[BaseRoute]):
                 body = await _read(request)
                 media = request.headers.get("content-type", "")
                 answer = await self._submitting.answer(
-                    task, lambda: binding.arguments(asked, media, body, _form), asked, request
+                    task, lambda: binding.arguments(asked, media, body, form_of), asked, request
                 )
                 return cast("Response", response_of(answer))
             except Problem as problem:
@@ -154,21 +160,6 @@ class JobRoutes(Sequence[BaseRoute]):
                 return hung_up()
 
         return endpoint
-
-
-def _run(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What a worker calls: the handler, with what is made in the worker."""
-    hints, parameters = read_hints(fn), list(inspect.signature(fn).parameters.values())
-    takes_context = bool(parameters) and is_context(parameters[0], hints)
-    typed = {one.name: one.replace(annotation=hints.get(one.name, one.empty)) for one in parameters[takes_context:]}
-    marks = {name: in_worker(one.annotation, one.default) for name, one in typed.items()}
-    plans = {name: plan_of(mark.dependency) for name, mark in marks.items() if mark is not None}
-    returns = hints.get("return", inspect.Signature.empty)
-    return adapted(fn, typed, returns, takes_context=takes_context, adapters={}, plans=plans, result=None)
-
-
-def _form(body: bytes) -> list[tuple[str, str]]:
-    return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
 
 
 async def _read(request: Request) -> bytes:
@@ -188,8 +179,6 @@ async def _caller(identity: Identity | None, request: Request) -> str | None:
 
 
 # -- status pages
-
-_Do = Callable[[StatusPages, str, Asked, Request], Awaitable[Any]]
 
 
 def status_routes(
@@ -211,43 +200,26 @@ def status_routes(
 
     :raises ConfigError: nobody says who may look
     """
-    if may_see is None and identity is None and not public:
-        raise ConfigError(
-            "status_routes: job ids are no secrets, so whoever guesses one would see the job. Say who may: may_see=...,"
-            " identity=... (everybody sees their own), or public=True (addresses have a signed token)"
-        )
-    if secret is not None and not public:
-        raise ConfigError("secret is what tokens of public pages are signed with: say public=True, too")
+    check_access("status_routes", may_see=may_see, identity=identity, public=public, secret=secret)
     pages = StatusPages(jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers)
     addresses = Addresses(jobs)
 
-    def page(method: str, path: str, do: _Do) -> Route:
+    def route(page: Page) -> BaseRoute:
         async def endpoint(request: Request) -> Response:
             try:
                 await _admit(may_see, request)
                 asked = asked_of(request, await _caller(identity, request), await addresses.of(request))
-                return cast("Response", response_of(await do(pages, request.path_params["id"], asked, request)))
+                return cast("Response", response_of(await page.do(pages, request.path_params["id"], asked)))
             except Problem as problem:
                 return cast("Response", response_of(pages.answers.problem(problem)))
             except HungUp:
                 return hung_up()
 
-        if (method, path) == ("GET", "/{id}"):
+        if page is PAGES[0]:
             mark_pages(endpoint, pages)
-        return Route(path, endpoint, methods=[method])
+        return Route("/{id}" + page.path, endpoint, methods=[page.method])
 
-    found: list[BaseRoute] = [
-        page("GET", "/{id}", lambda pages, id, asked, request: pages.show(id, asked, _wait(request))),
-        page("GET", "/{id}/result", lambda pages, id, asked, request: pages.result(id, asked, _wait(request))),
-        page("GET", "/{id}/events", lambda pages, id, asked, request: pages.events(id, asked, _since(request))),
-        page("DELETE", "/{id}", lambda pages, id, asked, request: pages.cancel(id, asked)),
-    ]
-    if acts:
-        found += [
-            page("POST", "/{id}/retry", lambda pages, id, asked, request: pages.retry(id, asked)),
-            page("POST", "/{id}/discard", lambda pages, id, asked, request: pages.discard(id, asked)),
-        ]
-    return found
+    return [route(page) for page in (*PAGES, *(ACTS if acts else ()))]
 
 
 async def _admit(may_see: Callable[[Request], Any] | None, request: Request) -> None:
@@ -255,20 +227,4 @@ async def _admit(may_see: Callable[[Request], Any] | None, request: Request) -> 
         return
     said = may_see(request)
     if (await said if isinstance(said, Awaitable) else said) is False:
-        raise Problem(403, "forbidden", "This is not for this caller", "the service does not let you look at jobs")
-
-
-def _wait(request: Request) -> float:
-    text = request.query_params.get("wait", "0")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST:
-        message = f"wait must be seconds from 0 to {LONGEST:g}, not {text!r}"
-        raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault("wait", message)])
-    return seconds
-
-
-def _since(request: Request) -> str | None:
-    return request.headers.get("last-event-id") or request.query_params.get("since")
+        raise forbidden()

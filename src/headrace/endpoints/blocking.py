@@ -1,0 +1,78 @@
+"""Requests that are answered on threads: what headrace does for them happens on the background loop of the App."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.draft import Draft
+from headrace.endpoints.reading import broken_off
+from headrace.endpoints.submitting import BeforeSubmit
+from headrace.web.events import HELLO, STILL_HERE, Telling
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Here", "Told", "in_threads"]
+
+
+class Here(NamedTuple):
+    """A request, and the context of its thread, for functions of the service that are called for it elsewhere."""
+
+    request: Any
+    context: Context
+
+    @classmethod
+    def of(cls, request: Any) -> Here:
+        """The request that this thread is about."""
+        return cls(request, copy_context())
+
+
+def in_threads(hook: BeforeSubmit | None) -> BeforeSubmit | None:
+    """A hook that may block: it is called with ``here.request``, in the context of the request, on a thread."""
+    if hook is None:
+        return None
+
+    async def called(here: Here, draft: Draft[Any]) -> Any:
+        said = await asyncio.to_thread(here.context.run, hook, here.request, draft)
+        return await said if isinstance(said, Awaitable) else said
+
+    return called
+
+
+class Told(Iterator[bytes]):
+    """The events of a job as they come, for a server that iterates on a thread, and closes what it does not read."""
+
+    def __init__(self, jobs: App, telling: Telling) -> None:
+        self._jobs, self._telling = jobs, telling
+        self._begun = self._over = False
+
+    def __next__(self) -> bytes:
+        if not self._begun:
+            self._begun = True
+            return HELLO
+        if self._over:
+            raise StopIteration
+        try:
+            part = self._jobs.wait(self._next())
+        except Exception as error:
+            self._over = True
+            return broken_off(error)
+        if part is None:
+            self._over = True
+            raise StopIteration
+        return part or STILL_HERE
+
+    async def _next(self) -> bytes | None:
+        return await anext(self._telling.parts, None)
+
+    def close(self) -> None:
+        """Follow the job no more."""
+        self._over = True
+        self._jobs.wait(self._close())
+
+    async def _close(self) -> None:
+        await self._telling.parts.aclose()
+        self._telling.close()

@@ -1,0 +1,320 @@
+"""Flask: routes that become jobs (``JobBlueprint``), and the pages that show them (``status_blueprint``).
+
+jobs = App("sqlite:///jobs.db")
+reports = JobBlueprint(jobs, "reports", __name__, url_prefix="/reports", identity=current_user)
+
+@reports.post("/<int:year>", job=JobOptions(timeout=600))
+def report(year: int, req: ReportRequest) -> Report: ...
+
+web = Flask(__name__)
+web.register_blueprint(reports)
+web.register_blueprint(status_blueprint(jobs, identity=current_user), url_prefix="/jobs")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from headrace.core.retry import Seconds
+from headrace.endpoints.answers import Answer, Answers
+from headrace.endpoints.asked import HEADERS, Asked
+from headrace.endpoints.binding import FORM, Binding, FromHeader
+from headrace.endpoints.blocking import Here, Told, in_threads
+from headrace.endpoints.failures import describe
+from headrace.endpoints.in_worker import InWorker
+from headrace.endpoints.reading import (
+    ACTS,
+    LARGEST_BODY,
+    PAGES,
+    Page,
+    check_access,
+    forbidden,
+    identity_text,
+    runs,
+    too_large,
+)
+from headrace.endpoints.status import StatusPages
+from headrace.endpoints.submitting import BeforeSubmit, Submitting
+from headrace.errors import MissingExtra
+from headrace.options import JobOptions, TaskOptions
+from headrace.task import Task
+from headrace.web.events import HEADERS as EVENT_HEADERS
+from headrace.web.events import Telling
+from headrace.web.problems import Problem
+
+try:
+    from flask import Blueprint, Response, current_app, request, url_for
+    from flask.blueprints import BlueprintSetupState
+    from werkzeug.exceptions import MethodNotAllowed
+    from werkzeug.routing import BuildError
+except ModuleNotFoundError as error:
+    raise MissingExtra("headrace.endpoints.flask", "flask", "flask") from error
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "status_blueprint"]
+
+Options = JobOptions | TaskOptions
+Identity = Callable[[], Any]
+"""Gives the id of whoever asks (``flask.request``) as text, or None."""
+
+_JOB: JobOptions = {}
+_PLACE = UUID(int=0)
+"""What stands for the id of a job in the address that Flask makes."""
+_EXTENSION = "headrace"
+
+
+class JobBlueprint(Blueprint):
+    """A ``Blueprint`` whose routes are jobs: a request is checked and stored, and a worker runs the handler.
+
+    A handler's parameters are taken from the path, the query and the body, by their types: see ``headrace.endpoints
+    .binding``. The answer is 202 with the job, or with ``Prefer: wait=10`` the result.
+    """
+
+    def __init__(
+        self,
+        jobs: App,
+        name: str,
+        import_name: str,
+        *,
+        identity: Identity | None = None,
+        shared_keys: bool = False,
+        headers: Sequence[str] = HEADERS,
+        wait: Seconds = 0.0,
+        longest_wait: Seconds = 30.0,
+        before_submit: BeforeSubmit | None = None,
+        answers: Answers | None = None,
+        status_url: str | None = None,
+        **blueprint: Any,
+    ) -> None:
+        """``blueprint``: everything else that a ``Blueprint`` takes.
+
+        The others are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the request.
+
+        :raises ConfigError: naming the argument
+        """
+        super().__init__(name, import_name, **blueprint)
+        self.jobs = jobs
+        """The App that keeps the jobs."""
+        self._identity, self._status_url = identity, status_url
+        self._submitting = Submitting(
+            jobs,
+            headers=headers,
+            shared_keys=shared_keys,
+            wait=wait,
+            longest_wait=longest_wait,
+            before_submit=in_threads(before_submit),
+            answers=answers,
+        )
+
+    # -- decorators; their other options are those of Flask
+
+    def get(self, rule: str, *, job: Options | None = _JOB, **options: Any) -> Callable[[Any], Any]:
+        """A GET route that is a job; ``job``: its options, None: a plain route."""
+        return self.route(rule, methods=["GET"], job=job, **options)
+
+    def put(self, rule: str, *, job: Options | None = _JOB, **options: Any) -> Callable[[Any], Any]:
+        """A PUT route that is a job; ``job``: its options, None: a plain route."""
+        return self.route(rule, methods=["PUT"], job=job, **options)
+
+    def post(self, rule: str, *, job: Options | None = _JOB, **options: Any) -> Callable[[Any], Any]:
+        """A POST route that is a job; ``job``: its options, None: a plain route."""
+        return self.route(rule, methods=["POST"], job=job, **options)
+
+    def delete(self, rule: str, *, job: Options | None = _JOB, **options: Any) -> Callable[[Any], Any]:
+        """A DELETE route that is a job; ``job``: its options, None: a plain route."""
+        return self.route(rule, methods=["DELETE"], job=job, **options)
+
+    def patch(self, rule: str, *, job: Options | None = _JOB, **options: Any) -> Callable[[Any], Any]:
+        """A PATCH route that is a job; ``job``: its options, None: a plain route."""
+        return self.route(rule, methods=["PATCH"], job=job, **options)
+
+    def route(
+        self, rule: str, *, methods: Iterable[str] | None = None, job: Options | None = _JOB, **options: Any
+    ) -> Callable[[Any], Any]:
+        """A route that is a job, for any of these methods; ``job``: its options, None: a plain route."""
+        wanted = [method.upper() for method in methods or ["GET"]]
+        if job is None:
+            return super().route(rule, methods=wanted, **options)
+
+        def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
+            return self._add(rule, fn, wanted, dict(job), options)
+
+        return decorate
+
+    def _add(
+        self, rule: str, fn: Callable[..., Any], methods: list[str], job: dict[str, Any], options: dict[str, Any]
+    ) -> Task[Any, Any]:
+        task: Task[Any, Any] = cast("Any", self.jobs.task)(runs(fn), **job)
+        task.handler.describe = describe
+        bindings = dict[frozenset[str], Binding]()
+        """By the names in the path, which may begin with a prefix that has some."""
+
+        def bind(state: BlueprintSetupState) -> None:
+            for one in state.app.url_map.iter_rules(_full_name(state, endpoint)):
+                names = frozenset(one.arguments)
+                bindings[names] = Binding(task.handler, names, self._submitting.headers)
+                task.handler.uncounted = bindings[names].uncounted
+
+        def view(**values: Any) -> Any:
+            if request.method == "HEAD" and "HEAD" not in methods:  # which Flask allows wherever it allows GET
+                raise MethodNotAllowed(methods)
+            assert request.url_rule is not None
+            return self._answer(task, bindings[frozenset(request.url_rule.arguments)], values)
+
+        view.__name__, view.__doc__, view.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        endpoint = options.pop("endpoint", fn.__name__)
+        self.add_url_rule(rule, endpoint, view, methods=methods, **options)
+        self.record(bind)
+        return task
+
+    def _answer(self, task: Task[Any, Any], binding: Binding, values: dict[str, Any]) -> Any:
+        try:
+            media, body, form = _body()
+            caller = None if self._identity is None else identity_text(self._identity())
+            here, ask = (
+                Here.of(cast("Any", request)._get_current_object()),
+                _asked(self.jobs, caller, values, self._status_url),
+            )
+
+            async def answer() -> Any:
+                asked = await ask()
+                return await self._submitting.answer(
+                    task, lambda: binding.arguments(asked, media, body, lambda _: form), asked, here
+                )
+
+            return _response(self.jobs, self.jobs.wait(answer()))
+        except Problem as problem:
+            return _response(self.jobs, self._submitting.answers.problem(problem))
+
+
+# -- requests
+
+
+def _asked(jobs: App, caller: str | None, values: dict[str, Any], fixed: str | None = None) -> Any:
+    """The request of this thread as values, once they are awaited."""
+    headers = [(name.lower(), value) for name, value in request.headers.items()]
+    route = {name: one if isinstance(one, str | int | float) else str(one) for name, one in values.items()}
+    query = list(request.args.items(multi=True))
+    place, pages = (fixed.replace("{id}", str(_PLACE)), None) if fixed is not None else _place(jobs)
+
+    def where(id: UUID) -> str | None:
+        path = None if place is None else place.replace(str(_PLACE), str(id))
+        return path if path is None or pages is None else pages.address(path, id)
+
+    async def ask() -> Asked:
+        if pages is not None:
+            await pages.ready()
+        return Asked(headers=headers, route=route, query=query, identity=caller, where=where)
+
+    return ask
+
+
+def _place(jobs: App) -> tuple[str | None, StatusPages | None]:
+    """Where the application of this request shows the jobs of an App."""
+    known: dict[str, StatusPages] = current_app.extensions.get(_EXTENSION, {})
+    for endpoint, pages in known.items():
+        if pages.app is jobs:
+            names = next(current_app.url_map.iter_rules(endpoint)).arguments
+            given = {name: one for name, one in (request.view_args or {}).items() if name in names}
+            try:
+                return url_for(endpoint, **{**given, "id": _PLACE, "_external": False}), pages
+            except BuildError:  # a parameter in the path of the pages that this request does not have
+                return None, None
+    return None, None
+
+
+def _body() -> tuple[str, bytes, list[tuple[str, str]]]:
+    """The media type of the body, the body, and its pairs if it is a form.
+
+    :raises Problem: it is too large
+    """
+    media = request.content_type or ""
+    if (request.content_length or 0) > LARGEST_BODY:
+        raise too_large()
+    if request.mimetype == FORM:
+        pairs = list(request.form.items(multi=True))
+        return media, FORM.encode() if pairs else b"", pairs
+    body = request.stream.read(LARGEST_BODY + 1) if request.content_length is None else request.get_data()
+    if len(body) > LARGEST_BODY:
+        raise too_large()
+    return media, body, []
+
+
+def _full_name(state: BlueprintSetupState, endpoint: str) -> str:
+    return f"{state.name_prefix}.{state.name}.{endpoint}".lstrip(".")
+
+
+# -- answers
+
+
+def _response(jobs: App, answer: Any) -> Any:
+    """The answer as it is sent; what is none of ours goes as it is."""
+    if isinstance(answer, Telling):
+        return Response(Told(jobs, answer), 200, EVENT_HEADERS)
+    if not isinstance(answer, Answer):
+        return answer
+    # The connection is the server's own business (PEP 3333).
+    headers = {name: value for name, value in answer.headers.items() if name != "Connection"}
+    response = Response(answer.body, answer.status, headers, content_type=answer.media)
+    if not answer.body and answer.status != 200:
+        del response.headers["Content-Type"]
+    return response
+
+
+# -- status pages
+
+
+def status_blueprint(
+    jobs: App,
+    name: str = "jobs",
+    *,
+    may_see: Callable[[], Any] | None = None,
+    public: bool = False,
+    secret: str | bytes | None = None,
+    identity: Identity | None = None,
+    acts: bool = False,
+    logs: bool = False,
+    answers: Answers | None = None,
+    **blueprint: Any,
+) -> Blueprint:
+    """A ``Blueprint`` that shows the jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE cancels.
+
+    Ids are no secrets, so somebody must say who may look: ``may_see`` is called within the request, and aborts or
+    returns False; with ``identity`` everybody sees their own jobs; with ``public=True`` addresses have a signed token.
+    ``blueprint``: everything that a ``Blueprint`` takes; the others are those of FastAPI's ``status_router``.
+
+    :raises ConfigError: nobody says who may look
+    """
+    check_access("status_blueprint", may_see=may_see, identity=identity, public=public, secret=secret)
+    pages = StatusPages(jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers)
+    made = Blueprint(name, __name__, **blueprint)
+
+    def view_of(page: Page) -> Callable[..., Any]:
+        def view(id: str, **values: Any) -> Any:
+            try:
+                if may_see is not None and may_see() is False:
+                    raise forbidden()
+                caller = None if identity is None else identity_text(identity())
+                ask = _asked(jobs, caller, values)
+
+                async def answer() -> Any:
+                    return await page.do(pages, id, await ask())
+
+                return _response(jobs, jobs.wait(answer()))
+            except Problem as problem:
+                return _response(jobs, pages.answers.problem(problem))
+
+        return view
+
+    for page in (*PAGES, *(ACTS if acts else ())):
+        made.add_url_rule("/<id>" + page.path, page.name, view_of(page), methods=[page.method])
+
+    def tell(state: BlueprintSetupState) -> None:
+        state.app.extensions.setdefault(_EXTENSION, {})[_full_name(state, PAGES[0].name)] = pages
+
+    made.record(tell)
+    return made
