@@ -11,6 +11,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.client.jobs import get_many
 from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.core.status import HELD
@@ -238,10 +239,11 @@ class Beats:
         if not ids:
             return
         of = {id: worker for worker in self._fleet.workers.values() for id in worker.held if id in ids}
-        for job in await self._fleet.session.engine.jobs.get(list(of)):
-            if job is not None and (worker := of[job.id]).id == job.worker:
-                worker.held[job.id].saw(job)
-                self._tell(worker)
+        for job in await get_many(self._fleet.session, list(of)):
+            held = None if job is None else of[job.id].held.get(job.id)
+            if job is not None and held is not None and job.worker == of[job.id].id:
+                held.saw(job)
+                self._tell(of[job.id])
 
     def _tell_late(self) -> None:
         for worker in self._fleet.workers.values():
