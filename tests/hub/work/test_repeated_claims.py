@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import httpx2
 import pytest
 
+from headrace import Status
 from tests.hub.serving import serving
 from tests.hub.work.working import work
 from tests.support.apps import url_of
+from tests.support.proxy import Proxy
+from tests.support.until import until
 
 
 @pytest.mark.parametrize("slots", [1, 2])
@@ -34,3 +40,29 @@ async def test_a_full_worker_is_given_again_what_it_has_and_nothing_else(slots: 
         assert (await claimed(request))["type"] == "no_job", "its answer has arrived"
         await work(hub.client, "complete_job", lease=again["lease"])
         assert (await claimed("third"))["job_id"] not in given.values()
+
+
+async def test_a_claim_whose_answer_is_lost_on_the_way_is_repeated_and_costs_no_job(tmp_path: Path) -> None:
+    async with serving(url_of("sqlite", tmp_path)) as hub, Proxy(hub.address) as proxy:
+        me: dict[str, Any] = {"worker_id": "one"}
+        me["token"] = (await work(hub.client, "register_worker", **me, tasks=["work"]))["token"]
+        claim = me | {"wait": 50, "request": "lost"}
+        async with httpx2.AsyncClient(base_url=proxy.url, trust_env=False, timeout=None) as far:
+            lost = asyncio.create_task(work(far, "claim_job", **claim))
+            await until(lambda: any(worker.given for worker in hub.hub.fleet.workers.values()))
+            proxy.silence()  # from now on nothing arrives, and neither side is told
+            answer = await hub.client.post("/api/jobs", json={"task": "work", "payload": {}})
+            id = UUID(answer.json()["job_id"])
+
+            async def is_assigned() -> bool:
+                return (await hub.app.get(id)).status is Status.ASSIGNED
+
+            await until(is_assigned)
+            job = await work(hub.client, "claim_job", **claim)
+            assert job["job_id"] == str(id)
+            await work(hub.client, "complete_job", lease=job["lease"], result="done")
+            assert not lost.done()
+            lost.cancel()
+        [attempt] = (await hub.app.history(id)).attempts
+        assert (await hub.app.get(id)).result == "done"
+        assert attempt.number == 1
