@@ -83,8 +83,8 @@ class Draft(Generic[R_co]):
 
     def with_checked(self, options: Mapping[str, Any]) -> Draft[R_co]:
         """Like ``with_options``, for options of one submit that are in the form they are used in already."""
-        asked = None if self._asked is None else {**self._asked, **options}
-        whole = {**self.options, **options}
+        asked = None if self._asked is None else {**self._asked, **asked_in(options)}
+        whole = merged(self.options, options)
         return Draft(self.app, self.id, self.task, self.payload_text, whole, self.handler, asked)
 
     async def submit(self) -> JobHandle[R_co]:

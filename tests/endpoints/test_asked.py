@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.endpoints.asked import Asked, checked_headers, is_credential, kept_headers, values_of
+from headrace.endpoints.asked import Asked, checked_headers, is_credential, kept_headers, kept_query, values_of
 from headrace.errors import ConfigError
 
 GIVEN = [("accept", "a"), ("x-tag", "1"), ("authorization", "s"), ("x-tag", "2"), ("x-api-key", "s")]
@@ -31,6 +31,10 @@ def test_what_opens_something_is_known(name: str) -> None:
 def test_an_allow_list_is_a_list_of_names(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="headers must be a list of names"):
         checked_headers(wrong)
+
+
+def test_parameters_that_open_something_are_not_kept() -> None:
+    assert kept_query([("a", "1"), ("api_key", "s"), ("access_token", "s"), ("a", "2")]) == {"a": ("1", "2")}
 
 
 def test_values_keep_their_order() -> None:

@@ -3,58 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
 
+from tests.endpoints.examples import running
 from tests.support.browser import browsing
-from tests.support.daemons import free_port
 
 pytestmark = pytest.mark.timeout(240)
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi"
-
-
-@contextmanager
-def running(folder: Path) -> Iterator[str]:
-    """The example, started as its first lines say; its address."""
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "service:api", "--port", str(port), "--timeout-graceful-shutdown", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLE)}
-    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            deadline = time.monotonic() + 120
-            while not _answers(f"http://127.0.0.1:{port}/"):
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(address, timeout=30) as answer:
-            return bool(answer.status == 200)
-    except urllib.error.HTTPError:
-        raise
-    except OSError:
-        return False
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    with running(tmp_path) as found:
+    with running("fastapi", "service:api", tmp_path) as found:
         yield found
 
 

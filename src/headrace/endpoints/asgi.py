@@ -189,6 +189,10 @@ class EventResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
+        if scope["method"] == "HEAD":
+            await self._telling.parts.aclose()
+            self._telling.close()
+            return await super().__call__(scope, receive, send)
         telling, leaving = asyncio.ensure_future(self._tell(send)), asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait((telling, leaving), return_when=asyncio.FIRST_COMPLETED)

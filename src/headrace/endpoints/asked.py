@@ -11,15 +11,25 @@ import msgspec
 from headrace.core.job import Values
 from headrace.errors import ConfigError
 
-__all__ = ["ALL", "HEADERS", "Asked", "checked_headers", "is_credential", "kept_headers", "values_of"]
+__all__ = ["ALL", "HEADERS", "Asked", "checked_headers", "is_credential", "kept_headers", "kept_query", "values_of"]
 
 ALL = "*"
 """All headers but credentials."""
 HEADERS = ("accept-language", "user-agent", "x-request-id", "x-correlation-id")
 """The headers that are kept unless others are named."""
 
-_CREDENTIALS = ("authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "session", "signature")
-"""Parts of the names of headers that open something."""
+_CREDENTIALS = (
+    "authorization",
+    "cookie",
+    "token",
+    "secret",
+    "password",
+    "api-key",
+    "apikey",
+    "session",
+    "signature",
+)
+"""Parts of the names of headers and parameters that open something."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,14 +62,20 @@ def checked_headers(names: Iterable[str]) -> frozenset[str]:
 
 
 def is_credential(name: str) -> bool:
-    """Whether a header of this name may open something; such ones are kept only if they are named."""
-    return any(part in name.lower() for part in _CREDENTIALS)
+    """Whether what has this name may open something; such headers are kept only if they are named."""
+    plain = name.lower().replace("_", "-")
+    return any(part in plain for part in _CREDENTIALS)
 
 
 def kept_headers(headers: Iterable[tuple[str, str]], allowed: Collection[str]) -> Values:
     """The headers that an allow-list lets pass."""
     every = ALL in allowed
     return values_of((name, value) for name, value in headers if name in allowed or (every and not is_credential(name)))
+
+
+def kept_query(query: Iterable[tuple[str, str]]) -> Values:
+    """The parameters of a query that are kept: not those that may open something. What a handler takes, it has."""
+    return values_of((name, value) for name, value in query if not is_credential(name))
 
 
 def values_of(pairs: Iterable[tuple[str, str]]) -> Values:

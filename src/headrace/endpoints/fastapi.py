@@ -28,6 +28,7 @@ from headrace.endpoints.waiting import HungUp
 from headrace.errors import ConfigError, MissingExtra
 from headrace.options import JobOptions, TaskOptions
 from headrace.task import Task
+from headrace.tasks import Decorator
 
 try:
     from fastapi import APIRouter, Depends, HTTPException
@@ -106,35 +107,35 @@ class JobRouter(APIRouter):
         )
         self._addresses = Addresses(jobs, expanded, status_url)
 
-    # -- decorators; their other options are those of FastAPI
+    # -- decorators; their other options are those of FastAPI, and what they make is a task
 
-    def get(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+    def get(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
         """A GET route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["GET"], job=job, **route)
 
-    def put(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+    def put(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
         """A PUT route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["PUT"], job=job, **route)
 
-    def post(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+    def post(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
         """A POST route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["POST"], job=job, **route)
 
-    def delete(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+    def delete(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
         """A DELETE route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["DELETE"], job=job, **route)
 
-    def patch(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Callable[[Any], Any]:
+    def patch(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
         """A PATCH route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["PATCH"], job=job, **route)
 
-    def api_route(
+    def api_route(  # type: ignore[override]
         self, path: str, *, methods: Iterable[str] | None = None, job: Options | None = _JOB, **route: Any
-    ) -> Callable[[Any], Any]:
+    ) -> Decorator:
         """A route that is a job, for any of these methods; ``job``: its options, None: a plain route."""
         wanted = [method.upper() for method in methods or ["GET"]]
         if job is None or _PLAIN.issuperset(wanted):
-            return super().api_route(path, methods=wanted, **route)
+            return cast("Decorator", super().api_route(path, methods=wanted, **route))
         for name in _OURS:
             if name in route:
                 text = "the return annotation says what the result is, and the answer is 202, or 200 with the result"
@@ -144,7 +145,7 @@ class JobRouter(APIRouter):
         def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
             return self._add(path, fn, wanted, options, route)
 
-        return decorate
+        return cast("Decorator", decorate)
 
     def _add(
         self, path: str, fn: Callable[..., Any], methods: list[str], options: dict[str, Any], route: dict[str, Any]
@@ -187,7 +188,7 @@ class JobRouter(APIRouter):
                 "responses": {**responses, **(route.get("responses") or {})},
                 "openapi_extra": validation(route.get("openapi_extra")),
                 "response_description": route.get("response_description", "The job is stored, and goes on"),
-                "route_class_override": _limited(self.route_class),
+                "route_class_override": _limited(self.route_class, submitting.answers),
             },
         )
         return task
@@ -204,7 +205,7 @@ class _Bounded(BoundedBody):
         return _TooLarge(413)
 
 
-def _limited(kind: type[APIRoute]) -> type[APIRoute]:
+def _limited(kind: type[APIRoute], answers: Answers) -> type[APIRoute]:
     """The class of routes, whose requests are not read beyond what a job could ever keep."""
 
     class JobRoute(kind):  # type: ignore[misc, valid-type]  # a class that is given
@@ -220,7 +221,7 @@ def _limited(kind: type[APIRoute]) -> type[APIRoute]:
                     return cast("Response", await handle(Request(request.scope, receive)))
                 except _TooLarge:
                     await receive.drain()
-                    return cast("Response", response_of(Answers().problem(too_large())))
+                    return cast("Response", response_of(answers.problem(too_large())))
 
             return limited
 

@@ -139,7 +139,10 @@ class JobRoutes(Sequence[BaseRoute]):
             task: Task[Any, Any] = cast("Any", self.jobs.task)(runs(fn), **options)
             binding = Binding(task.handler, list(compile_path(path)[2]), self._submitting.headers)
             task.handler.describe, task.handler.uncounted = describe, binding.uncounted
-            self._routes.append(Route(path, self._endpoint(task, binding), methods=wanted, name=task.name))
+            made = Route(path, self._endpoint(task, binding), methods=wanted, name=task.name)
+            if made.methods is not None and "HEAD" not in wanted:
+                made.methods.discard("HEAD")  # which comes along with GET, and is to change nothing
+            self._routes.append(made)
             return task
 
         return decorate

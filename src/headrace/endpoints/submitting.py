@@ -10,7 +10,7 @@ from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import HEADERS, Asked, checked_headers, kept_headers, values_of
+from headrace.endpoints.asked import HEADERS, Asked, checked_headers, kept_headers, kept_query
 from headrace.endpoints.estimates import Estimates
 from headrace.endpoints.keys import key_of
 from headrace.endpoints.preference import Preference, preference_of
@@ -98,7 +98,7 @@ class Submitting:
         options: dict[str, Any] = {
             "headers": kept_headers(asked.headers, self.headers),
             "route": asked.route,
-            "query": values_of(asked.query),
+            "query": kept_query(asked.query),
             "customer": asked.identity,
             "request_key": key_of(asked, self._shared),
         }
