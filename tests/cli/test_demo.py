@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from headrace.cli import called, demo
 from headrace.cli.demo_app import ROWS
 from headrace.cli.demo_view import caption
 from tests.cli.conftest import Shell
+from tests.cli.patience import until_sync
 from tests.support.terminal import SIZES, Size, look
 
 pytestmark = pytest.mark.timeout(240)
@@ -66,6 +68,25 @@ def test_the_endless_demo_is_ended_by_a_signal(shell: Shell, stores: Stores) -> 
     stores.of(said)
     assert child.wait(timeout=200) == 0
     assert all(json.loads(line)["id"] for line in told.splitlines())
+
+
+def test_the_endless_demo_serves_the_dashboard_and_says_where(shell: Shell, stores: Stores) -> None:
+    child = shell.start("demo")
+    assert child.stderr is not None
+    first = child.stderr.readline()
+    found = re.fullmatch(r"watch it in a browser: (http://127\.0\.0\.1:\d+)\n", first)
+    assert found is not None, first
+    address = found[1]
+
+    def shown() -> str:
+        with urllib.request.urlopen(f"{address}/jobs", timeout=60) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    until_sync(lambda: "thumbnail" in shown())
+    child.send_signal(signal.SIGTERM)
+    stores.of(child.stderr.read())
+    assert child.wait(timeout=200) == 0
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import urllib.request
 
 import pytest
 
@@ -25,6 +26,8 @@ def test_jobs_are_run_and_requests_answered(shell: Shell) -> None:
     both = running(shell, "up", "quick:app")
     both.until_ready()
     assert "worker" in both.get("/healthz")["loops"]
+    with urllib.request.urlopen(both.address, timeout=60) as answer:
+        assert "<title>Overview" in answer.read().decode(), "the dashboard"
     id = shell.submit("add", "a=1")
     until_sync(lambda: status_of(shell, id) == "completed")
     assert both.end() == 0

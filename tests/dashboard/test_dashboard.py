@@ -254,3 +254,23 @@ async def test_an_app_that_is_not_open_says_what_to_do() -> None:
         answer = await client.get("/")
         assert answer.status_code == 503
         assert "lifespan" in answer.text
+
+
+async def test_a_job_shows_what_its_webhooks_were_told_and_lets_it_be_told_again(app: App) -> None:
+    async with mounted(app) as client:
+        await app.add_webhook("https://example.com/hook")
+        job = await app.by_name["add"].options(delay=3600).submit(1)
+        await app.cancel(job.id)
+        told = (await app.deliveries(job=job.id)).items
+        assert told
+        page = (await client.get(f"/jobs/{job.id}")).text
+        assert "Webhook deliveries" in page
+        assert "job.cancelled" in page
+        assert str(told[0].id) in page
+        first = next(one for one in told if one.status is Status.QUEUED)
+        await app.cancel(first.id)
+        answer = await act(client, act="redeliver", id=str(first.id))
+        assert answer.status_code == 200, answer.text
+        assert (await app.get(first.id)).redrives == 1
+        refused = await act(client, act="redeliver", id=str(job.id))
+        assert refused.status_code == 409

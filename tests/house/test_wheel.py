@@ -64,6 +64,8 @@ def test_the_bare_wheel_gives_a_working_engine_worker_and_command(tmp_path: Path
     (wheel,) = tmp_path.glob("headrace-*.whl")
     with ZipFile(wheel) as archive:
         [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        for file in ("templates/frame.html", "static/dashboard.js", "static/dashboard.css"):
+            assert f"headrace/dashboard/{file}" in archive.namelist()
         asked = Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist", [])
     home = tmp_path / "env"
     venv.create(home, symlinks=os.name != "nt")
@@ -81,3 +83,17 @@ def test_the_bare_wheel_gives_a_working_engine_worker_and_command(tmp_path: Path
     submitted = run(tools / "headrace", "--url", url, "submit", "later", "n=1", "--json", cwd=tmp_path)
     shown = run(tools / "headrace", "--url", url, "show", json.loads(submitted.stdout)["id"], "--json", cwd=tmp_path)
     assert json.loads(shown.stdout)["status"] == "queued"
+    run(tools / "python", "-c", WITHOUT_DASHBOARD, cwd=tmp_path)
+
+
+WITHOUT_DASHBOARD = """
+import asyncio
+from headrace import App
+from headrace.cli.demo import _dashboard
+
+async def main():
+    async with App("memory://") as app, _dashboard(app, wanted=True) as address:
+        assert address is None, "the demo goes on without what is not installed"
+
+asyncio.run(main())
+"""

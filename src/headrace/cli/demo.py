@@ -104,12 +104,13 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
 @asynccontextmanager
 async def _dashboard(app: App, *, wanted: bool) -> AsyncIterator[str | None]:
     """Serve the dashboard meanwhile, where; None: it is not installed, or nobody has the time to look at it."""
+    if not wanted:
+        yield None
+        return
     try:
         from headrace.hub import Hub, HubOptions
         from headrace.hub.running import HubServer, listen
     except MissingExtra:
-        wanted = False
-    if not wanted:
         yield None
         return
     try:
