@@ -6,7 +6,7 @@ Only the script of our own pages gets here: a request must be JSON, and carry th
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -91,12 +91,12 @@ _KINDS: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-def endpoint(dashboard: Dashboard) -> Endpoint:
-    """Does what a page asks for."""
+def endpoint(dashboard: Dashboard, acts: Mapping[str, Act]) -> Endpoint:
+    """Does what a page asks for, if it is one of these acts."""
 
     async def dashboard_act(request: Request) -> Response:
         try:
-            return secured(await _act(dashboard, request))
+            return secured(await _act(dashboard, acts, request))
         except Refused as refused:
             return _problem(refused.status, str(refused), refused.field)
         except ClientDisconnect:
@@ -112,9 +112,7 @@ def endpoint(dashboard: Dashboard) -> Endpoint:
     return dashboard_act
 
 
-async def _act(dashboard: Dashboard, request: Request) -> Response:
-    from headrace.dashboard.table import ACTS  # whose acts know this module
-
+async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) -> Response:
     viewer = await dashboard.gate.enter(request)
     if isinstance(viewer, Response):
         return viewer
@@ -125,7 +123,7 @@ async def _act(dashboard: Dashboard, request: Request) -> Response:
     if not tokens.accepts(request, viewer, request.headers.get(HEADER, "")):
         raise Refused(403, "This page is too old, or not one of ours: load it again.")
     given = msgspec.json.decode(await _body(request), type=dict[str, Any])
-    act = ACTS.get(str(given.pop("act", "")))
+    act = acts.get(str(given.pop("act", "")))
     if act is None:
         raise Refused(404, "There is no such act.")
     if act.scope not in viewer.scopes:

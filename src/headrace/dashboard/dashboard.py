@@ -20,6 +20,7 @@ from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
 from headrace.dashboard.problems import Trends
 from headrace.dashboard.rendering import Renderer
 from headrace.dashboard.sharing import Shared
+from headrace.dashboard.table import ACTS
 from headrace.dashboard.views import VIEWS
 from headrace.errors import ConfigError, HeadraceError, NotOpen, Unavailable
 
@@ -62,7 +63,7 @@ class Dashboard:
         """All pages, the files they need, and what they can do."""
         found: list[BaseRoute] = [files.route()]
         found += [Route(one.path, self._endpoint(one), methods=["GET"], name=one.name) for one in VIEWS]
-        return [*found, Route("/act", acting.endpoint(self), methods=["POST"], name="act")]
+        return [*found, Route("/act", acting.endpoint(self, ACTS), methods=["POST"], name="act")]
 
     async def tokens(self) -> Tokens:
         """By what requests of our own pages are known."""

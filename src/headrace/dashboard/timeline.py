@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -33,6 +33,10 @@ class Part:
     def seconds(self) -> float:
         """How long it took."""
         return (self.until - self.since).total_seconds()
+
+
+Cut = Callable[[str, datetime | None, datetime | None], list[Part]]
+"""Makes the part of a kind between two moments; none, if one of them is not known."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +134,8 @@ def _lane(index: int, one: Attempt, parts: list[Part]) -> Lane:
     )
 
 
-def _now(index: int, job: Job, part: object, free: datetime, until: datetime, *, over: bool = False) -> Lane:
+def _now(index: int, job: Job, part: Cut, free: datetime, until: datetime, *, over: bool = False) -> Lane:
     """What goes on now, or, of a job that ended before anybody took it, how long it waited."""
-    assert callable(part)
     parts = list[Part]()
     if over or not job.held:
         parts += part("waiting", free, until)
