@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -32,10 +33,15 @@ async def overview(ask: Ask) -> Shown:
     app, now = ask.app, ask.now
     span = ask.given("range") if ask.given("range") in RANGES else "1h"
     by = ask.given("by") if ask.given("by") in BY else "status"
-    queues = await ask.shared("queues", lambda: app.queues(history=False))
-    workers = await ask.shared("workers", app.workers)
+    queues, workers, hour, running, groups = await asyncio.gather(
+        ask.shared("queues", lambda: app.queues(history=False)),
+        ask.shared("workers", app.workers),
+        ask.shared("hour", lambda: app.charts(by="all"), 5.0),
+        ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
+        ask.soon("groups", lambda: app.failures(limit=GROUPS, finished_after=now - RECENT)),
+    )
+    (drawing, waits), found = await asyncio.gather(_charts(ask, span or "1h", by or "status"), _problems(ask))
     ask.dashboard.trends.note(queues, now)
-    hour = await ask.shared("hour", lambda: app.charts(by="all"), 5.0)
     counts: dict[Status, int] = {}
     for queue in queues:
         for status, number in queue.counts.items():
@@ -44,9 +50,6 @@ async def overview(ask: Ask) -> Shown:
     busy = sorted(
         (queue for queue in queues if any(queue.counts.values())), key=lambda one: (one.oldest or now, one.name)
     )
-    running = await ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING))
-    groups = await ask.soon("groups", lambda: app.failures(limit=GROUPS, finished_after=now - RECENT))
-    drawing, waits = await _charts(ask, span or "1h", by or "status")
     data: dict[str, Any] = {
         "range": span,
         "ranges": RANGES,
@@ -56,7 +59,7 @@ async def overview(ask: Ask) -> Shown:
         "oldest": min(oldest, default=None),
         "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
         "hour": _figures(hour),
-        "problems": await _problems(ask),
+        "problems": found,
         "queues": busy,
         "running": running.items,
         "groups": groups,
@@ -122,13 +125,15 @@ async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing, chart
 
 async def _problems(ask: Ask) -> list[problems.Problem]:
     app = ask.app
-    checks = await ask.soon("doctor", lambda: app.doctor(store=False)) or ()
-    queues = await ask.shared("queues", lambda: app.queues(history=False))
-    limits = await ask.shared("limits", app.limits)
-    usage = await ask.shared("usage", app.usage)
-    tasks = await ask.shared("hour by task", lambda: app.charts(by="task"), 5.0)
+    checks, queues, limits, usage, tasks = await asyncio.gather(
+        ask.soon("doctor", lambda: app.doctor(store=False)),
+        ask.shared("queues", lambda: app.queues(history=False)),
+        ask.shared("limits", app.limits),
+        ask.shared("usage", app.usage),
+        ask.shared("hour by task", lambda: app.charts(by="task"), 5.0),
+    )
     found = [
-        *problems.from_doctor(checks),
+        *problems.from_doctor(checks or ()),
         *problems.waiting_long(queues, ask.now, ask.dashboard.trends),
         *problems.failing(tasks),
         *problems.full(queues, limits, usage),
