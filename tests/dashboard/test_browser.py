@@ -324,6 +324,10 @@ async def test_filters_stand_in_the_address_and_pages_work_without_a_script(shop
         await expect(page.locator("time").first).to_contain_text("UTC")
 
 
+async def _is_found(shop: Shop, text: str) -> bool:
+    return bool((await shop.served.client.get(f"/find?q={text}", headers={"accept": "application/json"})).json())
+
+
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\"`{{7*7}}"
 
 
@@ -351,6 +355,7 @@ async def test_hostile_values_stay_text(shop: Shop) -> None:
             assert await page.locator("main img").count() == 0
         await page.goto(f"{shop.address}/jobs/{handle.id}")
         await expect(page.locator(".failure .why")).to_contain_text(HOSTILE)
+        await until(lambda: _is_found(shop, "script"))
         await page.keyboard.press("Control+k")
         await page.keyboard.type("script")
         await expect(page.locator("#found li").first).to_contain_text("<script>")

@@ -64,7 +64,7 @@ async def _named(ask: Ask, lower: str) -> list[Found]:
     app, found = ask.app, list[Found]()
     for task in await ask.shared("tasks", app.tasks, 5.0):
         found.append(Found("task", task.name, f"queue {task.queue}", ask.link(f"/tasks/{task.name}")))
-    for queue in await ask.soon("queue names", lambda: app.queues(history=False), 30.0) or ():
+    for queue in await ask.soon("queue names", lambda: app.queues(history=False), 2.0) or ():
         found.append(Found("queue", queue.name, "paused" if queue.paused else "", ask.link(f"/queues/{queue.name}")))
     for one in await ask.shared("schedules", app.schedules):
         found.append(Found("schedule", one.name, str(one.rule), ask.link(f"/schedules/{one.name}")))

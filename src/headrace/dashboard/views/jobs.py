@@ -101,7 +101,7 @@ async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:
     tasks, queues = list[str](), list[str]()
     if ask.viewer.customer is None:
         tasks = [one.name for one in await ask.soon("tasks", ask.app.tasks) or ()]
-        queues = [one.name for one in await ask.soon("queue names", lambda: ask.app.queues(history=False), 30.0) or ()]
+        queues = [one.name for one in await ask.soon("queue names", lambda: ask.app.queues(history=False), 2.0) or ()]
     hidden = {name: value for name, value in asked.items() if name in (*IDS, "worker", "fingerprint", "schedule")}
     return {
         "asked": asked,
