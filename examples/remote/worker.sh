@@ -4,14 +4,14 @@
 # The command reads the payload and prints the result, both as JSON. Lines such as "40 halfway" that it writes to file
 # descriptor 3 are its progress. Exit code 0: completed; 75: failed, to be tried again; any other: failed for good.
 set -euo pipefail
-hub=${HEADRACE_HUB:-http://127.0.0.1:8470} task=${1:?which task?} dir=$(mktemp -d) token='' lease=''
+hub=${HEADRACE_HUB:-http://127.0.0.1:8470} task=${1:?which task?} dir=$(mktemp -d) token='' lease='' tries=1000
 shift
 headers=(-H 'Content-Type: application/json' ${HEADRACE_KEY:+-H "Authorization: Bearer $HEADRACE_KEY"})
 
 # say MESSAGE FIELDS [ARG…]: FIELDS are for jq. Until the hub answers: every message may be repeated.
 say() {
   jq -nc --arg name "$(hostname)-$$" --arg token "$token" --arg lease "$lease" "${@:3}" "$2" >"$dir/said"
-  curl -sS -m 90 --retry 1000 --retry-delay 1 --retry-all-errors "${headers[@]}" -d "@$dir/said" \
+  curl -sS -m 90 --retry "$tries" --retry-delay 1 --retry-all-errors "${headers[@]}" -d "@$dir/said" \
     -o "$dir/answer" "$hub/api/work/$1" &
   wait $! # beside this shell, so that a signal is heard meanwhile
   if is '.type | test("^http.*(?<!stale-job)$")'; then cat "$dir/answer" >&2 && exit 1; fi
@@ -19,7 +19,7 @@ say() {
 is() { jq -e "$1" "$dir/answer" >"$dir/is"; }
 
 leave() { # give back what is under way
-  trap '' INT TERM
+  trap '' INT TERM && tries=3
   kill $(jobs -p) 2>"$dir/errors" || true
   [[ -z $lease ]] || say release_job '{$lease}'
   rm -r "$dir"
@@ -33,12 +33,13 @@ run() { # the command, while the hub hears of it
   pid=$! && exec 4<"$dir/progress"
   while read -r -t "$beat" percent text <&4 || (($? > 128)); do
     if [[ -z $percent ]]; then say heartbeat '{$token}'; else
-      say update_job_progress '{$lease, progress: ($n | tonumber), $message}' --arg n "$percent" --arg message "$text"
+      say update_job_progress '{$lease, progress: ($n | tonumber? // 0), $message}' \
+        --arg n "$percent" --arg message "$text"
     fi
     is '(.type | endswith("stale-job")) or .cancel == true or ([.cancel, .lost | arrays[]] != [])' && taken=1 && break
   done
   [[ -z $taken ]] || kill $pid || true
-  wait $pid || code=$?
+  wait $pid && jq empty "$dir/result" 2>>"$dir/errors" || code=$? # what it printed is JSON, or that is the error
   if [[ $taken ]]; then say release_job '{$lease}'; elif ((code)); then # by a release a cancelled one ends
     say fail_job '{$lease, $error, retry: ($type == "Exit75"), error_details: {error_type: $type}}' \
       --arg type "Exit$code" --rawfile error "$dir/errors"

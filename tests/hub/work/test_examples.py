@@ -34,6 +34,7 @@ MOST = 60
 COMMAND = """
 read -r payload
 page=$(jq -r '.urls[0]' <<<"$payload")
+[[ $page != *plain ]] || { echo hello && exit; }
 echo "0 fetching $page" >&3
 code=$(curl -s -o page -w '%{http_code}' "$page")
 case $code in
@@ -131,6 +132,10 @@ async def test_it_does_what_a_worker_does(program: str, tmp_path: Path) -> None:
         job = await one.until(await one.submit("/missing", max_retries=3), "failed")
         assert (job["reason"], job["attempt"]) == ("non_retryable", 1)
         assert "404" in job["error"]["message"]
+
+        if program == "bash":
+            job = await one.until(await one.submit("/plain"), "failed")
+            assert (job["reason"], "parse error" in job["error"]["message"]) == ("non_retryable", True), job["error"]
 
         slow = await one.submit("/slow", "/there")
         await until(lambda: "/slow" in one.web.asked)
