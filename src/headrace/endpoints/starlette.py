@@ -39,6 +39,7 @@ from headrace.endpoints.waiting import HungUp
 from headrace.errors import MissingExtra
 from headrace.options import JobOptions, TaskOptions
 from headrace.task import Task
+from headrace.tasks import Decorator
 from headrace.web.problems import Problem
 
 try:
@@ -109,29 +110,27 @@ class JobRoutes(Sequence[BaseRoute]):
     def __iter__(self) -> Iterator[BaseRoute]:
         return iter(self._routes)
 
-    def get(self, path: str, *, job: Options = _JOB) -> Callable[[Callable[..., Any]], Task[Any, Any]]:
+    def get(self, path: str, *, job: Options = _JOB) -> Decorator:
         """A GET route that is a job; ``job``: its options."""
         return self.route(path, methods=["GET"], job=job)
 
-    def put(self, path: str, *, job: Options = _JOB) -> Callable[[Callable[..., Any]], Task[Any, Any]]:
+    def put(self, path: str, *, job: Options = _JOB) -> Decorator:
         """A PUT route that is a job; ``job``: its options."""
         return self.route(path, methods=["PUT"], job=job)
 
-    def post(self, path: str, *, job: Options = _JOB) -> Callable[[Callable[..., Any]], Task[Any, Any]]:
+    def post(self, path: str, *, job: Options = _JOB) -> Decorator:
         """A POST route that is a job; ``job``: its options."""
         return self.route(path, methods=["POST"], job=job)
 
-    def delete(self, path: str, *, job: Options = _JOB) -> Callable[[Callable[..., Any]], Task[Any, Any]]:
+    def delete(self, path: str, *, job: Options = _JOB) -> Decorator:
         """A DELETE route that is a job; ``job``: its options."""
         return self.route(path, methods=["DELETE"], job=job)
 
-    def patch(self, path: str, *, job: Options = _JOB) -> Callable[[Callable[..., Any]], Task[Any, Any]]:
+    def patch(self, path: str, *, job: Options = _JOB) -> Decorator:
         """A PATCH route that is a job; ``job``: its options."""
         return self.route(path, methods=["PATCH"], job=job)
 
-    def route(
-        self, path: str, *, methods: Iterable[str], job: Options = _JOB
-    ) -> Callable[[Callable[..., Any]], Task[Any, Any]]:
+    def route(self, path: str, *, methods: Iterable[str], job: Options = _JOB) -> Decorator:
         """A route that is a job, for any of these methods."""
         options, wanted = dict(job), list(methods)
 
@@ -145,7 +144,7 @@ class JobRoutes(Sequence[BaseRoute]):
             self._routes.append(made)
             return task
 
-        return decorate
+        return cast("Decorator", decorate)
 
     def _endpoint(self, task: Task[Any, Any], binding: Binding) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
