@@ -79,7 +79,10 @@ class Held:
         """``write`` for whoever has the lock."""
         lanes, pause, began = self.lanes, _PAUSE, self.lanes.host.clock.monotonic()
         while True:
-            change = decide(self.job, await lanes.now())
+            now = await lanes.now()
+            if not self.job.held or self.job.epoch != self.epoch:  # a message that was served before this one ended it
+                raise self.stale(_why(self.job))
+            change = decide(self.job, now)
             if change is None:
                 return self.job
             verdict = await lanes.apply(change)
