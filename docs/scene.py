@@ -199,8 +199,8 @@ async def _past(app: App, chance: random.Random) -> None:
 
 
 @asynccontextmanager
-async def served(url: str, port: int) -> AsyncIterator[App]:
-    """The scene behind a hub, with a worker."""
+async def served(url: str, port: int = 0) -> AsyncIterator[tuple[App, str]]:
+    """The scene behind a hub, with a worker, and where; port 0: a free one."""
     from headrace.hub import Hub, HubOptions
     from headrace.hub.running import HubServer, listen
 
@@ -210,9 +210,10 @@ async def served(url: str, port: int) -> AsyncIterator[App]:
         await stack.enter_async_context(app)
         await stack.enter_async_context(app.worker(concurrency=12, grace=0.1))
         server = HubServer(Hub(app, HubOptions(maintenance=False, webhooks=False, access_log=False)))
-        serving = await server.begin(listen("127.0.0.1", port))
+        listener = listen("127.0.0.1", port)
+        serving = await server.begin(listener)
         try:
-            yield app
+            yield app, f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.stop()
             server.stop()
@@ -221,9 +222,9 @@ async def served(url: str, port: int) -> AsyncIterator[App]:
 
 async def main() -> None:
     """Serve it."""
-    async with served(sys.argv[1] if len(sys.argv) > 1 else "memory://", 8471) as app:
+    async with served(sys.argv[1] if len(sys.argv) > 1 else "memory://", 8471) as (app, address):
         await acted_out(app)
-        sys.stdout.write("http://127.0.0.1:8471\n")
+        sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
 

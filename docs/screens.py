@@ -22,7 +22,6 @@ from tests.support.browser import browsing  # noqa: E402
 IMAGES = HERE / "images" / "dashboard"
 DASHBOARD = HERE.parent / "src" / "headrace" / "dashboard"
 MADE_OF = "made-of.txt"
-PORT = 8471
 
 SIZES = {"laptop": (1280, 800), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
@@ -82,7 +81,7 @@ async def paths(app: App) -> dict[str, str]:
 async def main() -> None:
     """Make them all."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    async with served("memory://", PORT) as app, browsing() as browser:
+    async with served("memory://") as (app, address), browsing() as browser:
         await acted_out(app)
         places, plain = await paths(app), await browser.new_page()
         for scheme in SCHEMES:
@@ -94,7 +93,7 @@ async def main() -> None:
                     locale="en-GB",
                 )
                 for name in PAGES:
-                    await page.goto(f"http://127.0.0.1:{PORT}{places[name]}")
+                    await page.goto(address + places[name])
                     await page.wait_for_function("document.documentElement.classList.contains('scripted')")
                     shot = b64encode(await page.screenshot()).decode()
                     picture = b64decode(await plain.evaluate(SMALLER, shot))

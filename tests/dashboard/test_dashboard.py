@@ -90,6 +90,9 @@ async def test_whoever_may_not_sees_nothing(app: App) -> None:
             answer = await client.get(path, headers={"x-who": "no"})
             assert (answer.status_code, "default" in answer.text) == (403, False), path
         assert (await act(client, "no", act="queue.pause", name="default")).status_code == 403
+        assert (await client.get("/", headers={"x-who": "scopes:act"})).status_code == 403, (
+            "who may not read sees nothing"
+        )
         with pytest.raises(ConfigError, match="answered 'yes'"):
             await client.get("/", headers={"x-who": "yes"})
 

@@ -72,11 +72,11 @@ class HostGate:
         answer: Any = self._access(request)
         if isawaitable(answer):
             answer = await answer
-        if isinstance(answer, Viewer):
+        if isinstance(answer, Viewer) and "read" in answer.scopes:
             return answer
         if answer == "read" or answer == "act":
             return Viewer(name=f"dashboard:{answer}", scopes=ACT if answer == "act" else READ)
-        if answer == "no":
+        if answer == "no" or isinstance(answer, Viewer):
             return Response("You may not see this dashboard.\n", 403, media_type="text/plain")
         raise ConfigError(f"dashboard: access answered {answer!r}, and not 'read', 'act', 'no' or a Viewer")
 

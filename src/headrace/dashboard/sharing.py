@@ -16,7 +16,7 @@ MOST = 500
 """Answers that are kept at once."""
 SPARING = 10
 """An answer is kept for at least so many times as long as it took: what is dear is asked for less often."""
-PATIENCE = 0.12
+PATIENCE = 0.1
 """Seconds that a page waits for what it can do without."""
 
 

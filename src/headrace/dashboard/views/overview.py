@@ -33,14 +33,18 @@ async def overview(ask: Ask) -> Shown:
     app, now = ask.app, ask.now
     span = ask.given("range") if ask.given("range") in RANGES else "1h"
     by = ask.given("by") if ask.given("by") in BY else "status"
-    queues, workers, hour, running, groups = await asyncio.gather(
-        ask.shared("queues", lambda: app.queues(history=False)),
-        ask.shared("workers", app.workers),
-        ask.shared("hour", lambda: app.charts(by="all"), 5.0),
-        ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
-        ask.soon("groups", lambda: app.failures(limit=GROUPS, finished_after=now - RECENT)),
+    # All at once: what may take long is waited for only as long as the rest takes, or a moment longer.
+    drawn, told, (queues, workers, hour, running, groups) = await asyncio.gather(
+        _charts(ask, span or "1h", by or "status"),
+        _problems(ask),
+        asyncio.gather(
+            ask.shared("queues", lambda: app.queues(history=False)),
+            ask.shared("workers", app.workers),
+            ask.shared("hour", lambda: app.charts(by="all"), 5.0),
+            ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
+            ask.soon("groups", lambda: app.failures(limit=GROUPS, finished_after=now - RECENT)),
+        ),
     )
-    (drawing, waits), found = await asyncio.gather(_charts(ask, span or "1h", by or "status"), _problems(ask))
     ask.dashboard.trends.note(queues, now)
     counts: dict[Status, int] = {}
     for queue in queues:
@@ -59,12 +63,12 @@ async def overview(ask: Ask) -> Shown:
         "oldest": min(oldest, default=None),
         "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
         "hour": _figures(hour),
-        "problems": found,
+        "problems": told,
         "queues": busy,
         "running": running.items,
         "groups": groups,
-        "drawing": drawing,
-        "waits": waits,
+        "drawing": drawn[0],
+        "waits": drawn[1],
         "alive": [row for row in workers if row.alive],
         "workers": workers,
         "slots": sum(row.info.concurrency for row in workers if row.alive),
