@@ -277,3 +277,18 @@ async def test_a_job_shows_what_its_webhooks_were_told_and_lets_it_be_told_again
         assert (await app.get(first.id)).redrives == 1
         refused = await act(client, act="redeliver", id=str(job.id))
         assert refused.status_code == 409
+
+
+async def test_an_open_page_is_told_what_changed_and_that_something_is_gone(app: App) -> None:
+    async with mounted(app) as client:
+        job = await app.by_name["add"].options(delay=3600).submit(1)
+        await app.cancel(job.id)
+        live = {"x-headrace-live": "1"}
+        first = await client.get(f"/jobs/{job.id}", headers=live)
+        assert "<header" not in first.text, "without what does not change"
+        again = live | {"if-none-match": first.headers["etag"]}
+        assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 304
+        await app.retry(job.id)
+        assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 200
+        gone = await client.get(f"/jobs/{app.new_id()}", headers=live)
+        assert (gone.status_code, "Not found" in gone.text, 'data-every="0"' in gone.text) == (200, True, True)

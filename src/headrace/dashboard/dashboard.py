@@ -108,7 +108,9 @@ class Dashboard:
         tag = f'"{sha256(body).hexdigest()[:24]}"'
         if ask.live and ask.request.headers.get("if-none-match") == tag:
             return secured(Response(status_code=304, headers={"ETag": tag}))
-        response = Response(body, shown.status, {"ETag": tag}, "text/html; charset=utf-8")
+        # That what an open page showed is gone is news to it, and no error.
+        status = 200 if ask.live else shown.status
+        response = Response(body, status, {"ETag": tag}, "text/html; charset=utf-8")
         if is_new:
             set_cookie(ask.request, response, COOKIE, browser)
         return secured(response)

@@ -194,7 +194,7 @@ async function refresh() {
     const headers = { "x-headrace-live": "1", ...(tag ? { "if-none-match": tag } : {}) };
     const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "manual" });
     if (answer.status === 401 || answer.type === "opaqueredirect") return location.reload();
-    if (answer.status !== 304 && !answer.ok && answer.status !== 404) throw new Error(String(answer.status));
+    if (answer.status !== 304 && !answer.ok) throw new Error(String(answer.status));
     if (answer.status !== 304) {
       tag = answer.headers.get("etag") ?? "";
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
