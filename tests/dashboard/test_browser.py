@@ -117,7 +117,7 @@ async def test_selected_jobs_and_all_that_match_are_acted_on(shop: Shop) -> None
         await expect(page.locator("tr.cancelled")).to_have_count(5)
         await page.locator("#pick-all").check()
         await page.locator("#choice").get_by_role("button", name="Postpone").click()
-        await sure(page, "Go on")
+        await sure(page, "Continue")
         await expect(page.locator("#told")).to_contain_text("None of them")
         await page.locator("#choice").get_by_role("button", name="Rerun").click()
         await sure(page, "Rerun 5 jobs")
@@ -201,7 +201,7 @@ async def test_a_schedule_made_in_the_form_fires(shop: Shop) -> None:
         await form.locator("[name=seconds]").fill("0.5")
         await form.locator("[name=payload]").fill('{"a": 5}')
         await expect(form.locator(".preview tr")).to_have_count(6)
-        await form.get_by_role("button", name="Make").click()
+        await form.get_by_role("button", name="Create").click()
         await page.wait_for_url("**/schedules/every%20so%20often")
         await expect(page.locator("table.jobs tbody tr").first).to_be_visible()
         await page.get_by_role("button", name="Pause").click()
@@ -313,7 +313,7 @@ async def test_filters_stand_in_the_address_and_pages_work_without_a_script(shop
     async with looking(shop, "/jobs", java_script_enabled=False) as page:
         await page.locator("input[name=text]").fill("needle in")
         await page.locator("input[name=status][value=failed]").check()
-        await page.get_by_role("button", name="Show").click()
+        await page.get_by_role("button", name="Apply").click()
         assert "status=failed" in page.url
         assert "text=needle+in" in page.url
         await expect(page.locator("tr.failed")).to_have_count(1)

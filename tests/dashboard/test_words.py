@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from headrace.dashboard.words import age, at, count, length, percent, short, size
+from headrace.dashboard.words import age, at, count, length, percent, short, size, timed
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -66,3 +66,11 @@ def test_an_age_goes_either_way_and_stands_still_where_pages_are_compared() -> N
     assert ">in 1 min 30 s<" in age(NOON + timedelta(seconds=90), NOON)
     still = age(NOON, None)
     assert "2026-03-01 12:00:00.000 UTC</time>" in still
+
+
+def test_moments_in_sentences_are_shown_like_all_others_and_the_rest_is_escaped() -> None:
+    shown = timed("It <b>failed</b> at 2026-03-01 13:00:00+01:00: 9999-99-99 00:00:00+00:00 is none.")
+    assert "It &lt;b&gt;failed&lt;/b&gt; at <time " in shown
+    assert 'title="2026-03-01 12:00:00.000 UTC">2026-03-01 12:00:00 UTC</time>: 9999-99-99' in shown
+    assert timed("0001-01-01 00:00:00+23:00") == "0001-01-01 00:00:00+23:00"
+    assert timed("No moment.") == "No moment."

@@ -95,7 +95,7 @@ class Dashboard:
         except Missing as missing:
             shown = Shown("nothing.html", "Not found", {"what": str(missing)}, 404, every=0)
         except (ConfigError, ValueError) as error:
-            shown = Shown("wrong.html", "Not understood", {"why": str(error)}, 400, every=0)
+            shown = Shown("wrong.html", "Bad request", {"why": str(error)}, 400, every=0)
         return secured(shown) if isinstance(shown, Response) else await self.page(ask, view, shown)
 
     async def page(self, ask: Ask, view: View | None, shown: Shown) -> Response:
@@ -126,7 +126,7 @@ class Dashboard:
 
 
 def _refused(why: str) -> Shown:
-    return Shown("refused.html", "Not for you", {"why": why}, 403, every=0)
+    return Shown("refused.html", "Not allowed", {"why": why}, 403, every=0)
 
 
 async def _nothing_here(request: Request, error: Exception) -> Response:

@@ -83,7 +83,7 @@ def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends) -> 
             continue
         grows = f", {count(more)} more than {length(since)} ago" if more else ""
         since_when = f"the oldest has waited {length(waits)}, {count(running)} run"
-        text = f"Queue {queue.name}: {count(depth)} in line{grows}; {since_when}"
+        text = f"Queue {queue.name}: {count(depth)} queued{grows}; {since_when}"
         remedy = "Start more workers for it, or raise its limit; Explain on its oldest job says what it waits for."
         level = "fail" if waits >= TOO_LONG else "warn"
         query = {"queue": queue.name, "status": "queued"}
@@ -122,7 +122,7 @@ def full(queues: Sequence[QueueInfo], limits: Sequence[LimitInfo], usage: LimitU
 
 
 def _full(what: str, held: int, most: int) -> Problem:
-    text = f"{what}: {count(held)} of {count(most)} slots are taken, and jobs are in line"
+    text = f"{what}: {count(held)} of {count(most)} slots are taken, and jobs are queued"
     return Problem(
         "warn", text, "See who holds them; raise the limit if they may be more.", "/limits", {}, "See limits"
     )

@@ -58,6 +58,7 @@ def _environment() -> jinja2.Environment:
         "percent": words.percent,
         "short": words.short,
         "size": words.size,
+        "timed": words.timed,
         "plain": msgspec.to_builtins,
         "parsed": parsed,
         "pretty": pretty,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
-__all__ = ["age", "at", "count", "exact", "length", "percent", "short", "size"]
+__all__ = ["age", "at", "count", "exact", "length", "percent", "short", "size", "timed"]
 
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d")
+"""As ``headrace.core.moments.moment`` writes them."""
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -62,6 +65,20 @@ def at(moment: datetime | None, *, day: bool = False) -> Markup:
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
         _iso(moment), kind, exact(moment), shown
     )
+
+
+def timed(text: str) -> Markup:
+    """A sentence whose moments are shown as all others of a page are: in the browser's zone, exact on hover."""
+    parts, end = list[Markup](), 0
+    for found in _MOMENT.finditer(text):
+        try:
+            moment = datetime.fromisoformat(found[0])
+            shown = at(moment)
+        except (ValueError, OverflowError):  # an error message may quote anything
+            continue
+        parts += [escape(text[end : found.start()]), shown]
+        end = found.end()
+    return Markup("").join([*parts, escape(text[end:])])
 
 
 def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> Markup:

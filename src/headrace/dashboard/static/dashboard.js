@@ -278,7 +278,7 @@ function ask(title, content, word, danger = false) {
     const form = make("form", { method: "dialog" },
       make("h2", { id: "sure-title" }, title), ...content,
       make("div", { class: "buttons" },
-        make("button", { type: "button", class: "quiet", onclick: () => dialog.close("") }, "Leave it"),
+        make("button", { type: "button", class: "quiet", onclick: () => dialog.close("") }, "Back"),
         make("button", { class: danger ? "danger" : "main", value: "yes" }, word)));
     dialog.replaceChildren(form);
     dialog.returnValue = "";
@@ -461,7 +461,7 @@ document.addEventListener("click", async (event) => {
     const matching = $("#matching").checked;
     let extra = {};
     if (data.ask) {
-      const form = await ask(button.textContent.trim(), [document.importNode($(`#${data.ask}`).content, true)], "Go on");
+      const form = await ask(button.textContent.trim(), [document.importNode($(`#${data.ask}`).content, true)], "Continue");
       if (!form) return;
       extra = collect(form);
     }
@@ -480,7 +480,7 @@ function opened(id) {
   const word = form.dataset.title;
   form.prepend(make("h2", { id: "sure-title" }, word));
   form.append(make("p", { class: "wrong", "data-for": "", "aria-live": "polite" }), make("div", { class: "buttons" },
-    make("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Leave it"), make("button", { class: "main" }, word)));
+    make("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Back"), make("button", { class: "main" }, word)));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     event.stopPropagation();

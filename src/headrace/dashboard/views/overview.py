@@ -117,10 +117,10 @@ async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing, chart
     waits = charting.lines(
         whole,
         [
-            ("waiting-95", "waiting, 95 %", of("waiting", "p95")),
-            ("waiting-50", "waiting, half", of("waiting", "p50")),
-            ("running-95", "running, 95 %", of("running", "p95")),
-            ("running-50", "running, half", of("running", "p50")),
+            ("waiting-95", "waiting p95", of("waiting", "p95")),
+            ("waiting-50", "waiting p50", of("waiting", "p50")),
+            ("running-95", "running p95", of("running", "p95")),
+            ("running-50", "running p50", of("running", "p50")),
         ],
         length,
     )
