@@ -98,7 +98,9 @@ def test_every_extra_that_is_offered_is_for_something_in_the_code() -> None:
         "conformance",
         "hub",
         "fastapi",
+        "starlette",
         "flask",
+        "django",
     }
     text = "\n".join(page.read_text(encoding="utf-8") for page in WRITTEN)
     named = {extra for found in re.findall(r"headrace\[([\w,]+)\]", text) for extra in found.split(",")}

@@ -136,8 +136,8 @@ def alchemy_connection() -> Iterator[Any]:
 
 @functools.cache
 def _configure_django() -> None:
-    import django  # type: ignore[import-untyped]
-    from django.conf import settings  # type: ignore[import-untyped]
+    import django
+    from django.conf import settings
 
     with psycopg.connect(dsn()) as connection:
         info = connection.info
@@ -151,7 +151,7 @@ def _configure_django() -> None:
 @contextmanager
 def django_proxy() -> Iterator[Any]:
     _configure_django()
-    from django.db import connection, transaction  # type: ignore[import-untyped]
+    from django.db import connection, transaction
 
     try:
         with transaction.atomic():

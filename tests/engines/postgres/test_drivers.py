@@ -114,7 +114,7 @@ def test_a_connection_of_psycopg_that_commits_by_itself_is_refused() -> None:
 def test_a_connection_of_django_outside_atomic_is_refused() -> None:
     with django_proxy():
         pass
-    from django.db import connection  # type: ignore[import-untyped]
+    from django.db import connection
 
     try:
         with pytest.raises(ConfigError, match="atomic"):

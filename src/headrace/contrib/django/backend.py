@@ -1,0 +1,178 @@
+"""A backend for ``django.tasks`` (Django 6): every enqueued task is a job."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.tasks.backends.base import BaseTaskBackend
+from django.tasks.base import Task as DjangoTask
+from django.tasks.base import TaskContext, TaskResult, TaskResultStatus
+from django.tasks.exceptions import TaskResultDoesNotExist
+from django.tasks.signals import task_enqueued, task_finished, task_started
+from django.utils import timezone
+from django.utils.json import normalize_json
+from django.utils.module_loading import import_string
+
+from headrace.contrib.django.project import project_app
+from headrace.contrib.django.results import MARK, described, errors_of, status_of, workers_of
+from headrace.contrib.django.transactions import submit_then, waited
+from headrace.core.job import Attempt, Job
+from headrace.task import Task
+from headrace.worker.context import Context
+
+__all__ = ["HeadraceBackend"]
+
+
+class HeadraceBackend(BaseTaskBackend):
+    """``TASKS = {"default": {"BACKEND": "headrace.contrib.django.HeadraceBackend", "OPTIONS": {"timeout": 60}}}``
+
+    ``OPTIONS``: those of a task of headrace's. A job has the name of its function, and its worker is that of the
+    project (``manage.py headrace worker``), which finds the tasks in the modules ``tasks`` of all applications.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def validate_task(self, task: DjangoTask) -> None:
+        """Refuse what cannot be run; and have workers know the function."""
+        super().validate_task(task)
+        self._task(task)
+
+    def _task(self, task: DjangoTask) -> Task[Any, Any]:
+        """The task of headrace's that runs the function."""
+        app = project_app()
+        known = app.by_name.get(task.module_path)
+        if known is not None:
+            return known
+        make = _coroutine if inspect.iscoroutinefunction(task.func) else _plain
+        run, told = make(type(self), self.alias, task.module_path), _ended(type(self), self.alias)
+        made: Task[Any, Any] = cast("Any", app.task)(
+            run, name=task.module_path, on_success=told, on_failed=told, on_cancelled=told, **self.options
+        )
+        made.handler.describe = described
+        return made
+
+    def enqueue(self, task: DjangoTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+        """Store the job; within a transaction, as part of it, or after its commit: see ``transactions.submit``."""
+        self.validate_task(task)
+        after = task.run_after
+        if after is not None and timezone.is_naive(after):
+            after = timezone.make_aware(after)
+        mark = {"backend": self.alias, "priority": task.priority, "takes_context": task.takes_context}
+        draft = (
+            self._task(task)
+            .draft(normalize_json(list(args)), normalize_json(dict(kwargs)))
+            .with_options(
+                queue=task.queue_name,
+                priority=(task.priority + 100) // 2,
+                metadata={MARK: mark | ({} if after is None else {"run_after": after.isoformat()})},
+                **({} if after is None else {"not_before": after}),
+            )
+        )
+
+        def told(job: Job) -> None:
+            task_enqueued.send(type(self), task_result=self._result(task, job))
+
+        job = submit_then(draft, told)
+        if job is not None:
+            return self._result(task, job)
+        later = self._result(task, draft.job(project_app().host.clock.now()))
+        object.__setattr__(later, "enqueued_at", None)  # which the commit does
+        return later
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """The job as it stands.
+
+        :raises TaskResultDoesNotExist:
+        """
+        app = project_app()
+        try:
+            id = UUID(result_id)
+        except ValueError:
+            raise TaskResultDoesNotExist(result_id) from None
+
+        async def read() -> tuple[Job, Sequence[Attempt]] | None:
+            [job] = await app.get_many([id])
+            return None if job is None else (job, (await app.history(id)).attempts)
+
+        found = waited(app, read())
+        if found is None or MARK not in found[0].metadata:
+            raise TaskResultDoesNotExist(result_id)
+        return self._result(_task_of(found[0]), *found)
+
+    def _result(self, task: DjangoTask, job: Job, attempts: Sequence[Attempt] = ()) -> TaskResult:
+        result = TaskResult(
+            task=task,
+            id=str(job.id),
+            status=TaskResultStatus[status_of(job)],
+            enqueued_at=job.spec.created_at,
+            started_at=job.first_started_at or job.started_at,
+            finished_at=job.finished_at,
+            last_attempted_at=job.started_at,
+            args=job.payload["args"],
+            kwargs=job.payload["kwargs"],
+            backend=self.alias,
+            errors=errors_of(job, attempts),
+            worker_ids=workers_of(job, attempts),
+        )
+        object.__setattr__(result, "_return_value", job.result)
+        return result
+
+
+def _task_of(job: Job) -> DjangoTask:
+    """The task as it was enqueued."""
+    mark = job.metadata[MARK]
+    found: DjangoTask = import_string(job.task)
+    after = mark.get("run_after")
+    return found.using(
+        priority=mark["priority"],
+        queue_name=job.asked_queue,
+        run_after=None if after is None else datetime.fromisoformat(after),
+        backend=mark["backend"],
+    )
+
+
+# -- in a worker
+
+
+def _begun(kind: type[HeadraceBackend], alias: str, path: str, ctx: Context) -> tuple[DjangoTask, list[Any]]:
+    """The task, and what its function is called with first."""
+    task: DjangoTask = import_string(path)
+    backend = kind(alias, {"QUEUES": []})
+    result = backend.get_result(str(ctx.job.id)) if task.takes_context else backend._result(_task_of(ctx.job), ctx.job)
+    task_started.send(kind, task_result=result)
+    return task, [TaskContext(task_result=result)] if task.takes_context else []
+
+
+def _plain(kind: type[HeadraceBackend], alias: str, path: str) -> Any:
+    def run(ctx: Context, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        task, first = _begun(kind, alias, path, ctx)
+        return normalize_json(task.func(*first, *args, **kwargs))
+
+    return run
+
+
+def _coroutine(kind: type[HeadraceBackend], alias: str, path: str) -> Any:
+    async def run(ctx: Context, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        task, first = await sync_to_async(_begun)(kind, alias, path, ctx)
+        return normalize_json(await task.func(*first, *args, **kwargs))
+
+    return run
+
+
+def _ended(kind: type[HeadraceBackend], alias: str) -> Callable[[Job], Awaitable[None]]:
+    def tell(job: Job) -> None:
+        backend = kind(alias, {"QUEUES": []})
+        task_finished.send(kind, task_result=backend._result(_task_of(job), job))
+
+    async def told(job: Job) -> None:
+        await sync_to_async(tell)(job)
+
+    return told
