@@ -185,3 +185,17 @@ async def test_results_are_decoded_into_the_promised_type() -> None:
         wrong = point.handle((await other.submit()).id)
         with pytest.raises(InvalidResult, match="stored"):
             await wrong.result(timeout=45)
+
+
+async def test_the_end_of_a_job_is_waited_for_however_it_ends(sums: Sums) -> None:
+    good, bad = await sums.add.submit(1, 2), await sums.fail.options(retry=Retry(0)).submit("why")
+    assert await good.ended(timeout=0) is None
+    assert (good.last is not None, good.status) == (True, Status.QUEUED)
+    async with sums.app.worker():
+        done, failed = await good.ended(timeout=45), await bad.ended(timeout=45)
+    assert done is not None
+    assert failed is not None
+    assert (done.status, done.result, failed.status) == (Status.COMPLETED, 3, Status.FAILED)
+    assert await good.ended() is done
+    with pytest.raises(JobNotFound):
+        await sums.app.handle(UUID(int=7)).ended(timeout=1)

@@ -116,3 +116,47 @@ def test_templates_name_parameters(template: str) -> None:
 def test_a_template_that_cannot_be_filled_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="template"):
         fill_templates({"dedup_template": "{year:d}"}, lambda: arguments)
+
+
+def test_what_a_request_said_is_brought_into_one_form() -> None:
+    checked = check_options({"headers": {"a": "1", "b": ["2", "3"]}, "query": {"q": ("x",)}, "route": {"year": 2026}})
+    assert checked == {"headers": {"a": ("1",), "b": ("2", "3")}, "query": {"q": ("x",)}, "route": {"year": 2026}}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"headers": ["a"]}, {"query": {"a": 1}}, {"query": {"a": [1]}}, {"headers": {1: "a"}}]
+)
+def test_what_a_request_said_is_text(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="must be a mapping of names to a text or a list of texts"):
+        check_options(wrong)
+
+
+def test_what_a_request_said_is_bounded() -> None:
+    with pytest.raises(ConfigError, match="query"):
+        check_options({"query": {"q": "x" * 20_000}})
+
+
+@pytest.mark.parametrize("option", ["headers", "route", "query"])
+def test_what_a_request_said_is_of_one_submit(option: str) -> None:
+    app = App("memory://")
+    with pytest.raises(ConfigError, match="belongs to one submit"):
+        app.task(**{option: {"a": "1"}})(lambda_named)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="cannot be a default"):
+        App("memory://", defaults={option: {"a": "1"}})  # type: ignore[arg-type]
+
+
+def lambda_named() -> None: ...
+
+
+async def test_a_draft_may_have_what_a_request_said() -> None:
+    app = App("memory://")
+
+    @app.task(on_duplicate="replace", dedup="d")
+    async def work(n: int) -> None: ...
+
+    async with app:
+        draft = work.draft(1).with_checked({"query": {"q": ("1", "2")}, "customer": "ann"})
+        job = await app.get((await draft.submit()).id)
+        assert (job.query, job.customer, job.payload) == ({"q": ("1", "2")}, "ann", {"n": 1})
+        with pytest.raises(ConfigError, match="exclude each other"):
+            work.draft(1).with_checked({"request_key": "k"})

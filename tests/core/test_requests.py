@@ -31,3 +31,22 @@ def test_the_same_json_has_the_same_hash(one: str, other: str) -> None:
 )
 def test_another_value_has_another_hash(one: str, other: str) -> None:
     assert hash_of(one) != hash_of(other)
+
+
+def test_route_and_query_count_like_the_payload() -> None:
+    plain = hash_of("{}")
+    assert hash_of("{}", {}, {}) == plain
+    seen = {
+        plain,
+        hash_of("{}", {"year": "2026"}),
+        hash_of("{}", None, {"a": ("1", "2")}),
+        hash_of("{}", None, {"a": ("2", "1")}),
+        hash_of("{}", {"a": "1"}, {"a": ("1",)}),
+    }
+    assert len(seen) == 5
+    assert hash_of("{}", {"a": "1", "b": "2"}) == hash_of("{}", {"b": "2", "a": "1"})
+
+
+def test_what_does_not_count_may_differ() -> None:
+    assert hash_of('{"a":1,"now":2}', uncounted={"now"}) == hash_of('{"a":1,"now":3}', uncounted={"now"})
+    assert hash_of('{"a":1,"now":2}', uncounted={"now"}) != hash_of('{"a":2,"now":2}', uncounted={"now"})

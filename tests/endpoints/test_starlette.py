@@ -183,6 +183,9 @@ async def test_public_pages_and_events(jobs: App) -> None:
         assert [one.data["value"] for one in events if one.name == "item"] == [0, 1]
         assert (events[-1].data["status"], events[-1].data["result"]) == ("completed", 2)
         assert (await web.client.get(base)).status_code == 403
+        assert (await web.client.head("/count?n=2")).status_code == 405, "it would store a job"
+        assert (await web.client.head(f"{base}/events?{token}")).status_code == 200
+        assert await jobs.count() == 1
         answer = await web.client.get("/wrong", headers=WAIT)
         assert (answer.status_code, answer.json()["detail"]) == (404, "no such thing")
 

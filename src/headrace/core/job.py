@@ -226,7 +226,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def route(self) -> dict[str, Any] | None:
-        """Reserved."""
+        """The parameters in the path of the request that asked for it, by name."""
         return self.spec.route
 
     @property
