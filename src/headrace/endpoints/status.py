@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo
+from headrace.core.bounds import NOTE
 from headrace.core.job import Job
 from headrace.core.news import News
 from headrace.core.status import Status
@@ -167,7 +168,7 @@ class StatusPages:
             if refuses_ended and job.ended:
                 text = f"job {job.id} is {job.status} already: what has ended cannot be cancelled"
                 raise Problem(409, "refused", "The lifecycle refuses this", text, job_id=str(job.id))
-            job = await act(job, asked.identity or "http")
+            job = await act(job, (asked.identity or "http")[:NOTE])
             status = 202 if refuses_ended and not job.ended else 200
             return self.answers.shown(job, asked.where(job.id), status)
         except Exception as error:
