@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -292,3 +293,29 @@ async def test_an_open_page_is_told_what_changed_and_that_something_is_gone(app:
         assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 200
         gone = await client.get(f"/jobs/{app.new_id()}", headers=live)
         assert (gone.status_code, "Not found" in gone.text, 'data-every="0"' in gone.text) == (200, True, True)
+
+
+async def test_a_chosen_job_that_is_gone_does_not_keep_the_others_from_being_acted_on(app: App) -> None:
+    async with mounted(app) as client:
+        kept = [await app.by_name["add"].options(delay=3600).submit(number) for number in range(2)]
+        ids = [str(kept[0].id), str(uuid4()), str(kept[1].id)]
+        answer = await act(client, act="jobs", verb="cancel", ids=ids)
+        said = json.loads(answer.text.splitlines()[-1])
+        assert said["told"] == f"2 jobs cancelled, 1 refused: there is no job {ids[1]}."
+        assert [(await one.refresh()).status for one in kept] == [Status.CANCELLED] * 2
+        lacking = await act(client, act="jobs", verb="postpone", ids=ids[:1])
+        assert "Say how long to wait." in lacking.text
+
+
+async def test_a_page_that_breaks_carries_the_headers_too_and_tells_nothing(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret")
+
+    async with mounted(app) as client:
+        monkeypatch.setattr(app, "batches", broken)
+        page = await client.get("/batches")
+        assert (page.status_code, page.headers["content-security-policy"]) == (500, POLICY)
+        assert "Something is broken" in page.text
+        assert "a secret" not in page.text

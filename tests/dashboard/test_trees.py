@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.dashboard.trees import LARGEST, MOST, parsed, pretty, tree
+from headrace.dashboard.trees import LARGEST, LARGEST_OF_MANY, MOST, parsed, pretty, tree, tree_of_many
 
 
 def test_values_are_escaped_wherever_they_stand() -> None:
@@ -37,3 +37,10 @@ def test_a_document_that_is_too_large_is_shown_from_its_beginning() -> None:
 
 def test_a_text_is_laid_out_to_be_edited() -> None:
     assert pretty('{"a":1}') == '{\n  "a": 1\n}'
+
+
+def test_one_of_many_takes_little_room() -> None:
+    assert tree_of_many({"a": 1}) == tree({"a": 1})
+    html = tree_of_many({"<b>": "x" * 1_000_000})
+    assert len(html) < 2 * LARGEST_OF_MANY
+    assert "<b>" not in html

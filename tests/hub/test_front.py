@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -202,3 +203,39 @@ async def test_behind_a_proxy_everything_is_below_its_prefix(tmp_path: Path) -> 
         await until(lambda: served.hub.door.keyed)
         sent = await client.get("/queues")
         assert sent.headers["location"] == "/jobs-hub/login?next=%2Fjobs-hub%2Fqueues"
+
+
+async def test_after_the_login_people_are_where_they_wanted_to_be_whatever_its_name(served: Served) -> None:
+    async with browser_of(served) as client:
+        assert (await client.get("/login?next=/tasks/%E6%97%A5")).headers["location"] == "/tasks/%E6%97%A5"
+        made = await served.app.create_key("ops", ["read"])
+        await until(lambda: served.hub.door.keyed)
+        sent = (await client.get("/tasks/%E6%97%A5%3Fb")).headers["location"]
+        there = parse_qs(urlsplit(sent).query)["next"][0]
+        assert (await log_in(client, made.text, there)).headers["location"] == "/tasks/%E6%97%A5%3Fb"
+        for evil in ("//evil.example", "/\\evil.example", "https://evil.example", "/jobs\r\nX: y"):
+            assert (await log_in_again(client, made.text, evil)).headers["location"] == "/"
+
+
+async def log_in_again(client: httpx2.AsyncClient, key: str, there: str) -> httpx2.Response:
+    client.cookies.clear()
+    return await log_in(client, key, there)
+
+
+async def test_behind_what_ends_tls_the_session_is_secure_too(served: Served) -> None:
+    made = await served.app.create_key("ops", ["read"])
+    async with browser_of(served) as client:
+        await until(lambda: served.hub.door.keyed)
+        page = await client.get("/login")
+        found = re.search(r'name="token" value="([^"]+)"', page.text)
+        assert found is not None
+        origin = {"origin": f"https://{httpx2.URL(served.address).netloc.decode()}"}
+        came = await client.post("/login", data={"token": found[1], "key": made.text}, headers=origin)
+        assert came.status_code == 303
+        assert "; Secure" in came.headers["set-cookie"]
+
+
+async def test_a_path_that_is_none_has_the_headers_too(served: Served) -> None:
+    async with browser_of(served) as client:
+        for answer in (await client.get("/no-such-page"), await client.request("PUT", "/jobs")):
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

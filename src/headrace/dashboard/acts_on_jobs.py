@@ -19,7 +19,7 @@ from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.core.table import TABLE
 from headrace.dashboard.acting import Act, Done, Refused
-from headrace.dashboard.asking import Ask
+from headrace.dashboard.asking import Ask, Missing
 from headrace.dashboard.views.batches import batch_of
 from headrace.dashboard.views.jobs import filters_in
 from headrace.dashboard.words import count
@@ -192,11 +192,17 @@ def _frozen(ask: Ask, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any]
 
 async def _each(ask: Ask, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[Acted, None]:
     for id in ids:
-        job = await ask.job(str(id))
-        _check(ask, verb, told, [job])
-        if verb in REVIVES:
-            await ask.dashboard.gate.admit(ask.viewer, 1, job)
-        yield await answered(ask.app, verb, id, lambda id: _do(ask, verb, told, id))
+        try:
+            job = await ask.job(str(id))
+            _check(ask, verb, told, [job])
+            if verb in REVIVES:
+                await ask.dashboard.gate.admit(ask.viewer, 1, job)
+            acted = await answered(ask.app, verb, id, lambda id: _do(ask, verb, told, id))
+        except Missing as missing:  # pruned since it was chosen: the others are acted on all the same
+            acted = Acted(id=id, answer="not_found", message=f"there is no {missing}")
+        except Refused as refused:
+            acted = Acted(id=id, answer="refused", message=str(refused))
+        yield acted
 
 
 def _all(ask: Ask, verb: Verb, told: OnMany, filters: Filters) -> AsyncGenerator[Acted, None]:
@@ -236,7 +242,7 @@ async def _counted(verb: Verb, acting: AsyncGenerator[Acted, None], of: int) -> 
     left = counts["refused"] + counts["not_found"]
     if left:
         told += f", {count(left)} refused: {why}"
-    yield {"did": sum(counts.values()), "of": of, "told": f"{told}."}
+    yield {"did": sum(counts.values()), "of": of, "told": f"{told.removesuffix('.')}."}
 
 
 # -- new ones

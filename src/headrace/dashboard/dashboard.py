@@ -77,6 +77,12 @@ class Dashboard:
                 return await self._answer(view, request)
             except (NotOpen, Unavailable) as error:
                 return self._failed(request, error)
+            except ConfigError:
+                raise  # of ``access``: for whoever wrote that
+            except Exception:
+                _log.exception("%s cannot be shown", request.url.path)
+                text = "The log of the server says more."
+                return self._plain(request, 500, "Something is broken", text)
 
         endpoint.__name__ = f"dashboard_{view.name}"  # by which a hub counts requests
         return endpoint
@@ -121,8 +127,13 @@ class Dashboard:
         if isinstance(error, NotOpen):
             text = "This dashboard's App is not open. Give the web application lifespan=jobs.lifespan()."
         _log.warning("%s cannot be shown: %s", request.url.path, error)
-        body = self.renderer.plain(request.scope.get("root_path", ""), "The store cannot be read", text)
-        return secured(Response(body, 503, {"Retry-After": "2"}, "text/html; charset=utf-8"))
+        response = self._plain(request, 503, "The store cannot be read", text)
+        response.headers["Retry-After"] = "2"
+        return response
+
+    def _plain(self, request: Request, status: int, title: str, text: str) -> Response:
+        body = self.renderer.plain(request.scope.get("root_path", ""), title, text)
+        return secured(Response(body, status, media_type="text/html; charset=utf-8"))
 
 
 def _refused(why: str) -> Shown:

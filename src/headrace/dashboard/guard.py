@@ -52,7 +52,8 @@ def set_cookie(request: Request, response: Response, name: str, value: str, max_
         value,
         max_age=max_age,
         path=request.scope.get("root_path") or "/",
-        secure=request.url.scheme == "https",
+        # What ends TLS before us may not say so, but the browser names its own origin when it logs in.
+        secure=request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://"),
         httponly=True,
         samesite="strict",
     )

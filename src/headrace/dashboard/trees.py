@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
-__all__ = ["parsed", "pretty", "tree"]
+__all__ = ["parsed", "pretty", "tree", "tree_of_many"]
 
 OPEN = 2
 """So many levels are unfolded at first."""
@@ -18,24 +18,32 @@ LONG = 400
 """Characters of a text that are shown unfolded."""
 LARGEST = 256 * 1024
 """Characters of a document that is shown as a tree; of a larger one the beginning is shown as it is."""
+LARGEST_OF_MANY = 16 * 1024
+"""The same for one of many on a page: steps, items of a stream."""
 
 
 def parsed(text: str | None) -> Any:
     """What a JSON text says, for ``tree``; a text that is too large stays one."""
     if text is None:
         return None
-    return (
-        Markup('<pre class="raw">{}</pre><p class="note">The first {:,} of {:,} characters.</p>').format(
-            text[:LARGEST], LARGEST, len(text)
-        )
-        if len(text) > LARGEST
-        else msgspec.json.decode(text)
+    return _beginning(text, LARGEST) if len(text) > LARGEST else msgspec.json.decode(text)
+
+
+def _beginning(text: str, most: int) -> Markup:
+    return Markup('<pre class="raw">{}</pre><p class="note">The first {:,} of {:,} characters.</p>').format(
+        text[:most], most, len(text)
     )
 
 
 def pretty(text: str) -> str:
     """A JSON text with its lines indented, to be edited."""
     return msgspec.json.format(text, indent=2)
+
+
+def tree_of_many(value: Any) -> Markup:
+    """A JSON value of which there are many on a page: a large one takes less room."""
+    text = msgspec.json.encode(value).decode()
+    return _beginning(text, LARGEST_OF_MANY) if len(text) > LARGEST_OF_MANY else tree(value)
 
 
 def tree(value: Any) -> Markup:

@@ -33,6 +33,8 @@ __all__ = ["Front"]
 
 SESSION = "headrace_session"
 LASTS = timedelta(hours=12)
+_WRITTEN = "/?#[]@!$&'()*+,;=:%"
+"""Characters that stand in addresses as they are."""
 LARGEST = 16 * 1024
 """Bytes of a login."""
 
@@ -189,7 +191,7 @@ def _inside(request: Request, there: str) -> str:
     """Where to go after the login: a page of ours, whatever the address says."""
     home = f"{_base(request)}/"
     usable = there.startswith(home) and not there.startswith("//") and "\\" not in there and there.isprintable()
-    return there if usable else home
+    return quote(there, safe=_WRITTEN) if usable else home  # a header takes no other characters
 
 
 async def _fields(request: Request) -> dict[str, str]:

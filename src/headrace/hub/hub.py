@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.dashboard.guard import secured
 from headrace.hub.access import Access
 from headrace.hub.door import Door
 from headrace.hub.drafts import Drafts
@@ -104,4 +105,4 @@ class Hub:
 async def _unknown(request: Request, error: Exception) -> Response:
     """A path that is none of the table's."""
     detail = f"{request.url.path}: {request.scope.get('root_path', '')}/docs lists all"
-    return problem_response(Problem(404, "no-such-path", "There is no such path", detail))
+    return secured(problem_response(Problem(404, "no-such-path", "There is no such path", detail)))
