@@ -46,6 +46,8 @@ class Beats:
         self._wake = asyncio.Event()
         self._beating = asyncio.Lock()
         self._cancelled: set[UUID] = set()
+        self._settings_rev: int | None = None
+        """Of the settings, as the last beat was told."""
 
     @property
     def every(self) -> float:
@@ -69,6 +71,10 @@ class Beats:
             self._cancelled.add(UUID(name))
         self._wake.set()
 
+    def wake(self) -> None:
+        """Look at once at what is looked at now and then."""
+        self._wake.set()
+
     async def look(self, *workers: RemoteWorker) -> None:
         """See what the store gives to these."""
         await self._given(workers)
@@ -84,6 +90,7 @@ class Beats:
             await host.wait(self._wake, tick)
             try:
                 await self._tell_cancelled()
+                await self._fleet.leaving.look(self._settings_rev)
                 self._tell_late()
                 since = self._fleet.monotonic() - last
                 if since >= (min(GATHERED, self.every / 4) if self._asked else self.every / _OFTEN):
@@ -147,6 +154,7 @@ class Beats:
                 worker.heard = True  # they are not forgotten
             raise
         self._reported(answers.get(workers[0].id), number)
+        self._settings_rev = next((one.settings_rev for one in answers.values() if isinstance(one, Alive)), None)
         for worker in workers:
             if isinstance(answers.get(worker.id), Dead):
                 worker.buried = True
@@ -174,7 +182,7 @@ class Beats:
             held = (frozenset(named) & frozenset(given)) | since
         return Beat(
             held=tuple(held),
-            state=worker.state,
+            state="draining" if worker.leaving else worker.state,
             busy=len(worker.held),
             done=worker.done,
             utilisation=worker.used(fleet.monotonic()),

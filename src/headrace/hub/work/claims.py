@@ -164,11 +164,12 @@ class Claims:
             waiting.future.set_result(None)
         return True
 
-    def withdraw_all(self) -> None:
-        """Answer all who wait."""
+    def withdraw_all(self, worker: RemoteWorker | None = None) -> None:
+        """Answer all who wait, or all claims of this worker that wait."""
         for line in list(self._lines.values()):
             for waiting in list(line.waiting):
-                self.withdraw(waiting)
+                if worker is None or waiting.worker is worker:
+                    self.withdraw(waiting)
 
     def abandon(self, waiting: Waiting) -> None:
         """Nobody wants the answer any more: what was given, or will be, is given back."""

@@ -25,6 +25,7 @@ from headrace.hub.work.beats import Beats
 from headrace.hub.work.claims import Claims
 from headrace.hub.work.estimates import Estimates
 from headrace.hub.work.held import Held, Stale
+from headrace.hub.work.leaving import Leaving
 from headrace.hub.work.news import News
 from headrace.hub.work.offering import Wants, wants_of
 from headrace.hub.work.remote_worker import RemoteWorker, gone
@@ -55,7 +56,7 @@ class Fleet:
         self._signing: Signing | None = None
         self.estimates = Estimates(self)
         self._rows: Shared[dict[UUID, WorkerRow]] = Shared(self._alive)
-        self.claims, self.beats, self.news = Claims(self), Beats(self), News(self)
+        self.claims, self.beats, self.news, self.leaving = Claims(self), Beats(self), News(self), Leaving(self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,8 +126,10 @@ class Fleet:
     def _hinted(self, hint: Hint) -> None:
         if hint.topic is Topic.CANCEL:
             self.beats.cancelled(hint.names)
-        else:
-            self.claims.hinted(hint)
+            return
+        if hint.topic is Topic.SETTINGS and self.leaving.hinted(hint):
+            self.beats.wake()
+        self.claims.hinted(hint)
 
     # -- who it is
 
@@ -189,6 +192,7 @@ class Fleet:
             worker = self.workers.setdefault(id, RemoteWorker(id, caller, self.monotonic()))
             self._adopt(worker, caller, row)
             await self.beats.look(worker)
+            await self.leaving.look_for(worker)
         if worker.buried:
             raise gone()
         worker.hear(self.monotonic())

@@ -63,6 +63,8 @@ class RemoteWorker:
         self.registered: Renewed | None = None
         """What it said of itself when it registered here; None: it did so elsewhere."""
         self._meter = Meter(now)
+        self.leaving = False
+        """Whether somebody wishes that it leaves: it is given no more."""
         self.buried = False
         """Whether the store has declared it dead."""
         self._answers: dict[tuple[UUID, int, str], Any] = {}
@@ -105,8 +107,8 @@ class RemoteWorker:
 
     @property
     def full(self) -> bool:
-        """Whether it has as many jobs as it may have."""
-        return len(self.held) + self.given >= self.concurrency
+        """Whether it has as many jobs as it may have; none more, if it is to leave."""
+        return self.leaving or len(self.held) + self.given >= self.concurrency
 
     def measure(self, now: float) -> None:
         """Note how many of its slots are busy, whenever that changes."""
