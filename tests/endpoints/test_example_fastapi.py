@@ -97,3 +97,4 @@ def test_the_example_answers_programs_too(address: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(urllib.request.Request(f"{address}/primes?below=1", method="POST"), timeout=60)
     assert refused.value.code == 422
+    refused.value.close()
