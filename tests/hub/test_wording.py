@@ -60,8 +60,10 @@ def test_our_own_words_are_the_options_of_a_job() -> None:
 
 
 def test_whatever_may_be_asked_for_can_be_said() -> None:
-    """But for what only Python has: a connection, and ids that come of a handler's own calls."""
-    assert set(JobOptions.__annotations__) - {"connection", "derived_id"} <= set(SubmitBody.__struct_fields__)
+    """But for what only Python has: a connection, ids that come of a handler's own calls, and what a route that becomes
+    a job keeps of its request."""
+    ours = {"connection", "derived_id", "headers", "route", "query"}
+    assert set(JobOptions.__annotations__) - ours <= set(SubmitBody.__struct_fields__)
 
 
 def test_the_words_of_the_page_mean_the_same() -> None:
