@@ -79,9 +79,21 @@ def tasks_of(app: App, mended: dict[str, bool]) -> None:
         for number in range(count):
             yield f"line {number}"
 
+    @app.task
+    async def noisy(ctx: Context, what: str) -> AsyncIterator[str]:
+        logging.getLogger("shop").warning("%s", what)
+        ctx.progress(50, what, step=what)
+        await ctx.step(what, _said, what)
+        yield what
+        await asyncio.sleep(3600)
+
 
 async def _pay(cents: int) -> str:
     return f"receipt {cents}"
+
+
+async def _said(what: str) -> str:
+    return what
 
 
 def shop_app(url: str, mended: dict[str, bool] | None = None) -> App:

@@ -7,11 +7,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 from playwright.async_api import Page, expect
 
+from headrace.core.schedule.when import Every
 from headrace.core.status import Status
+from headrace.engine import WorkerInfo
 from tests.dashboard.shop import Shop, failed, looking, shop_app
 from tests.hub.serving import serving
 from tests.support.apps import url_of
@@ -360,6 +364,42 @@ async def test_hostile_values_stay_text(shop: Shop) -> None:
         await page.keyboard.type("script")
         await expect(page.locator("#found li").first).to_contain_text("<script>")
     await app.resume_queue(HOSTILE[:60])
+
+
+async def test_what_handlers_workers_and_schedules_say_stays_text(shop: Shop) -> None:
+    app = shop.app
+    handle = await app.submit("noisy", {"what": HOSTILE})
+    await app.schedule(HOSTILE[:60], Every(minutes=5), app.by_name["fragile"].draft(HOSTILE), by=HOSTILE[:50])
+    now, id = app.host.clock.now(), uuid4()
+    info = WorkerInfo(
+        id=id,
+        host=HOSTILE,
+        pid=1,
+        started_at=now,
+        concurrency=1,
+        tasks=("add",),
+        version=HOSTILE,
+        lease=3600.0,
+        offers={HOSTILE: HOSTILE},
+        name=HOSTILE,
+    )
+    await app.engine.workers.register(info, now)
+    paths = ["/", "/jobs?status=running", "/workers", f"/workers/{id}", "/schedules", "/tasks/fragile"]
+    paths.append(f"/schedules/{quote(HOSTILE[:60], safe='')}")
+    async with looking(shop, f"/jobs/{handle.id}") as page:
+        for part in (".log", ".items", ".progress .message"):
+            await expect(page.locator(part).first).to_contain_text("<script>alert(1)</script>")
+        await expect(page.locator("#steps + table")).to_contain_text("<script>alert(1)</script>")
+        for path in paths:
+            answer = await page.goto(shop.address + path)
+            assert answer is not None
+            assert answer.status == 200, path
+            await page.wait_for_function("document.documentElement.classList.contains('scripted')")
+            assert await page.locator("script").count() == 1, path
+            assert await page.locator("main img").count() == 0, path
+    await app.delete_schedule(HOSTILE[:60])
+    await app.engine.workers.retire(id)
+    await app.cancel(handle.id)
 
 
 async def test_what_is_exported_can_be_read(shop: Shop) -> None:
