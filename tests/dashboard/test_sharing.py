@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.dashboard.sharing import MOST, Shared
+from headrace.dashboard.sharing import IDLE, MOST, Shared
 from headrace.testing.clock import FakeClock
 
 
@@ -78,3 +78,19 @@ async def test_what_takes_long_is_not_waited_for_and_asked_for_less_often() -> N
     assert await shared.soon("a", 1.0, ask, patience=0.01) == 1, "the answer before, while the next is fetched"
     gate.set()
     assert await shared.get("a", 1.0, ask) == 2
+
+
+async def test_what_nobody_asks_for_any_more_is_not_kept() -> None:
+    """The page of a job that moves is another answer each second: none of them may stay."""
+    clock = FakeClock()
+    shared = Shared(clock)
+
+    async def ask() -> bytes:
+        return b"much"
+
+    for revision in range(300):
+        clock.advance(1.0)
+        await shared.get(("job", revision), 1.0, ask)
+        await shared.get("queues", 1.0, ask)
+    assert len(shared._found) <= IDLE * 1.2
+    assert "queues" in shared._found

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 MOST = 500
 """Answers that are kept at once."""
+IDLE = 60.0
+"""Seconds after which an answer is not kept any more, if nobody asked for a newer one: pages of jobs can be large."""
 SPARING = 10
 """An answer is kept for at least so many times as long as it took: what is dear is asked for less often."""
 PATIENCE = 0.1
@@ -41,6 +43,7 @@ class Shared:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._found: dict[Hashable, _Answer] = {}
+        self._swept = clock.monotonic()
 
     async def get(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer of this name, if it is younger than so many seconds; else a new one."""
@@ -75,6 +78,7 @@ class Shared:
         if known is not None and (not known.future.done() or (known.good and began < known.until)):
             return known
         before = known.future.result() if known is not None and known.good else None
+        self._sweep(began)
         made = self._found[key] = _Answer(asyncio.ensure_future(ask()), before)
 
         def note(future: asyncio.Future[Any]) -> None:
@@ -89,3 +93,12 @@ class Shared:
                 if self._found[old].future.done():
                     del self._found[old]
         return made
+
+    def _sweep(self, now: float) -> None:
+        """Drop what is old, from time to time."""
+        if now - self._swept < IDLE / 10:
+            return
+        self._swept = now
+        for key, one in list(self._found.items()):
+            if one.future.done() and one.at and now >= max(one.until, one.at + IDLE):
+                del self._found[key]
