@@ -66,3 +66,36 @@ async def test_a_claim_whose_answer_is_lost_on_the_way_is_repeated_and_costs_no_
         [attempt] = (await hub.app.history(id)).attempts
         assert (await hub.app.get(id)).result == "done"
         assert attempt.number == 1
+
+
+async def test_who_hung_up_gives_nothing_back_that_its_repeat_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        submitted = await hub.client.post("/api/jobs", json={"task": "work", "payload": {}})
+        me: dict[str, Any] = {"worker_id": "one"}
+        known = await work(hub.client, "register_worker", **me, tasks=["work"], max_concurrent_jobs=2)
+        me |= {"token": known["token"], "request": "same", "wait": 20}
+        jobs, asked, go_on = hub.app.engine.jobs, asyncio.Event(), asyncio.Event()
+        claim = jobs.claim
+
+        async def slow(*args: Any) -> Any:
+            answer = await claim(*args)
+            if not asked.is_set():
+                asked.set()
+                await go_on.wait()
+            return answer
+
+        monkeypatch.setattr(jobs, "claim", slow)
+        async with httpx2.AsyncClient(base_url=hub.address, trust_env=False) as client:
+            first = asyncio.create_task(work(client, "claim_job", **me))
+            await asyncio.wait_for(asked.wait(), 20)
+            first.cancel()
+            await asyncio.wait([first])
+        given = await work(hub.client, "claim_job", **me)
+        assert given["job_id"] == submitted.json()["job_id"]
+        go_on.set()
+        worker = next(iter(hub.hub.fleet.workers.values()))
+        await until(lambda: not worker.given)
+        await until(lambda: not hub.hub.fleet.claims._tasks)
+        assert (await work(hub.client, "start_job", lease=given["lease"]))["type"] == "job_started"

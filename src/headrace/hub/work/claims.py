@@ -183,7 +183,10 @@ class Claims:
         """What the worker was given for this request, and has not started."""
         number = _number(worker, request)
         given = (one for one in worker.held.values() if one.job.claim == number)
-        return next((one for one in given if one.job.status is not Status.RUNNING), None)
+        found = next((one for one in given if one.job.status is not Status.RUNNING), None)
+        if found is not None:
+            found.offers += 1
+        return found
 
     def retry_after(self, worker: RemoteWorker) -> float:
         """Seconds after which it is worth another claim of a worker that was given nothing."""
@@ -391,6 +394,7 @@ class Claims:
         [job] = answer.jobs
         begin_by = now + timedelta(seconds=LEAD) if job.id in answer.paced else None
         held = self._fleet.hold(worker, job, begin_by=begin_by)
+        held.offers += 1
         worker.claimed_at, worker.loaded = now, loaded_by(job.requires)
         self._fleet.lanes.changes.tell([job])
         if job.queue.startswith(OURS):

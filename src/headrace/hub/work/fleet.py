@@ -260,7 +260,10 @@ class Fleet:
         worker.gave_up(held.job.id, held.epoch)
 
     async def give_back(self, worker: RemoteWorker, held: Held) -> None:
-        """Release what could not be delivered."""
+        """Release what could not be delivered, unless a repeat of the claim was answered with it as well."""
+        held.offers -= 1
+        if held.offers > 0:
+            return
         try:
             await held.write(release)
         except (Stale, TransitionRefused):

@@ -42,6 +42,8 @@ class Held:
         """The job as last known to be stored."""
         self.begin_by: datetime | None = None
         """Until when it must begin, if it spent a permit of a rate."""
+        self.offers = 0
+        """Claims that are answered with it: more than one, if the claim was repeated."""
         self.since = lanes.host.clock.monotonic()
         self.lock = asyncio.Lock()
         """Whoever writes about the job has it: messages about one job are served in the order in which they came."""
