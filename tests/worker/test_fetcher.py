@@ -93,6 +93,33 @@ async def test_jobs_that_come_without_hints_are_found_when_others_end(shop: Shop
 
 
 @pytest.mark.usefixtures("no_polls")
+async def test_what_a_beat_teaches_while_a_claim_is_under_way_is_asked_for_next(shop: Shop) -> None:
+    """The claim did not ask for the job, and its answer says nothing that is not known by now."""
+
+    async def noop() -> None:
+        pass
+
+    shop.task(noop)
+    engine, gate = shop.engine, asyncio.Event()
+
+    def listen(topics: frozenset[Topic], listener: Any) -> Any:
+        return engine.bus.listen(topics - {Topic.READY}, listener)
+
+    class Late(LosesReplies):
+        async def claim(self, *args: Any) -> Claimed | Dead:
+            await gate.wait()
+            return await self._engine.jobs.claim(*args)
+
+    deaf = Instead(Late(engine, {}), bus=Instead(engine.bus, listen=listen))
+    async with shop.worker(engine=cast("Engine", deaf)) as worker:
+        await until(lambda: bool(worker.fetchers) and worker.fetchers[0].request is not None, what="a claim")
+        id = await shop.submit("noop")
+        assert await worker.fetchers[0].know_profiles()
+        gate.set()
+        await shop.ended(id)
+
+
+@pytest.mark.usefixtures("no_polls")
 async def test_what_a_claim_said_is_not_believed_for_long(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hint that is lost, or late, is made up for by the end of a job that ran for longer than a moment."""
     gate, claims = asyncio.Event(), 0

@@ -49,6 +49,8 @@ class Fetcher(Service):
         self._worker, self._taker, self._tasks, self._saturated = worker, taker, tasks, saturated
         self._engine, self._host, self._queues = worker.engine, worker.host, worker.queues
         self._served: frozenset[int] = frozenset()
+        self._asked = self._served
+        """What it served when it last claimed: a beat may teach it more meanwhile."""
         self._profiles: dict[int, Profile] = {}
         self.profiles_rev = -1
         """The rev of the profiles that it knows of."""
@@ -139,7 +141,7 @@ class Fetcher(Service):
         """One claim, repeated until the store answers, and the permits that it spent; None if it cannot be used."""
         if self.profiles_rev < 0 and not await self.know_profiles():
             return None
-        self.request = self._host.dice.token()
+        self.request, self._asked = self._host.dice.token(), self._served
         try:
             wanted, lead = self._wanted(), self._taker.lead.seconds
             return await self._ask(Ask(n=n, free=free, profiles=wanted, queues=self._queues, lead=lead), self.request)
@@ -184,11 +186,9 @@ class Fetcher(Service):
 
     async def _catch_up(self, claimed: Claimed) -> bool:
         """Learn new profiles and settings; whether it is worth claiming again at once."""
-        fresh = False
         try:
             if claimed.profiles_rev != self.profiles_rev:
-                before = self._served
-                fresh = await self.know_profiles() and self._served != before
+                await self.know_profiles()
             if claimed.settings_rev != self._settings_rev:
                 limits = limits_of((doc.key, doc.value) for doc in await self._engine.documents.settings("queue:"))
                 self._priorities = {name: rule.priority for name, rule in limits.queues.items()}
@@ -197,7 +197,7 @@ class Fetcher(Service):
             raise
         except EngineError as error:
             _log.warning("settings could not be read, trying on: %s", error)
-        return fresh
+        return self._served != self._asked
 
     async def know_profiles(self) -> bool:
         """Ask which profiles there are, for all fetchers of the worker; whether the store answered."""
