@@ -17,7 +17,7 @@ __all__ = ["answering", "started"]
 def started(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process, with its output in a file of its own, killed at the end."""
     with (
-        (folder / f"{command[2]}.log").open("wb") as log,
+        (folder / f"{len(list(folder.glob('*.log')))}.log").open("wb") as log,
         subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log) as process,
     ):
         try:

@@ -47,7 +47,7 @@ class Told(Iterator[bytes]):
 
     def __init__(self, jobs: App, telling: Telling) -> None:
         self._jobs, self._telling = jobs, telling
-        self._begun = self._over = False
+        self._begun = self._over = self._closed = False
 
     def __next__(self) -> bytes:
         if not self._begun:
@@ -71,7 +71,9 @@ class Told(Iterator[bytes]):
     def close(self) -> None:
         """Follow the job no more."""
         self._over = True
-        self._jobs.wait(self._close())
+        if not self._closed:
+            self._closed = True
+            self._jobs.wait(self._close())
 
     async def _close(self) -> None:
         await self._telling.parts.aclose()

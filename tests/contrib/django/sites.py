@@ -14,7 +14,7 @@ import psycopg
 
 from tests.support.postgres import shared
 
-__all__ = ["Site", "postgres"]
+__all__ = ["PROJECT", "Site", "postgres"]
 
 PROJECT = Path(__file__).with_name("site")
 
@@ -26,7 +26,7 @@ class Site:
         self._folder = folder
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
         more = {"PYTHONPATH": str(PROJECT), "DJANGO_SETTINGS_MODULE": "shop.settings", "NO_COLOR": "1"}
-        self._environment = {**clean, **more, **(environment or {})}
+        self.environment = {**clean, **more, **(environment or {})}
 
     def manage(self, *words: str, code: int = 0) -> str:
         """What ``manage.py`` prints."""
@@ -41,7 +41,7 @@ class Site:
         ran = subprocess.run(
             [sys.executable, *words],
             cwd=self._folder,
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=110,

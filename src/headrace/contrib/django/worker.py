@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import django
 from django.apps import apps
+from django.conf import settings
 from django.db import close_old_connections
 from django.utils.module_loading import autodiscover_modules
 
@@ -45,6 +47,8 @@ def _ready() -> App:
     if not apps.ready:
         django.setup()
     autodiscover_modules("tasks")
+    if getattr(settings, "ROOT_URLCONF", None):
+        import_module(settings.ROOT_URLCONF)  # and with it the views that are jobs
     found = project_app()
     found.load()
     with_fresh_connections(found)

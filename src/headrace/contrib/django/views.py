@@ -1,0 +1,286 @@
+"""Views that become jobs (``job_view``), and the pages that show them (``status_urls``).
+
+@job_view("POST", identity=lambda request: request.user.pk, job=JobOptions(timeout=600))
+def report(year: int, req: ReportRequest) -> Report: ...
+
+urlpatterns = [
+    path("reports/<int:year>", report),
+    path("jobs/", include(status_urls(identity=lambda request: request.user.pk))),
+]
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connections
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
+from django.urls import NoReverseMatch, path, reverse
+
+from headrace.contrib.django.project import project_app
+from headrace.core.retry import Seconds
+from headrace.draft import Draft
+from headrace.endpoints.answers import Answer, Answers
+from headrace.endpoints.asked import HEADERS, Asked
+from headrace.endpoints.binding import Binding, FromHeader
+from headrace.endpoints.blocking import Here, Told, in_threads
+from headrace.endpoints.failures import describe
+from headrace.endpoints.in_worker import InWorker
+from headrace.endpoints.reading import (
+    ACTS,
+    LARGEST_BODY,
+    PAGES,
+    Page,
+    check_access,
+    forbidden,
+    form_of,
+    identity_text,
+    runs,
+    too_large,
+)
+from headrace.endpoints.status import StatusPages
+from headrace.endpoints.submitting import BeforeSubmit, Submitting
+from headrace.options import JobOptions, TaskOptions
+from headrace.task import Task
+from headrace.web.events import HEADERS as EVENT_HEADERS
+from headrace.web.events import Telling
+from headrace.web.problems import Problem
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Answers", "FromHeader", "InWorker", "job_view", "status_urls"]
+
+Identity = Callable[[HttpRequest], Any]
+"""Gives the caller's id as text, a number or a UUID, or None."""
+View = Callable[..., HttpResponse]
+
+_PLACE = UUID(int=0)
+"""What stands for the id of a job in the address that Django makes."""
+_shown: dict[str, StatusPages] = {}
+"""The status pages of this process, by their namespace."""
+_JOB: JobOptions = {}
+
+
+def job_view(
+    *methods: str,
+    job: JobOptions | TaskOptions = _JOB,
+    identity: Identity | None = None,
+    shared_keys: bool = False,
+    headers: Sequence[str] = HEADERS,
+    wait: Seconds = 0.0,
+    longest_wait: Seconds = 30.0,
+    before_submit: BeforeSubmit | None = None,
+    answers: Answers | None = None,
+    status_url: str | None = None,
+) -> Callable[[Callable[..., Any]], View]:
+    """Makes a view of a handler: a request is checked and stored, and a worker of the project runs the handler.
+
+    Its parameters are taken from the path, the query and the body, by their types: see ``headrace.endpoints.binding``.
+    The answer is 202 with the job, or with ``Prefer: wait=10`` the result. ``methods``: POST, if none is named. The
+    view has the task as ``view.task``. The others are those of FastAPI's ``JobRouter``; ``identity`` and
+    ``before_submit`` are called with the request.
+
+    :raises ConfigError: naming the argument
+    """
+    jobs, allowed = project_app(), [method.upper() for method in methods] or ["POST"]
+    submitting = Submitting(
+        jobs,
+        headers=headers,
+        shared_keys=shared_keys,
+        wait=wait,
+        longest_wait=longest_wait,
+        before_submit=in_threads(_closing(before_submit)),
+        answers=answers,
+    )
+
+    def decorate(fn: Callable[..., Any]) -> View:
+        task: Task[Any, Any] = cast("Any", jobs.task)(runs(fn), **job)
+        task.handler.describe = describe
+        bindings = dict[frozenset[str], Binding]()
+        """By the names in the path, which are known when the view is asked."""
+
+        def view(request: HttpRequest, **values: Any) -> HttpResponse:
+            if request.method not in allowed:
+                return HttpResponseNotAllowed(allowed)
+            names = frozenset(values)
+            if names not in bindings:
+                bindings[names] = Binding(task.handler, names, submitting.headers)
+                task.handler.uncounted = bindings[names].uncounted
+            binding = bindings[names]
+
+            async def answer(asked: Asked) -> Any:
+                return await submitting.answer(
+                    task, lambda: binding.arguments(asked, media, body, form_of), asked, Here.of(request)
+                )
+
+            try:
+                media, body = request.headers.get("content-type", ""), _body(request)
+                return _answered(jobs, request, values, identity, status_url, answer)
+            except Problem as problem:
+                return _response(jobs, request, submitting.answers.problem(problem))
+
+        view.__name__, view.__doc__, view.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        cast("Any", view).task = task
+        return view
+
+    return decorate
+
+
+def status_urls(
+    *,
+    may_see: Callable[[HttpRequest], Any] | None = None,
+    public: bool = False,
+    secret: str | bytes | None = None,
+    identity: Identity | None = None,
+    acts: bool = False,
+    logs: bool = False,
+    answers: Answers | None = None,
+    namespace: str = "jobs",
+) -> tuple[list[Any], str]:
+    """The pages that show jobs: ``path("jobs/", include(status_urls(public=True)))``; DELETE cancels.
+
+    Ids are no secrets, so somebody must say who may look: ``may_see`` is called with the request, and raises
+    ``PermissionDenied`` or returns False; with ``identity`` everybody sees their own jobs; with ``public=True``
+    addresses have a signed token. ``namespace``: of the URLs. The others are those of FastAPI's ``status_router``.
+
+    :raises ConfigError: nobody says who may look
+    """
+    check_access("status_urls", may_see=may_see, identity=identity, public=public, secret=secret)
+    jobs = project_app()
+    pages = StatusPages(jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers)
+    _shown[namespace] = pages
+    by_path: dict[str, dict[str, Page]] = {}
+    for page in (*PAGES, *(ACTS if acts else ())):
+        by_path.setdefault(page.path, {})[page.method] = page
+
+    def view_of(by_method: dict[str, Page]) -> View:
+        def view(request: HttpRequest, id: str, **values: Any) -> HttpResponse:
+            page = by_method.get(request.method or "")
+            if page is None:
+                return HttpResponseNotAllowed(list(by_method))
+            try:
+                if may_see is not None and may_see(request) is False:
+                    raise forbidden()
+
+                async def answer(asked: Asked) -> Any:
+                    return await page.do(pages, id, asked)
+
+                return _answered(jobs, request, values, identity, None, answer)
+            except Problem as problem:
+                return _response(jobs, request, pages.answers.problem(problem))
+
+        return view
+
+    patterns = [
+        path(f"<str:id>{behind}", view_of(by_method), name=next(iter(by_method.values())).name)
+        for behind, by_method in by_path.items()
+    ]
+    return patterns, namespace
+
+
+# -- requests
+
+
+def _answered(
+    jobs: App,
+    request: HttpRequest,
+    values: dict[str, Any],
+    identity: Identity | None,
+    fixed: str | None,
+    answer: Callable[[Asked], Awaitable[Any]],
+) -> HttpResponse:
+    """The response to a request, whose answer is made on the background loop; what is Django's is read before."""
+    caller = None if identity is None else identity_text(identity(request))
+    given = [(name.lower(), value) for name, value in request.headers.items()]
+    route = {name: one if isinstance(one, str | int | float) else str(one) for name, one in values.items()}
+    query = [(name, value) for name, values in request.GET.lists() for value in values]
+    place, pages = (fixed.replace("{id}", str(_PLACE)), None) if fixed is not None else _place(jobs, request, values)
+
+    def where(id: UUID) -> str | None:
+        found = None if place is None else place.replace(str(_PLACE), str(id))
+        return found if found is None or pages is None else pages.address(found, id)
+
+    async def work() -> Any:
+        if pages is not None:
+            await pages.ready()
+        return await answer(Asked(headers=given, route=route, query=query, identity=caller, where=where))
+
+    return _response(jobs, request, jobs.wait(work()))
+
+
+def _place(jobs: App, request: HttpRequest, values: dict[str, Any]) -> tuple[str | None, StatusPages | None]:
+    """Where the project shows the jobs of an App."""
+    for namespace, pages in _shown.items():
+        for given in ({"id": _PLACE}, {**values, "id": _PLACE}):
+            if pages.app is jobs:
+                try:
+                    return reverse(f"{namespace}:{PAGES[0].name}", kwargs=given), pages
+                except NoReverseMatch:
+                    continue
+    return None, None
+
+
+def _body(request: HttpRequest) -> bytes:
+    """The body; :raises Problem: it is too large"""
+    length = request.headers.get("content-length", "")
+    if (length.isdigit() and int(length) > LARGEST_BODY) or len(request.body) > LARGEST_BODY:
+        raise too_large()
+    return cast("bytes", request.body)
+
+
+def _closing(hook: BeforeSubmit | None) -> BeforeSubmit | None:
+    """A hook that leaves no connections on the thread that it is called on."""
+    if hook is None:
+        return None
+    asked = hook
+
+    def called(request: HttpRequest, draft: Draft[Any]) -> Any:
+        try:
+            return asked(request, draft)
+        finally:
+            connections.close_all()
+
+    return called
+
+
+# -- answers
+
+
+class _Streamed:
+    """Events for a server that iterates on a loop: each is waited for on a thread."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            while (part := await asyncio.to_thread(next, self._told, None)) is not None:
+                yield part
+        finally:
+            await asyncio.to_thread(self._told.close)
+
+    def close(self) -> None:
+        """Follow the job no more, also if nothing of it was read."""
+        self._told.close()
+
+
+def _response(jobs: App, request: HttpRequest, answer: Any) -> HttpResponse:
+    """The answer as it is sent; what is none of ours goes as it is."""
+    if isinstance(answer, Telling):
+        told = Told(jobs, answer)
+        return StreamingHttpResponse(
+            _Streamed(told) if isinstance(request, ASGIRequest) else told, headers=dict(EVENT_HEADERS)
+        )
+    if not isinstance(answer, Answer):
+        return answer
+    # The connection is the server's own business (PEP 3333).
+    headers = {name: value for name, value in answer.headers.items() if name != "Connection"}
+    response = HttpResponse(answer.body, status=answer.status, headers=headers, content_type=answer.media)
+    if not answer.body and answer.status != 200:
+        del response.headers["Content-Type"]
+    return response

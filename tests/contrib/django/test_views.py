@@ -1,0 +1,76 @@
+"""Views of Django that are jobs, asked over HTTP: of a server with threads (WSGI), and of one with a loop (ASGI)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.contrib.django.sites import PROJECT, Site
+from tests.endpoints.processes import answering, started
+from tests.support.daemons import free_port
+
+pytestmark = pytest.mark.timeout(240)
+
+WAIT = {"Prefer": "wait=30"}
+
+
+@pytest.fixture(params=["wsgi", "asgi"])
+def web(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[httpx2.Client]:
+    """The project on a server, and its worker, each a process of its own."""
+    site, port = Site(tmp_path), free_port()
+    manage = [sys.executable, str(PROJECT / "manage.py")]
+    server = {
+        "wsgi": [*manage, "runserver", "--noreload", str(port)],
+        "asgi": [sys.executable, "-m", "uvicorn", "shop.asgi:application", "--port", str(port), "--lifespan", "off"],
+    }[request.param]
+    with ExitStack() as stack:
+        process = stack.enter_context(started(server, tmp_path, site.environment))
+        address = f"http://127.0.0.1:{port}"
+        answering(process, f"{address}/own/x")
+        stack.enter_context(started([*manage, "headrace", "worker"], tmp_path, site.environment))
+        yield stack.enter_context(httpx2.Client(base_url=address, trust_env=False, timeout=60))
+
+
+def test_a_view_becomes_a_job(web: httpx2.Client) -> None:
+    ann = {"X-Caller": "ann", "Idempotency-Key": "1"}
+    accepted = web.post("/orders/north?dry=true", json={"item": "tea"}, headers=ann)
+    assert accepted.status_code == 202
+    place = accepted.headers["location"]
+    assert place == f"/own/{accepted.json()['id']}"
+    assert web.post("/orders/north?dry=true", json={"item": "tea"}, headers=ann).headers["location"] == place
+    assert web.post("/orders/north?dry=true", json={"item": "jam"}, headers=ann).status_code == 422
+
+    events = list[str]()
+    with web.stream("GET", f"{place}/events", headers=ann) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events += answer.iter_lines()
+    told = [line for line in events if line.startswith("event: ")]
+    assert (told[0], told[-1]) == ("event: snapshot", "event: status")
+    result = web.get(f"{place}/result?wait=30", headers=ann)
+    assert (result.status_code, result.json()) == (200, ["north", "tea", 1, True])
+    shown = web.get(place, headers=ann)
+    same = web.get(place, headers=ann | {"If-None-Match": shown.headers["etag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    assert web.delete(place, headers=ann).status_code == 409
+    assert web.get(place, headers={"X-Caller": "bob"}).status_code == 404
+    assert web.post(place, headers=ann).status_code == 405
+
+    bob = {"X-Caller": "bob"}
+    waited = web.post("/orders/south", content=b"item=jam&count=2", headers=bob | WAIT | FORM)
+    assert (waited.status_code, waited.json()) == (200, ["south", "jam", 2, False])
+    assert web.post("/orders/south?poor=1", json={"item": "x"}, headers=bob).status_code == 402
+    wrong = web.post("/orders/south", json={}, headers=bob)
+    assert (wrong.status_code, wrong.headers["content-type"]) == (422, "application/problem+json")
+    assert web.post("/orders/south", content=b" " * 3_000_000, headers=bob).status_code == 413
+    assert web.get("/orders/south").status_code == 405
+    assert web.get("/divide/4", headers=WAIT).json() == 0.25
+    assert json.loads(web.put("/divide/8", headers=WAIT).content) == 0.125
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
