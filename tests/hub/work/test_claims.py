@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from headrace import App, Status
+from headrace.engine.bus import Hint, Topic
 from headrace.hub import HubOptions
 from tests.hub.live.listening import connected
 from tests.hub.serving import Served, serving
@@ -77,6 +78,22 @@ async def test_one_job_wakes_one_of_many_who_wait(hub: Served, asked: list[Any])
         await submitted(hub.client)
     given = await asyncio.gather(*claims)
     assert len({one["job_id"] for one in given}) == MANY
+
+
+async def test_that_a_worker_has_come_is_no_reason_to_ask_for_those_who_wait(small: Served) -> None:
+    claims = small.hub.fleet.claims
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work(small.client, "claim_job", worker_id="w", capabilities=CAN, wait=50))
+        await until(lambda: any(line.waiting and not line.asking for line in claims._lines.values()))
+        [line] = claims._lines.values()
+        for hint, asks in [
+            (Hint(Topic.SETTINGS, ("worker:0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f",)), False),
+            (Hint(Topic.SETTINGS, ("queue:default",)), True),
+        ]:
+            await until(lambda: line.waiting and not line.asking)
+            claims.hinted(hint)
+            assert bool(line.asking) is asks
+        claims.withdraw_all()
 
 
 async def test_one_job_is_told_to_few_of_many_who_listen(small: Served) -> None:
@@ -275,6 +292,18 @@ async def test_a_worker_that_says_something_else_of_itself_waits_in_another_line
         await socket.ask("claim_job", worker_id="w", capabilities={"services": ["other"]}, wait=0.2)
         lines = small.hub.fleet.claims._lines
         await until(lambda: len(lines) == 2 and not any(line.waiting for line in lines.values()))
+
+
+async def test_a_claim_is_compared_with_others_by_what_its_worker_said_with_it(small: Served) -> None:
+    async with connected(small) as socket:
+        await socket.send("claim_job", worker_id="w", capabilities=CAN, max_concurrent_jobs=5, wait=50)
+        lines = small.hub.fleet.claims._lines
+        await until(lambda: any(line.waiting for line in lines.values()))
+        [line] = lines.values()
+        [waiting] = line.waiting
+        await socket.ask("claim_job", worker_id="w", capabilities={"services": ["other"]})
+        assert waiting.worker.like != line.key
+        assert waiting.kind == (line.key, None)
 
 
 async def test_a_worker_that_was_buried_is_registered_anew_by_its_socket(small: Served) -> None:

@@ -24,7 +24,7 @@ from headrace.core.match import Profile
 from headrace.core.status import Status
 from headrace.core.suspects import REQUIREMENT, level_of, open_to
 from headrace.engine import Claimed, Dead, Profiles
-from headrace.engine.bus import Hint, Topic
+from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable
 from headrace.hub.problems import Problem
 from headrace.hub.scoping import OURS
@@ -66,7 +66,7 @@ class Waiting:
     @property
     def kind(self) -> Kind:
         """What makes it like other claims, to jobs."""
-        return self.worker.like, self.worker.loaded
+        return self.line.key, self.worker.loaded  # by its line: the worker may say something else of itself meanwhile
 
 
 class _Line:
@@ -88,11 +88,11 @@ class _Line:
         self._served: tuple[int, frozenset[int], dict[int, frozenset[int]]] = (-1, frozenset(), {})
 
     def serves(self, hint: Hint) -> bool:
-        """Whether a hint may concern it."""
+        """Whether a hint may concern it; that a worker has come makes no job."""
         queues = self.wants.queues
-        return (
-            hint.topic is Topic.SETTINGS or not hint.names or queues is None or not set(queues).isdisjoint(hint.names)
-        )
+        if hint.topic is Topic.SETTINGS:
+            return not hint.names or not all(name.startswith(WORKER) for name in hint.names)
+        return not hint.names or queues is None or not set(queues).isdisjoint(hint.names)
 
     def profiles(self, known: Profiles, levels: frozenset[int]) -> frozenset[int]:
         """The profiles to ask for, those of suspects of these levels included."""
