@@ -307,6 +307,13 @@ async def test_a_chosen_job_that_is_gone_does_not_keep_the_others_from_being_act
         assert "Say how long to wait." in lacking.text
 
 
+async def test_who_submitted_a_job_from_a_form_is_on_its_page(app: App) -> None:
+    async with mounted(app) as client:
+        made = await act(client, "scopes:read,submit", act="submit", task="add", payload={"a": 1}, delay=3600)
+        page = await client.get(made.json()["go"].removeprefix("/dashboard"))
+        assert re.search(r"submitted_by</span>: <span class=.string.>&#34;some&#34;<", page.text)
+
+
 async def test_a_page_that_breaks_carries_the_headers_too_and_tells_nothing(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:

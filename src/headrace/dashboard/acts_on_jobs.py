@@ -280,6 +280,7 @@ async def _draft(ask: Ask, told: NewJob) -> Any:
     }
     if told.tags:
         options["tags"] = list(told.tags)
+    options["metadata"] = {"submitted_by": ask.viewer.name}  # a submit is no act on a job: its page shows this
     draft, _ = await ask.app.draft_with_warnings(told.task, told.payload, **options)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
     return draft
