@@ -282,5 +282,5 @@ def test_how_long_runs_of_its_task_take() -> None:
     takes = Quantiles(count=200, mean=3.0, p50=2.0, p95=8.0, p99=20.0)
     found = explain(running(), History(), NOW, takes=takes)
     [usual] = [one for one in found.facts if one.code == "processing_time"]
-    assert usual.text == "Half of the runs of its task take less than 2 s, 95 % less than 8 s."
+    assert usual.text == "Runs of its task take up to 2 s (p50), up to 8 s (p95)."
     assert usual.data == {"runs": 200, "p50": 2.0, "p95": 8.0, "p99": 20.0}

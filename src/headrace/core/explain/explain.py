@@ -101,7 +101,7 @@ def _usual(takes: Quantiles | None) -> Iterator[Fact]:
     if takes is not None:
         usual, long = roughly(takes.p50), roughly(takes.p95)
         data = {"runs": takes.count, "p50": takes.p50, "p95": takes.p95, "p99": takes.p99}
-        text = f"Half of the runs of its task take less than {usual}, 95 % less than {long}."
+        text = f"Runs of its task take up to {usual} (p50), up to {long} (p95)."
         yield Fact("processing_time", text, data)
 
 
