@@ -36,13 +36,21 @@ def test_neither_headrace_nor_the_core_imports_a_framework() -> None:
     assert printed.strip() == "set()"
 
 
-@pytest.mark.parametrize("framework", ["fastapi", "starlette", "flask"])
-def test_a_missing_framework_is_said_in_one_line(framework: str) -> None:
+@pytest.mark.parametrize(
+    ("framework", "module"),
+    [
+        ("fastapi", "headrace.endpoints.fastapi"),
+        ("starlette", "headrace.endpoints.starlette"),
+        ("flask", "headrace.endpoints.flask"),
+        ("django", "headrace.contrib.django"),
+    ],
+)
+def test_a_missing_framework_is_said_in_one_line(framework: str, module: str) -> None:
     printed = run(
         "import sys\n"
         f"sys.modules[{framework!r}] = None\n"
         "from headrace.errors import MissingExtra\n"
-        f"try:\n    import headrace.endpoints.{framework}\n"
+        f"try:\n    import {module}\n"
         "except MissingExtra as error:\n    print(error)"
     )
-    assert printed.strip() == (f'headrace.endpoints.{framework} needs {framework}: pip install "headrace[{framework}]"')
+    assert printed.strip() == (f'{module} needs {framework}: pip install "headrace[{framework}]"')

@@ -21,7 +21,7 @@ __all__ = ["database", "project_app"]
 
 _KNOWN = ("URL", "DATABASE", "APP", "IMPORTS", "NAMESPACE")
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # the module that APP names may ask for the App, too, which is then said to be missing
 _made: dict[str, App] = {}
 """The App, once it was asked for."""
 
