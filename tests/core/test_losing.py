@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.core.change import Key
 from headrace.core.explain.explain import explain
-from headrace.core.job import History
+from headrace.core.job import ErrorInfo, History
 from headrace.core.lifecycle import finish, lose
-from headrace.core.outcome import TimedOut
+from headrace.core.losing import SAID, reported
+from headrace.core.outcome import Failed, TimedOut
 from headrace.core.retry import Retry
 from headrace.core.status import Cause, Outcome, Reason, Status
 from tests.core.stand import NOW, RULES, asked, at, given, running, stand, submitted
@@ -102,3 +104,25 @@ def test_the_last_time_out_and_a_cancelled_one_say_no_more_than_before() -> None
         assert decided.job.ended
         assert decided.job.error is not None
         assert "not retried" not in decided.job.error.message
+
+
+def test_a_failure_that_is_reported_after_the_time_is_a_time_out() -> None:
+    job = running(timeout=30)
+    said = Failed(error=ErrorInfo("Stopped", "told to", "trace", {"step": 4}), names=("Stopped",))
+    ending = reported(job, said, at(40), RULES)
+    assert isinstance(ending, TimedOut)
+    assert ending.error is not None
+    assert (ending.error.type, ending.error.message) == ("Timeout", "the attempt ran out of time (30 s)")
+    assert (ending.error.traceback, ending.error.details) == ("trace", {"step": 4, SAID: "told to"})
+    decided = finish(job, ending, at(40), 0.5, RULES)
+    assert decided.attempt is not None
+    assert decided.attempt.outcome is Outcome.TIMED_OUT
+
+
+def test_a_failure_in_time_or_that_no_retry_can_mend_stays_what_it_is() -> None:
+    said = Failed(error=ErrorInfo("Stopped", "told to"))
+    final = replace(said, reason=Reason.NON_RETRYABLE)
+    assert reported(running(timeout=30), said, at(20), RULES) is said
+    assert reported(running(timeout=None), said, at(4000), RULES) is said
+    assert reported(given(submitted(timeout=30)), said, at(4000), RULES) is said, "it had not begun"
+    assert reported(running(timeout=30), final, at(40), RULES) is final

@@ -12,11 +12,12 @@ from headrace.core.decide import LOOSE, again, change, close, ended, key_freed, 
 from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.moments import length, utc
+from headrace.core.outcome import Failed, TimedOut
 from headrace.core.retry import error_names
 from headrace.core.status import ENDED, Cause, Outcome, Reason, Status, Verb
 from headrace.core.suspects import is_spared
 
-__all__ = ["TIMED_OUT", "lose"]
+__all__ = ["SAID", "TIMED_OUT", "lose", "reported", "timeout_error"]
 
 _LOST = {
     Cause.LEASE: "the worker is dead",
@@ -35,6 +36,9 @@ The jobs that it ran come back one after another within this time. After a secon
 
 TIMED_OUT = (*error_names(TimeoutError), "Timeout")
 """What a time-out is called in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
+
+SAID = "error"
+"""Among the details of a time-out: what the worker said that reported it as a failure."""
 
 _SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
 
@@ -89,6 +93,18 @@ def timeout_error(job: Job) -> ErrorInfo:
     """The error of an attempt that ran out of time."""
     text = _LOST[Cause.TIMEOUT]
     return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
+
+
+def reported(job: Job, failed: Failed, now: datetime, rules: Rules) -> Failed | TimedOut:
+    """What a failure comes to that a worker reports who was told to stop: after the job's time it is a time-out.
+
+    One that says itself that no further attempt is worth making is believed.
+    """
+    if failed.reason is not None or job.status is not Status.RUNNING or job.timeout_at is None or job.timeout_at > now:
+        return failed
+    late, error = timeout_error(job), failed.error
+    details = {**(error.details or {}), SAID: error.message}
+    return TimedOut(ErrorInfo(late.type, late.message, error.traceback, details).cut(rules.error_limit))
 
 
 def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rules: Rules) -> ErrorInfo:

@@ -48,6 +48,15 @@ async def test_a_hint_reaches_everybody_once_also_whoever_sent_it() -> None:
             assert {hint.names[0] for hint in heard} == {*map(str, range(50)), "last", "end"}
 
 
+async def test_a_hint_that_cannot_be_written_is_lost_and_those_after_it_are_not() -> None:
+    async with serving("memory://") as hub, opened(hub) as one:
+        heard = await heard_by(hub, one)
+        one.bus.send(Hint(Topic.READY, ("\ud800",)))
+        await until(lambda: not one.bus._outbox)
+        one.bus.send(Hint(Topic.READY, ("after",)))
+        await until(lambda: Hint(Topic.READY, ("after",)) in heard)
+
+
 async def test_other_topics_are_not_heard_and_what_is_no_longer_listened_for() -> None:
     async with serving("memory://") as hub, opened(hub) as one:
         heard = await heard_by(hub, one)

@@ -12,6 +12,7 @@ import pytest
 from headrace import Status
 from headrace.core.lifecycle import lose
 from headrace.core.status import Cause, Outcome
+from headrace.engine import Hint, Topic
 from headrace.hub import HubOptions
 from headrace.hub.live import socket as sockets
 from tests.hub.live.listening import Socket, connected
@@ -202,6 +203,14 @@ async def test_a_cancel_is_told_and_ends_as_the_lifecycle_says(
             assert (heard["cancel"], heard["reason"]) == (True, "cancelled")
         assert (await socket.ask(answer, **ME, job_id=id, **fields))["type"] != "error"
         assert await status_of(calm, id) is status
+
+
+async def test_a_hint_that_names_no_job_keeps_no_cancel_from_being_told(calm: Served) -> None:
+    async with connected(calm) as socket:
+        id = await held(calm, socket, "accept_job", "start_job")
+        calm.app.engine.bus.send(Hint(Topic.CANCEL, ("no job", id)))
+        await calm.app.cancel(id)
+        assert (await socket.until("cancel_job", job_id=id))["reason"] == "cancelled"
 
 
 async def test_over_http_a_cancel_is_told_with_the_heartbeat(calm: Served) -> None:

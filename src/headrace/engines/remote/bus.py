@@ -175,16 +175,20 @@ class RemoteBus:
                 saying.exception()  # the connection was lost, as is known here
 
     async def _say(self, connection: ClientConnection) -> None:
-        while True:
-            self._said.clear()
-            topics, hints = self._local.topics, tuple(self._outbox[:_FRAME])
-            del self._outbox[:_FRAME]
-            if hints or topics != self._told:
-                self._told = topics
-                await connection.send(encode(Listening(topics, hints)))
-            if not self._outbox:
-                self._sent.set()
-                await self._said.wait()
+        try:
+            while True:
+                self._said.clear()
+                topics, hints = self._local.topics, tuple(self._outbox[:_FRAME])
+                del self._outbox[:_FRAME]
+                if hints or topics != self._told:
+                    self._told = topics
+                    await connection.send(encode(Listening(topics, hints)))
+                if not self._outbox:
+                    self._sent.set()
+                    await self._said.wait()
+        except (ValueError, TypeError):  # a hint that cannot be written is lost; the socket must not stay mute
+            _log.exception("hints could not be sent, connecting anew")
+            await connection.close()
 
     def _hear(self, frame: str | bytes) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -68,7 +69,8 @@ class Beats:
         if not names:
             self._cancelled.update(job for worker in self._fleet.workers.values() for job in worker.held)
         for name in names:
-            self._cancelled.add(UUID(name))
+            with suppress(ValueError):  # anybody who may notify can send any name
+                self._cancelled.add(UUID(name))
         self._wake.set()
 
     def wake(self) -> None:

@@ -13,8 +13,8 @@ from headrace.core.account import account, labels
 from headrace.core.codec.codec import Codec
 from headrace.core.codec.value import encode_value
 from headrace.core.job import Attempt, ErrorInfo, Job
-from headrace.core.losing import timeout_error
-from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.losing import SAID, reported
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.signed import Lease
 from headrace.core.status import Outcome, Reason, Status
 from headrace.hub.work.fleet import Fleet
@@ -59,16 +59,15 @@ async def fail_job(peer: Peer, given: FailJob) -> JobFailed:
     details = given.error_details or {}
     type = details.get("error_type")
     name = type if isinstance(type, str) and type else "Error"
-    limit = peer.fleet.session.engine.rules.error_limit
+    rules = peer.fleet.session.engine.rules
     trace = details.get("traceback")
     kept = {key: value for key, value in details.items() if key != "traceback"} if isinstance(trace, str) else details
-    error = ErrorInfo(name, given.error, trace if isinstance(trace, str) else None, dict(kept) or None).cut(limit)
+    error = ErrorInfo(name, given.error, trace if isinstance(trace, str) else None, dict(kept) or None)
+    reason = None if given.retry else Reason.NON_RETRYABLE
+    failed = Failed(error=error.cut(rules.error_limit), names=(name,), reason=reason)
 
     def ends(job: Job, now: datetime) -> Ending:
-        if given.retry and job.timeout_at is not None and job.status is Status.RUNNING and job.timeout_at <= now:
-            late, details = timeout_error(job), {**(error.details or {}), _SAID: given.error}
-            return TimedOut(ErrorInfo(late.type, late.message, error.traceback, details).cut(limit))
-        return Failed(error=error, names=(name,), reason=None if given.retry else Reason.NON_RETRYABLE)
+        return reported(job, failed, now, rules)
 
     outcomes = {Outcome.FAILED, Outcome.TIMED_OUT}
     return await _finished(peer, given, ends, given.processing_time, _failed, outcomes)
@@ -144,7 +143,7 @@ async def _on_record(fleet: Fleet, lease: Lease, answer: Answer[T], outcomes: se
     attempt = (await engine.records.history(lease.job)).attempt_of(lease.worker, lease.epoch)
     if attempt is None or attempt.outcome not in outcomes:
         return None
-    if attempt.outcome is Outcome.TIMED_OUT and _SAID not in ((attempt.error and attempt.error.details) or {}):
+    if attempt.outcome is Outcome.TIMED_OUT and SAID not in ((attempt.error and attempt.error.details) or {}):
         return None  # it was the sweeper who ended it
     [job] = await engine.jobs.get([lease.job])
     return None if job is None else answer(job, attempt)
@@ -168,8 +167,6 @@ def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
     fleet.sums.ended(job.task, job.queue, attempt.outcome, at, waited, ran, retried=retried, dead=dead)
 
 
-_SAID = "error"
-"""Among the details of a time-out: what the worker said, if it was the one who said so."""
 _GATHERED = 100
 """How many completed jobs are kept before they are added up."""
 _MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
