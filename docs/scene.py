@@ -152,7 +152,8 @@ async def acted_out(app: App) -> None:
     )
     await charge.map([(3, 77), (3, 78), (3, 79), (4, 77), (5, 12)])
     await mail.options(delay=3600).map([(f"later{n}@example.com",) for n in range(6)])
-    await app.submit("ocr_scan", {"page": 1})
+    nobodys, _ = await app.draft_with_warnings("ocr_scan", {"page": 1})  # no worker has it: that is a problem to show
+    await nobodys.submit()
     first = tasks["sales_of"].draft("Oslo", 2027)
     sales = tasks["sales_of"].options(after=[first], delay=900).draft("Lima", 2027)
     await app.submit_many([first, sales])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
-import axe_playwright_python  # type: ignore[import-untyped]  # it has none
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
+from tests.dashboard.looks import axe_faults, sticking_out
 from tests.dashboard.shop import Shop, failed, looking, opened
 from tests.support.apps import url_of
 
@@ -21,12 +20,6 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 
-AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-FAULTS = """async (rules) => {
-  const only = rules ? {runOnly: {type: "rule", values: [rules]}} : {};
-  const found = await axe.run(document, {resultTypes: ["violations"], ...only});
-  return found.violations.map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.target).join(" | ")}`);
-}"""
 PAGES = ("/", "/jobs", "/dead", "/queues", "/limits", "/tasks", "/schedules", "/batches", "/workers", "/find?q=a")
 
 
@@ -44,30 +37,24 @@ def quiet(shop: Shop) -> Iterator[None]:
     assert shop.heard == []
 
 
-@pytest.mark.parametrize(("scheme", "rules"), [("light", None), ("dark", "color-contrast")])
-async def test_no_page_has_faults_of_accessibility(shop: Shop, scheme: str, rules: str | None) -> None:
-    """Whether it is light or dark matters to the contrast alone."""
-    shop.mended.clear()
-    [dead] = await failed(shop, "accessible")
-    running = await shop.app.by_name["steady"].submit()
-    async with shop.app.batch() as batch:
-        batch.add(shop.app.by_name["add"].draft(1))
-    worker = shop.worker.id
-    paths = [*PAGES, f"/jobs/{dead.id}", f"/jobs/{running.id}", "/queues/mail", "/limits/charge", "/tasks/add"]
-    paths += [f"/batches/{batch.id}", f"/workers/{worker}", "/jobs/no-such-job", "/jobs?created_after=never"]
-    async with looking(shop, "/", color_scheme=scheme) as page:
-        for path in paths:
-            await page.goto(shop.address + path)
-            await page.wait_for_function("document.documentElement.classList.contains('scripted')")
-            await page.evaluate(AXE)
-            assert await page.evaluate(FAULTS, rules) == [], path
-        await page.goto(shop.address)
-        await page.keyboard.press("/")
-        await expect(page.locator("#found li").first).to_be_visible()
-        await page.evaluate(AXE)
-        assert await page.evaluate(FAULTS, rules) == [], "the palette"
-    shop.heard = [one for one in shop.heard if "404" not in one and "400" not in one]
-    await shop.app.cancel(running.id)
+async def test_pages_with_nothing_on_them_and_of_errors_have_no_faults_of_accessibility(
+    tmp_path_factory: pytest.TempPathFactory, browser: Browser
+) -> None:
+    """The others are walked past in ``test_walk.py``."""
+    async with opened(url_of("sqlite", tmp_path_factory.mktemp("empty")), browser) as empty:
+        async with looking(empty) as page:
+            for path in (
+                *PAGES,
+                "/queues/mail",
+                "/limits/charge",
+                "/tasks/add",
+                "/jobs/none",
+                "/jobs?created_after=never",
+            ):
+                await page.goto(empty.address + path)
+                await page.wait_for_function("document.documentElement.classList.contains('scripted')")
+                assert await axe_faults(page) == [], path
+        assert [one for one in empty.heard if "404" not in one and "400" not in one] == []
 
 
 async def test_nothing_sticks_out_on_a_phone(shop: Shop) -> None:
@@ -87,8 +74,7 @@ async def test_nothing_sticks_out_on_a_phone(shop: Shop) -> None:
     async with looking(shop, "/", viewport={"width": 390, "height": 844}) as page:
         for path in paths:
             await page.goto(shop.address + path)
-            over = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert over <= 0, (path, over)
+            assert await sticking_out(page) == [], path
 
 
 async def test_times_are_shown_in_the_zone_of_the_browser_and_exact_on_hover(shop: Shop) -> None:

@@ -449,7 +449,8 @@ document.addEventListener("click", async (event) => {
   const data = button.dataset;
   if (data.do) {
     const body = JSON.parse(data.do);
-    if (data.sure && !(await ask(button.textContent.trim(), [make("p", {}, data.sure)], button.textContent.trim(), button.classList.contains("danger")))) return;
+    const [question, more] = (data.sure ?? "").split(/(?<=\?) /), word = button.textContent.trim();
+    if (question && !(await ask(question, more ? [make("p", {}, more)] : [], data.word ?? word, button.classList.contains("danger")))) return;
     button.disabled = true;
     await perform(body);
     button.disabled = false;

@@ -1,0 +1,67 @@
+"""Every page in a real browser, light and dark, on a laptop and on a phone; of each, a picture is taken.
+
+It answers, complains of nothing, sticks out nowhere, and has no fault of accessibility, whatever is open on it.
+
+``HEADRACE_SCREENSHOTS=folder`` keeps the pictures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from docs.scene import acted_out, served
+from headrace import App
+from tests.dashboard.looks import axe_faults, sticking_out
+from tests.dashboard.walk import OPENED, PAGES, Scheme, looks, places_of, walk
+from tests.support.apps import url_of
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "dashboard.md"
+EVERYTHING: list[tuple[str, list[tuple[Scheme, str]]]] = [("sqlite", looks()), ("postgres", [("light", "laptop")])]
+"""On which engine, and in which looks: what a page looks like does not depend on the engine."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[App, str]]:
+    """A store in which all has happened, behind a hub."""
+    async with served(url_of(request.param, tmp_path_factory.mktemp("scene"))) as (app, address):
+        await acted_out(app)
+        yield app, address
+
+
+@pytest.mark.parametrize(
+    ("scene", "ways"),
+    [pytest.param(*one, marks=pytest.mark.xdist_group(f"walk-{one[0]}"), id=one[0]) for one in EVERYTHING],
+    indirect=["scene"],
+)
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.timeout(600)
+async def test_every_page_looks_right(
+    scene: tuple[App, str], ways: list[tuple[Scheme, str]], browser: Browser, tmp_path: Path
+) -> None:
+    app, address = scene
+    folder = Path(os.environ.get("HEADRACE_SCREENSHOTS") or tmp_path)
+    heard, faults, stops = list[str](), list[str](), 0
+    async for stop in walk(browser, address, await places_of(app), heard, ways):
+        stops += 1
+        await stop.page.screenshot(path=folder / f"{stop.label}.png")
+        found = [f"status {stop.status}"] if stop.status != 200 else []
+        found += await sticking_out(stop.page)
+        found += await axe_faults(stop.page)
+        faults += [f"{stop.label}: {fault}" for fault in found]
+    assert stops == len(ways) * (len(PAGES) + len(OPENED))
+    assert heard == []
+    assert faults == []
+
+
+def test_every_page_is_shown_in_the_guide() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    missing = [f"{name}-{scheme}-{size}" for name in (*PAGES, *OPENED) for scheme, size in looks()]
+    assert [label for label in missing if f"images/dashboard/{label}.webp" not in text] == []
