@@ -11,6 +11,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import folders
 from tests.support.seed import pytest_configure, pytest_report_header
 
 __all__ = ["pytest_configure", "pytest_report_header"]
@@ -29,6 +30,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+folders.choose()
+
+_failed = pytest.StashKey[bool]()
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -42,10 +47,22 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note which test has failed, and empty the folder of one that has not."""
+    report = yield
+    if report.failed:
+        item.stash[_failed] = True
+    place = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.when == "teardown" and place and _failed not in item.stash:
+        folders.empty(place)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """Keep the schemas of a test for the next ones, if it had any."""
+    place = getattr(item, "funcargs", {}).get("tmp_path")
     yield
     schemas = sys.modules.get("tests.support.schemas")
-    place = getattr(item, "funcargs", {}).get("tmp_path")
     if schemas and place:
         schemas.give_back(place)

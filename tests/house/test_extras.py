@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -21,6 +22,7 @@ def libraries(extra: str) -> set[str]:
     return {IMPORTED_AS.get(name, name) for name in names}
 
 
+@functools.cache
 def used() -> set[str]:
     """What the sources import, also by name and where it is there (``find_spec``, ``sys.modules``)."""
     found: set[str] = set()
@@ -37,6 +39,7 @@ def used() -> set[str]:
     return found
 
 
+@pytest.mark.xdist_group("extras")  # the sources are read once
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"all"}))
 def test_every_library_of_an_extra_is_used(extra: str) -> None:
     assert libraries(extra)
