@@ -144,6 +144,9 @@ async def acted_out(app: App) -> None:
     await app.rerun(shaky.id, by="marta")
     await app.discard(broken[0].id, by="marta")
     await app.pause_queue("imports", by="marta")
+    await app.schedule(
+        "weekly_digest", Cron("30 2 * * 0", tz="Europe/Berlin"), mail.draft("all@example.com"), by="marta"
+    )
     await tasks["import_rows"].submit("orders-2026-12.csv")
     await (
         tasks["transcode"]

@@ -27,8 +27,8 @@ from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
 from headrace.client.maintaining import Maintenance, ping
 from headrace.client.positions import QueuePosition, position
-from headrace.client.reading import StepResult, item_page, log_page, steps
-from headrace.client.registry import register_tasks
+from headrace.client.reading import StepResult, item_page, log_end, log_page, steps
+from headrace.client.registry import note_submit, register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.secrets import shared_secret
 from headrace.client.standing import Standing, standing
@@ -297,6 +297,10 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         draft, warning = await jobs.draft_and_warning(self, name, payload, options)
         return draft, () if warning is None else (warning,)
 
+    async def note_submit(self, task: str, id: UUID | str, *, by: str | None) -> None:
+        """Keep in the audit of a task that somebody submitted this job of it: for programs through which people do."""
+        await note_submit(self.engine, task, as_id(id), by, self.host.clock.now())
+
     async def submit_each(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
         """Store drafts, of any tasks, each for itself: a handle, or why it was not stored, in the order of the drafts.
 
@@ -419,6 +423,14 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         :raises JobNotFound:
         """
         return await log_page(self.session, as_id(id), checked_limit(limit), cursor, attempt)
+
+    async def log_end(self, id: UUID | str, *, limit: int = 100) -> tuple[list[LogLine], bool]:
+        """The last lines of the job's log, 4 MiB at most, the oldest of them first, and whether there are earlier ones.
+
+        :raises JobNotFound:
+        """
+        await self.get(id)
+        return await log_end(self.session, as_id(id), checked_limit(limit))
 
     async def item_page(self, id: UUID | str, *, limit: int = 100, cursor: str | None = None) -> Page[StreamItem[Any]]:
         """The items of the job's stream as plain JSON values, a page at a time; pages and cursors as of ``log_page``.

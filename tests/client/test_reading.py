@@ -47,6 +47,21 @@ async def test_log_lines_are_read_page_by_page(shop: Shop) -> None:
     assert rest.cursor is None  # it has ended, and this is all
 
 
+async def test_the_end_of_a_log_is_read_without_its_beginning(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = await shop.tell.submit(5)
+    assert await shop.app.log_end(job.id) == ([], False)
+    await shop.app.worker(burst=True).run()
+    lines, earlier = await shop.app.log_end(job.id, limit=2)
+    assert ([line.message for line in lines], earlier) == (["line 4", "line 5"], True)
+    lines, earlier = await shop.app.log_end(job.id, limit=5)
+    assert ([line.message for line in lines], earlier) == ([f"line {number}" for number in range(1, 6)], False)
+    monkeypatch.setattr(reading, "PAGE_BYTES", 1)
+    lines, earlier = await shop.app.log_end(job.id, limit=5)
+    assert ([line.message for line in lines], earlier) == (["line 5"], True)
+    with pytest.raises(JobNotFound):
+        await shop.app.log_end(uuid4())
+
+
 async def test_a_page_has_a_cursor_as_long_as_more_may_come(shop: Shop) -> None:
     async with shop.app.worker():
         job = await shop.wait.submit()

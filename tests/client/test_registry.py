@@ -85,3 +85,14 @@ def test_payloads_are_compared_with_the_schema(payload: dict[str, Any], field: s
 def test_payloads_that_fit_pass() -> None:
     check_payload(TaskDoc.of(handler()), {"image": "a", "width": 1, "ratio": 1, "tags": ["a"], "flag": False})
     check_payload(TaskDoc(name="unknown", schema={"properties": {"x": {}}}), {"x": object()})
+
+
+async def test_who_submitted_a_job_by_hand_is_kept_with_its_task() -> None:
+    async with App("memory://") as app:
+        await register_tasks(app.engine, [handler()])
+        before, id = await known_tasks(app.engine), app.new_id()
+        await app.note_submit("resize", id, by="ann")
+        await app.note_submit("nobody-has-it", id, by="ann")
+        assert await known_tasks(app.engine) == before
+        [noted] = await app.audit()
+        assert (noted.key, noted.verb, noted.by, noted.details) == ("task:resize", "submit", "ann", {"job": str(id)})

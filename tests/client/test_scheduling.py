@@ -446,3 +446,32 @@ async def test_a_continuous_task_runs_at_each_moment_a_harness_stops_at() -> Non
         found = await jobs_of(app, "poll")
         assert sum(not job.ended for job in found) == 2
         assert max(job.attempt for job in found) == 2
+
+
+async def test_an_edited_schedule_keeps_its_task_and_their_options(url: str) -> None:
+    sums = Sums(url)
+    async with sums.app as app:
+        await app.schedule("sum", Every(hours=1), sums.add.options(queue="aside", tags=["kept"]).draft(1))
+        await app.pause_schedule("sum")
+        info = await app.edit_schedule("sum", Every(hours=2), sums.add.draft(5), by="ann")
+        assert (info.rule, info.queue, info.payload["a"], info.paused) == (Every(hours=2), "aside", 5, True)
+        info = await app.edit_schedule("sum", Every(hours=3))
+        assert (info.rule, info.payload["a"]) == (Every(hours=3), 5)
+        assert [(one.verb, one.by) for one in await app.audit() if one.key == "schedule:sum"][1] == ("set", "ann")
+        assert (await (await app.trigger_schedule("sum")).refresh()).tags == ("kept",)
+        with pytest.raises(UnknownSchedule):
+            await app.edit_schedule("none", Every(hours=1))
+        with pytest.raises(ConfigError, match="would never fire"):
+            await app.edit_schedule("sum", Every(hours=1, end=datetime(2020, 1, 1, tzinfo=UTC)))
+
+
+async def test_a_schedule_that_code_defines_is_not_edited_elsewhere(url: str) -> None:
+    app = App(url)
+
+    @app.task(schedule=Every(hours=1))
+    async def often() -> None: ...
+
+    async with app, app.worker():
+        await becomes(app, "often", "active")
+        with pytest.raises(ConfigError, match="defined in code"):
+            await app.edit_schedule("often", Every(hours=2))

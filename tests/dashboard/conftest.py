@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from tests.dashboard.shop import Shop, opened
 from tests.support.apps import url_of
 from tests.support.browser import browsing
+
+expect.set_options(timeout=30_000)  # machines may be slow
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -26,3 +28,11 @@ async def shop(
     folder = tmp_path_factory.mktemp("shop")
     async with opened(url_of(request.param, folder), browser) as made:
         yield made
+
+
+@pytest.fixture
+def quiet(shop: Shop) -> Iterator[None]:
+    """No page complains of anything."""
+    shop.heard.clear()
+    yield
+    assert shop.heard == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from headrace.hub import HubOptions
 from headrace.worker.worker import Worker
 from tests.hub.serving import Served, serving
 
-__all__ = ["Shop", "failed", "looking", "opened", "shop_app", "tasks_of"]
+__all__ = ["Shop", "failed", "looking", "opened", "shop_app", "sure", "tasks_of"]
 
 
 @dataclass
@@ -74,10 +75,21 @@ def tasks_of(app: App, mended: dict[str, bool]) -> None:
         handles = [await add.submit(number) for number in range(members)]
         return sum([await one.result(timeout=30) for one in handles])
 
+    _talkers(app)
+
+
+def _talkers(app: App) -> None:
+    """Tasks that say much."""
+
     @app.task
     async def lines(count: int) -> AsyncIterator[str]:
         for number in range(count):
             yield f"line {number}"
+
+    @app.task
+    async def chatty(count: int) -> None:
+        for number in range(count):
+            logging.getLogger("shop").warning("line %d", number)
 
     @app.task
     async def noisy(ctx: Context, what: str) -> AsyncIterator[str]:
@@ -140,3 +152,8 @@ async def failed(shop: Shop, why: str, count: int = 1) -> list[Any]:
         async for _ in handle.watch():
             pass
     return handles
+
+
+async def sure(page: Page, word: str) -> None:
+    """Say yes to the question that the page asks."""
+    await page.locator("#sure").get_by_role("button", name=re.compile(f"^{word}")).click()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +14,7 @@ from playwright.async_api import Page, expect
 from headrace.core.schedule.when import Every
 from headrace.core.status import Status
 from headrace.engine import WorkerInfo
-from tests.dashboard.shop import Shop, failed, looking, shop_app
+from tests.dashboard.shop import Shop, failed, looking, shop_app, sure
 from tests.hub.serving import serving
 from tests.support.apps import url_of
 from tests.support.until import until
@@ -25,20 +23,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("dashboard"),
     pytest.mark.timeout(180),
+    pytest.mark.usefixtures("quiet"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def quiet(shop: Shop) -> Iterator[None]:
-    """No page complains of anything."""
-    shop.heard.clear()
-    yield
-    assert shop.heard == []
-
-
-async def sure(page: Page, word: str) -> None:
-    """Say yes to the question that the page asks."""
-    await page.locator("#sure").get_by_role("button", name=re.compile(f"^{word}")).click()
 
 
 async def test_progress_moves_without_a_reload(shop: Shop) -> None:
@@ -190,73 +176,35 @@ async def test_a_job_shows_its_family_steps_items_and_attempts(shop: Shop) -> No
         await expect(page.locator(".items li")).to_have_count(3)
 
 
-async def test_a_schedule_made_in_the_form_fires(shop: Shop) -> None:
-    name = "every so often"
-    async with looking(shop, "/schedules") as page:
-        form = page.locator("form[data-act='schedule.set']")
-        await form.locator("[name=name]").fill(name)
-        await form.locator("[name=task]").select_option("add")
-        await form.locator("[name=expr]").fill("30 2 29 3 *")
-        await form.locator("[name=tz]").fill("Europe/Berlin")
-        await expect(form.locator(".preview tr").first).to_contain_text("UTC+0")
-        await form.locator("[name=expr]").fill("61 * * * *")
-        await expect(form.locator(".wrong")).to_contain_text("not a cron expression")
-        await form.locator("[name=kind]").select_option("every")
-        await form.locator("[name=seconds]").fill("0.5")
-        await form.locator("[name=payload]").fill('{"a": 5}')
-        await expect(form.locator(".preview tr")).to_have_count(6)
-        await form.get_by_role("button", name="Create").click()
-        await page.wait_for_url("**/schedules/every%20so%20often")
-        await expect(page.locator("table.jobs tbody tr").first).to_be_visible()
-        await page.get_by_role("button", name="Pause").click()
-        await sure(page, "Pause")
-        await expect(page.locator("h1 .status.paused")).to_be_visible()
-        await page.get_by_role("button", name="Trigger").click()
-        await sure(page, "Trigger")
-        await page.wait_for_url("**/jobs/*")
-        await page.goto(f"{shop.address}/schedules/every%20so%20often")
-        await expect(page.locator(".events")).to_contain_text("pause")
-        await page.get_by_role("button", name="Delete").click()
-        await sure(page, "Delete")
-        await page.wait_for_url("**/schedules")
-    made = (await shop.app.jobs(schedule=name)).items
-    assert len(made) >= 2
-    assert all(job.payload == {"a": 5} for job in made)
+async def test_the_end_of_a_long_log_is_shown_and_its_beginning_is_a_link_away(shop: Shop) -> None:
+    handle = await shop.app.by_name["chatty"].submit(900)
+    async for _ in handle.watch():
+        pass
+    async with looking(shop, f"/jobs/{handle.id}") as page:
+        lines = page.locator(".log > div")
+        await expect(lines).to_have_count(500)
+        await expect(lines.last).to_contain_text("line 899")
+        await expect(lines.first).to_contain_text("line 400")
+        await page.get_by_role("link", name="Earlier lines").click()
+        await expect(lines.first).to_contain_text("line 0")
+        await page.get_by_role("link", name="Later lines").click()
+        await expect(lines.first).to_contain_text("line 500")
+        await expect(lines).to_have_count(400)
+        await expect(page.get_by_role("link", name="Later lines")).to_have_count(0)
 
 
-async def test_queues_limits_and_rates_are_set_live(shop: Shop) -> None:
-    await shop.app.by_name["add"].options(queue="aside", delay=3600).submit(1)
-    async with looking(shop, "/queues") as page:
-        row = page.locator("tr[data-key=aside]")
-        await row.get_by_role("button", name="Pause").click()
-        await sure(page, "Pause")
-        await expect(row.locator(".status.paused")).to_be_visible()
-        await row.get_by_role("button", name="Resume").click()
-        await expect(row.locator(".status.paused")).to_have_count(0)
-        await page.goto(f"{shop.address}/queues/aside")
-        await page.locator("form [name=max_concurrency]").fill("7")
-        await page.get_by_role("button", name="Set", exact=True).click()
-        await expect(page.locator("#told")).to_contain_text("is set")
-        await expect(page.locator(".tiles")).to_contain_text("/ 7")
-        await expect(page.locator(".events")).to_contain_text("pause")
-        await page.goto(f"{shop.address}/limits")
-        await page.get_by_text("Set a rate").click()
-        form = page.locator("form[data-act='rate.set']")
-        await form.locator("[name=name]").fill("post")
-        await form.locator("[name=limit]").fill("3")
-        await form.get_by_role("button", name="Set", exact=True).click()
-        await expect(page.locator("tr[data-key=post]")).to_contain_text("3 in 1 min")
-        holding = [await shop.app.by_name["charge"].submit(9, 0) for _ in range(2)]
-        await page.goto(f"{shop.address}/limits/charge")
-        await expect(page.locator("section[aria-labelledby=holders] tbody tr")).to_have_count(1)
-        await expect(page.locator("section[aria-labelledby=keys]")).to_contain_text("customer:9")
-        await page.locator("form [name=max_per_key]").fill("2")
-        await page.get_by_role("button", name="Set", exact=True).click()
-        await expect(page.locator("section[aria-labelledby=holders] tbody tr")).to_have_count(2)
-        for handle in holding:
-            await shop.app.cancel(handle.id)
-    assert [one.max_concurrency for one in await shop.app.queues() if one.name == "aside"] == [7]
-    assert (await shop.app.rates())["post"].limit == 3
+async def test_reruns_are_shown_as_a_chain_from_everywhere_in_it(shop: Shop) -> None:
+    made = [await shop.app.by_name["add"].submit(1)]
+    for number in (0, 1, 0):  # the second is a rerun of the first, the third of the second, the fourth of the first
+        async for _ in made[number].watch():
+            pass
+        made.append(await shop.app.rerun(made[number].id))
+    chain = [str(one.id)[-8:] for one in made]
+    async with looking(shop) as page:
+        for number, one in enumerate(made):
+            await page.goto(f"{shop.address}/jobs/{one.id}")
+            assert await page.locator(".chain .id").all_inner_texts() == chain
+            await expect(page.locator(".chain li").nth(number)).to_contain_text("this one")
 
 
 async def test_a_task_is_submitted_from_a_form_made_of_its_schema(shop: Shop) -> None:
@@ -270,6 +218,10 @@ async def test_a_task_is_submitted_from_a_form_made_of_its_schema(shop: Shop) ->
         await form.get_by_role("button", name="Submit").click()
         await page.wait_for_url("**/jobs/*")
         await expect(page.locator("section[aria-labelledby=result]")).to_contain_text("42")
+        await expect(page.locator(".about .events")).to_contain_text("submit by local")
+        job = page.url.rpartition("/")[2]
+        await page.goto(f"{shop.address}/tasks/add")
+        await expect(page.locator(".events")).to_contain_text(job)
 
 
 async def test_a_batch_is_cancelled_and_a_worker_drained(shop: Shop) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("dashboard"),
     pytest.mark.timeout(180),
+    pytest.mark.usefixtures("quiet"),
 ]
 
 PAGES = ("/", "/jobs", "/dead", "/queues", "/limits", "/tasks", "/schedules", "/batches", "/workers", "/find?q=a")
@@ -27,14 +28,6 @@ PAGES = ("/", "/jobs", "/dead", "/queues", "/limits", "/tasks", "/schedules", "/
 async def shop(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> AsyncIterator[Shop]:
     async with opened(url_of("sqlite", tmp_path_factory.mktemp("shop")), browser) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def quiet(shop: Shop) -> Iterator[None]:
-    """No page complains of anything."""
-    shop.heard.clear()
-    yield
-    assert shop.heard == []
 
 
 async def test_pages_with_nothing_on_them_and_of_errors_have_no_faults_of_accessibility(

@@ -21,7 +21,7 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 SIZES = {"laptop": (1280, 800), "phone": (390, 844)}
 PAGES = (
     *("overview", "jobs", "job", "running", "family", "dead", "queues", "queue", "limits", "limit"),
-    *("tasks", "task", "schedules", "schedule", "batches", "batch", "workers", "worker", "find"),
+    *("tasks", "task", "schedules", "schedule", "batches", "batch", "workers", "worker", "find", "log"),
 )
 """Every page that shows something, by the name of its picture."""
 OPENED = {
@@ -68,7 +68,8 @@ async def places_of(app: App) -> dict[str, str]:
         "queue": "/queues/mail",
         "limit": "/limits/charge_card",
         "task": "/tasks/resize_image",
-        "schedule": "/schedules/nightly_backup",
+        "schedule": "/schedules/weekly_digest",
+        "log": f"/jobs/{shaky.id}/log",
         "batch": f"/batches/{batch.id}",
         "worker": f"/workers/{worker.info.id}",
         "find": "/find?q=ma",

@@ -20,7 +20,7 @@ from headrace.engine import MAX_BATCH
 from headrace.errors import ConfigError
 from headrace.stream import StreamItem, newest
 
-__all__ = ["StepResult", "item_page", "log_page", "steps"]
+__all__ = ["StepResult", "item_page", "log_end", "log_page", "steps"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,18 @@ async def log_page(
     if attempt is not None:
         after = max(after, (whole(attempt, "attempt", 0), BEGIN[1]))
     return await _page(session, id, Kind.LOG, after, limit, LogLine.of, attempt)
+
+
+async def log_end(session: Session, id: UUID, limit: int) -> tuple[list[LogLine], bool]:
+    """The last lines of a job's log, the oldest of them first, and whether there are earlier ones."""
+    entries = await session.engine.entries.tail(id, Kind.LOG, BEGIN, limit + 1, newest=True)
+    found, size = list[LogLine](), 0
+    for entry in reversed(entries[-limit:]):
+        size += len(entry.data)
+        if found and size > PAGE_BYTES:
+            break
+        found.append(LogLine.of(entry))
+    return found[::-1], len(entries) > len(found)
 
 
 async def item_page(session: Session, id: UUID, limit: int, cursor: str | None) -> Page[StreamItem[Any]]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from types import FrameType
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
+from headrace.core import audit
 from headrace.core.job import OnDuplicate
 from headrace.core.retention import Kept
 from headrace.core.retry import Retry
@@ -28,6 +31,7 @@ __all__ = [
     "find_task",
     "known_tasks",
     "named",
+    "note_submit",
     "register_tasks",
     "resembling",
     "told_unregistered",
@@ -122,6 +126,15 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
                 break
             setting = next((one for one in await engine.documents.settings(key) if one.key == key), None)
     return changed
+
+
+async def note_submit(engine: Engine, task: str, job: UUID, by: str | None, now: datetime) -> None:
+    """Keep with a task that somebody submitted this job of it; of a task that nobody has registered nothing is."""
+    key, act = PREFIX + task, audit.act("submit", now, by, {"job": str(job)})
+    for _ in range(_TRIES):
+        found = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+        if found is None or await engine.documents.put_setting(key, found.value, found.rev, act) is not None:
+            return
 
 
 def resembling(name: str, known: Iterable[str]) -> str:

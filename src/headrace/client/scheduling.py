@@ -103,10 +103,25 @@ class Scheduling(Lifetime):
             raise TypeError(f"schedule {name!r} takes a draft, as of task.draft(...), not {type(draft).__name__}")
         draft.refuse_times("a schedule says when its jobs run")
         now = self.host.clock.now()
-        doc = new_schedule(name, rule, draft.spec(now), draft.payload_text, now)
+        return await self._changed(new_schedule(name, rule, draft.spec(now), draft.payload_text, now), by)
+
+    async def _changed(self, doc: ScheduleDoc, by: str | None) -> ScheduleInfo:
         if doc.state() == "ended":
-            raise ConfigError(f"schedule {name!r} would never fire: {rule} has no fire after now and before its end")
+            told = f"{doc.rule} has no fire after now and before its end"
+            raise ConfigError(f"schedule {doc.name!r} would never fire: {told}")
         return await self._told(await schedules.create_schedule(self.engine, doc, self._act("set", by, doc.task)))
+
+    async def edit_schedule(
+        self, name: str, rule: Rule, draft: Draft[Any] | None = None, *, by: str | None = None
+    ) -> ScheduleInfo:
+        """Change the rule of a schedule, and the payload to that of the draft; its task and their options stay.
+
+        :raises UnknownSchedule:
+        :raises ConfigError: the rule never fires from now on, or code defines the schedule
+        """
+        known, now = await schedules.find_schedule(self.engine, name), self.host.clock.now()
+        payload = known.payload_text if draft is None else draft.payload_text
+        return await self._changed(new_schedule(name, rule, known.spec, payload, now), by)
 
     async def next_fires(self, schedule: str | Cron | Every, n: int = 5) -> list[datetime]:
         """The next ``n`` fires, in UTC, of a schedule by its name (as if it were not paused) or of a rule from now on.

@@ -56,7 +56,9 @@ class Workers(Part):
 
     async def test_how_much_of_it_is_used_comes_back_as_it_was_told(self, lab: Lab) -> None:
         worker = await lab.worker()
-        use = Utilisation(busy_share=0.25, busy_share_ever=1.0, failed=2, claimed_at=lab.at(-5), memory=2**40)
+        use = Utilisation(
+            busy_share=0.25, busy_share_ever=1.0, failed=2, claimed_at=lab.at(-5), polled_at=lab.at(-1), memory=2**40
+        )
         for told in (use, Utilisation()):
             await lab.engine.workers.beat(worker, Beat(utilisation=told), lab.now)
             assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]

@@ -22,7 +22,7 @@ class Audited(msgspec.Struct, Record, frozen=True, kw_only=True):
 
     key: str
     """What was changed: ``queue:NAME``, ``limit:TASK``, ``rate:NAME``, ``schedule:NAME`` or ``key:NAME``; ``drain:ID``
-    is a worker that was asked to leave."""
+    is a worker that was asked to leave, ``task:NAME`` a task of which a job was submitted by hand."""
     verb: str
     at: datetime
     by: str | None = None

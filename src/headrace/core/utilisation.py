@@ -26,6 +26,8 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of the attempts that it has finished since its start, those that failed."""
     claimed_at: datetime | None = None
     """When it was last given a job."""
+    polled_at: datetime | None = None
+    """When it last asked for jobs, whether there were any or not; with all slots busy it does not ask."""
     memory: int | None = None
     """Bytes that its process and its child processes have in RAM; where the system does not say, the most that the
     process ever had."""
@@ -52,7 +54,13 @@ class Meter:
         self._share = min(1.0, busy / slots) if slots > 0 else 0.0
 
     def measured(
-        self, at: float, *, failed: int = 0, claimed_at: datetime | None = None, memory: int | None = None
+        self,
+        at: float,
+        *,
+        failed: int = 0,
+        claimed_at: datetime | None = None,
+        polled_at: datetime | None = None,
+        memory: int | None = None,
     ) -> Utilisation:
         """What a beat tells of the worker's use, with what is known beside."""
         self._count(at)
@@ -62,6 +70,7 @@ class Meter:
             busy_share_ever=_share(self._used, at - self._from),
             failed=failed,
             claimed_at=claimed_at,
+            polled_at=polled_at,
             memory=memory,
         )
 

@@ -6,6 +6,7 @@ Only the script of our own pages gets here: a request must be JSON, and carry th
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,9 +36,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Refused(Exception):
     """It is not done, and this is why."""
 
-    def __init__(self, status: int, text: str, field: str | None = None) -> None:
+    def __init__(self, status: int, text: str, field: str | None = None, data: Any = None) -> None:
+        """``field``: which one of the form is wrong; ``data``: what is known all the same."""
         super().__init__(text)
-        self.status, self.field = status, field
+        self.status, self.field, self.data = status, field, data
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,9 +68,9 @@ class Act:
     do: Does
     whose: Literal["customer", "operator"] = "operator"
     """Whether viewers who see the jobs of one customer alone may do it."""
-    changes: bool = True
-    """Whether anything is different afterwards. If not it is a question: that something would be refused is an answer
-    to it, and no error."""
+    check: Does | None = None
+    """Answers a trial, which a form asks for while somebody types: whether it would be done. Nothing is different
+    afterwards. That it would be refused is an answer to a trial, and no error."""
 
 
 _KINDS: tuple[tuple[type[Exception], int], ...] = (
@@ -98,16 +100,16 @@ def endpoint(dashboard: Dashboard, acts: Mapping[str, Act]) -> Endpoint:
         try:
             return secured(await _act(dashboard, acts, request))
         except Refused as refused:
-            return _problem(refused.status, str(refused), refused.field)
+            return _problem(refused.status, str(refused), refused.field, refused.data)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody hears it
         except Exception as error:
             for kind, status in _KINDS:
                 if isinstance(error, kind):
-                    text = f"There is no {error}." if isinstance(error, Missing) else str(error)
-                    return _problem(status, text, getattr(error, "field", None))
+                    text, field = _said(error)
+                    return _problem(status, f"There is no {text}." if isinstance(error, Missing) else text, field)
             _log.exception("an act failed")
-            return _problem(500, "Something is broken; the log of the server says more.", None)
+            return _problem(500, "Something is broken; the log of the server says more.")
 
     return dashboard_act
 
@@ -123,7 +125,7 @@ async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) 
     if not tokens.accepts(request, viewer, request.headers.get(HEADER, "")):
         raise Refused(403, "This page is too old, or not one of ours: load it again.")
     given = msgspec.json.decode(await _body(request), type=dict[str, Any])
-    act = acts.get(str(given.pop("act", "")))
+    act, trial = acts.get(str(given.pop("act", ""))), given.pop("trial", False) is True
     if act is None:
         raise Refused(404, "There is no such act.")
     if act.scope not in viewer.scopes:
@@ -131,17 +133,34 @@ async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) 
     if act.whose == "operator" and viewer.customer is not None:
         raise Refused(403, "This concerns more than one customer.")
     ask = Ask(dashboard, request, viewer)
-    try:
-        answer = await act.do(ask, msgspec.convert(given, act.body))
-    except (Refused, errors.InvalidPayload, errors.ConfigError, msgspec.ValidationError) as error:
-        if act.changes:
-            raise
-        return _problem(200, str(error), getattr(error, "field", None))
-    if act.changes:
-        dashboard.shared.forget()
+    if trial:
+        return await _tried(ask, act, given)
+    answer = await act.do(ask, msgspec.convert(given, act.body))
+    dashboard.shared.forget()
     if isinstance(answer, Done):
         return Response(msgspec.json.encode(answer), media_type="application/json")
     return StreamingResponse(_lines(dashboard, answer), media_type="application/x-ndjson")
+
+
+async def _tried(ask: Ask, act: Act, given: dict[str, Any]) -> Response:
+    try:
+        told = msgspec.convert(given, act.body)
+        answer = Done() if act.check is None else await act.check(ask, told)
+    except (Refused, errors.InvalidPayload, errors.ConfigError, errors.UnknownTask, msgspec.ValidationError) as error:
+        text, field = _said(error)
+        return _problem(200, text, field, getattr(error, "data", None))
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+_WHERE = re.compile(r" - at `\$\.?([a-z_]*)[^`]*`$|missing required field `([a-z_]+)`$")
+
+
+def _said(error: Exception) -> tuple[str, str | None]:
+    """An error as people are told it, and the field of the form that it is about."""
+    text, field = str(error), getattr(error, "field", None)
+    if isinstance(error, msgspec.ValidationError) and (found := _WHERE.search(text)) is not None:
+        return text.removesuffix(found[0]) if found[1] is not None else text, found[1] or found[2]
+    return text, field
 
 
 async def _lines(dashboard: Dashboard, answers: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
@@ -165,6 +184,6 @@ async def _body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def _problem(status: int, text: str, field: str | None) -> Response:
-    said = {"error": text} | ({} if field is None else {"field": field})
+def _problem(status: int, text: str, field: str | None = None, data: Any = None) -> Response:
+    said = {"error": text} | {name: value for name, value in (("field", field), ("data", data)) if value is not None}
     return secured(Response(msgspec.json.encode(said), status, media_type="application/json"))

@@ -23,8 +23,10 @@ from headrace.dashboard.asking import Ask, Missing
 from headrace.dashboard.views.batches import batch_of
 from headrace.dashboard.views.jobs import filters_in
 from headrace.dashboard.words import count
+from headrace.draft import Draft
+from headrace.errors import InvalidPayload, UnknownTask
 
-__all__ = ["ACTS", "may_submit"]
+__all__ = ["ACTS", "may_submit", "payload_of"]
 
 OURS = "headrace."
 MOST = 1000
@@ -90,6 +92,22 @@ async def on_one(ask: Ask, told: OnOne) -> Done:
     if verb is Verb.CANCEL and not made.ended:
         text = "Its worker is asked to stop it."
     return Done(told=text, go=ask.link(f"/jobs/{made.id}") if made.id != job.id else None)
+
+
+async def check_one(ask: Ask, told: OnOne) -> Done:
+    """Whether the job could be rerun with this payload."""
+    if told.payload is not None:
+        await payload_of(ask, (await ask.job(str(told.id))).task, told.payload)
+    return Done()
+
+
+async def payload_of(ask: Ask, task: str, payload: dict[str, Any], data: Any = None) -> Draft[Any]:
+    """A draft with this payload, which stands in one field of a form; :raises Refused: it does not fit the task"""
+    try:
+        draft, _ = await ask.app.draft_with_warnings(task, payload)
+    except (InvalidPayload, UnknownTask) as error:
+        raise Refused(422, str(error), "payload", data) from None
+    return draft
 
 
 def _check(ask: Ask, verb: Verb, told: Details, jobs: Sequence[Job]) -> None:
@@ -264,23 +282,24 @@ async def submit(ask: Ask, told: NewJob) -> Done:
     """Submit a job."""
     draft = await _draft(ask, told)
     handle = await draft.submit()
+    await ask.app.note_submit(draft.task, handle.id, by=ask.viewer.name)
     text = "The job that holds its key is here." if handle.duplicate else "The job is submitted."
     return Done(told=text, go=ask.link(f"/jobs/{handle.id}"))
 
 
-async def check(ask: Ask, told: NewJob) -> Done:
-    """Whether it could be submitted: what is asked while somebody types."""
+async def check_job(ask: Ask, told: NewJob) -> Done:
+    """Whether it could be submitted."""
     await _draft(ask, told)
     return Done()
 
 
-async def _draft(ask: Ask, told: NewJob) -> Any:
+async def _draft(ask: Ask, told: NewJob) -> Draft[Any]:
     options: dict[str, Any] = {
         name: value for name in ("queue", "priority", "delay", "customer") if (value := getattr(told, name)) is not None
     }
     if told.tags:
         options["tags"] = list(told.tags)
-    options["metadata"] = {"submitted_by": ask.viewer.name}  # a submit is no act on a job: its page shows this
+    options["metadata"] = {"submitted_by": ask.viewer.name}  # with the job in one write: the audit comes after
     draft, _ = await ask.app.draft_with_warnings(told.task, told.payload, **options)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
     return draft
@@ -310,10 +329,9 @@ async def redeliver(ask: Ask, told: OfId) -> Done:
 
 
 ACTS: dict[str, Act] = {
-    "job": Act("act", OnOne, on_one, "customer"),
+    "job": Act("act", OnOne, on_one, "customer", check_one),
     "jobs": Act("act", OnMany, on_many, "customer"),
-    "submit": Act("submit", NewJob, submit),
-    "check": Act("submit", NewJob, check, changes=False),
+    "submit": Act("submit", NewJob, submit, check=check_job),
     "batch.cancel": Act("act", OfId, cancel_batch, "customer"),
     "redeliver": Act("act", OfId, redeliver, "customer"),
 }

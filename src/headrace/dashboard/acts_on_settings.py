@@ -10,11 +10,14 @@ from msgspec import Meta
 
 from headrace.core.bounds import COUNT, NAME
 from headrace.core.limits.rate import Rate
-from headrace.core.schedule.when import Cron, Every
+from headrace.core.schedule.localtime import zone
+from headrace.core.schedule.when import Cron, Every, Rule, Timed
 from headrace.dashboard.acting import Act, Done, Refused
-from headrace.dashboard.acts_on_jobs import may_submit
+from headrace.dashboard.acts_on_jobs import may_submit, payload_of
 from headrace.dashboard.asking import Ask
 from headrace.dashboard.views.schedules import fires_of
+from headrace.dashboard.words import length
+from headrace.errors import ConfigError
 
 __all__ = ["ACTS"]
 
@@ -92,6 +95,30 @@ async def reset_limit(ask: Ask, told: Named) -> Done:
     return Done(told=f"For task {told.name} the code applies again.")
 
 
+async def check_rates(ask: Ask, told: SetQueue | SetLimit) -> Done:
+    """Whether the rates are there: one that is not limits nothing, and may be a slip."""
+    known = await ask.shared("rates", ask.app.rates)
+    for name in told.rates or ():
+        if name not in known:
+            raise Refused(400, f"There is no rate {name!r}: it limits nothing until it is set.", "rates")
+    return Done()
+
+
+async def check_limit(ask: Ask, told: SetLimit) -> Done:
+    """Whether somebody knows the task, and the rates are there."""
+    if (strange := await ask.app.strange_name("task", told.name)) is not None:
+        raise Refused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
+    return await check_rates(ask, told)
+
+
+async def check_rate(ask: Ask, told: SetRate) -> Done:
+    """Whether it is a rate, and whether there is one of this name."""
+    Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
+    if (there := (await ask.shared("rates", ask.app.rates)).get(told.name)) is not None:
+        raise Refused(400, f"It is there, and allows {there.limit} in {length(there.per)}: this changes it.", "name")
+    return Done()
+
+
 async def set_rate(ask: Ask, told: SetRate) -> Done:
     """Make or change a rate."""
     rate = Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
@@ -108,8 +135,13 @@ async def forget_rate(ask: Ask, told: Named) -> Done:
 # -- schedules
 
 
-class TryRule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A rule as a form has it."""
+class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A schedule as a form has it: to be made or changed."""
+
+    name: Annotated[str, Meta(max_length=NAME)] = ""
+    """Empty while somebody types."""
+    task: Name
+    payload: dict[str, Any] = {}
 
     kind: Literal["cron", "every"]
     expr: Annotated[str, Meta(max_length=200)] = ""
@@ -118,35 +150,49 @@ class TryRule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     overlap: Literal["allow", "skip", "wait"] = "allow"
     catch_up: Literal["once", "skip", "all"] = "once"
 
-    def rule(self) -> Cron | Every:
-        """The rule; :raises ConfigError: it is none"""
-        if self.kind == "cron":
-            return Cron(self.expr, tz=self.tz, overlap=self.overlap, catch_up=self.catch_up)
-        return Every(seconds=self.seconds, overlap=self.overlap, catch_up=self.catch_up)
+    def rule(self, before: Rule | None = None) -> Cron | Every:
+        """The rule; what a form does not show is as it was before. :raises Refused: it is none"""
+        kept: dict[str, Any] = {"overlap": self.overlap, "catch_up": self.catch_up}
+        if isinstance(before, Timed):
+            kept |= {name: getattr(before, name) for name in ("cap", "jitter", "start", "end")}
+        try:
+            zone(self.tz)
+        except ConfigError as error:
+            raise Refused(400, str(error), "tz") from None
+        try:
+            if self.kind == "cron":
+                return Cron(self.expr, tz=self.tz, **kept)
+            return Every(seconds=self.seconds, **kept)
+        except ConfigError as error:
+            raise Refused(400, str(error), "expr" if self.kind == "cron" else "seconds") from None
 
 
-class SetSchedule(TryRule, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A schedule to be made or changed."""
-
-    name: Name
-    task: Name
-    payload: dict[str, Any] = {}
-
-
-async def try_rule(ask: Ask, told: TryRule) -> Done:
-    """When a rule would fire."""
+async def try_schedule(ask: Ask, told: SetSchedule) -> Done:
+    """When it would fire, and whether its payload fits the task."""
     rule = told.rule()
     fires = fires_of(rule, await ask.app.next_fires(rule, 6))
     data = [{"at": one.at, "local": one.local, "offset": one.offset, "shifted": one.shifted} for one in fires]
+    await payload_of(ask, told.task, told.payload, data)
     return Done(data=data)
 
 
 async def set_schedule(ask: Ask, told: SetSchedule) -> Done:
-    """Make a schedule, or change it."""
-    draft, _ = await ask.app.draft_with_warnings(told.task, told.payload)
+    """Make a schedule, or change the one of this name."""
+    if not told.name:
+        raise Refused(400, "Give it a name.", "name")
+    draft = await payload_of(ask, told.task, told.payload)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
     await ask.app.schedule(told.name, told.rule(), draft, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is set.", go=ask.link(f"/schedules/{told.name}"))
+
+
+async def edit_schedule(ask: Ask, told: SetSchedule) -> Done:
+    """Change the rule and the payload of a schedule."""
+    known = await ask.app.get_schedule(told.name)
+    may_submit(ask, known.task, known.queue)
+    draft = await payload_of(ask, known.task, told.payload)
+    await ask.app.edit_schedule(told.name, told.rule(known.rule), draft, by=ask.viewer.name)
+    return Done(told=f"Schedule {told.name} is changed.")
 
 
 async def pause_schedule(ask: Ask, told: Named) -> Done:
@@ -196,14 +242,14 @@ async def drain_worker(ask: Ask, told: OfWorker) -> Done:
 ACTS: dict[str, Act] = {
     "queue.pause": Act("act", Named, pause_queue),
     "queue.resume": Act("act", Named, resume_queue),
-    "queue.set": Act("admin", SetQueue, set_queue),
+    "queue.set": Act("admin", SetQueue, set_queue, check=check_rates),
     "queue.reset": Act("admin", Named, reset_queue),
-    "limit.set": Act("admin", SetLimit, set_limit),
+    "limit.set": Act("admin", SetLimit, set_limit, check=check_limit),
     "limit.reset": Act("admin", Named, reset_limit),
-    "rate.set": Act("admin", SetRate, set_rate),
+    "rate.set": Act("admin", SetRate, set_rate, check=check_rate),
     "rate.forget": Act("admin", Named, forget_rate),
-    "schedule.try": Act("read", TryRule, try_rule, changes=False),
-    "schedule.set": Act("admin", SetSchedule, set_schedule),
+    "schedule.set": Act("admin", SetSchedule, set_schedule, check=try_schedule),
+    "schedule.edit": Act("admin", SetSchedule, edit_schedule, check=try_schedule),
     "schedule.pause": Act("act", Named, pause_schedule),
     "schedule.resume": Act("act", Named, resume_schedule),
     "schedule.trigger": Act("act", Named, trigger_schedule),

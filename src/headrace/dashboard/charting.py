@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from headrace.core.charts import Charts, Point, Series
 from headrace.core.rollup import begin_of
 
-__all__ = ["Bar", "Drawing", "Line", "Row", "Tick", "lines", "stacked"]
+__all__ = ["Bar", "Drawing", "Line", "Row", "Tick", "attempts", "by_name", "by_outcome", "died", "lines", "stacked"]
 
 WIDE, HIGH = 960.0, 180.0
 LEFT, BOTTOM, TOP = 44.0, 20.0, 8.0
@@ -153,31 +153,40 @@ def by_outcome(charts: Charts) -> list[tuple[str, str, Callable[[datetime], floa
         return lambda moment: float(amount(points[moment])) if moment in points else 0.0
 
     return [
-        ("failed", "failed", part(lambda one: one.failed + one.timed_out + one.lost - one.retried)),
+        ("failed", "failed", part(died)),
         ("retrying", "to be retried", part(lambda one: one.retried)),
         ("other", "cancelled, snoozed, handed back", part(lambda one: one.cancelled + one.snoozed + one.released)),
         ("completed", "completed", part(lambda one: one.completed)),
     ]
 
 
-def by_name(charts: Charts, name: Callable[[Series], str]) -> list[tuple[str, str, Callable[[datetime], float]]]:
-    """The parts of a chart by task or by queue: the busiest, and all others as one."""
-    ordered = sorted(charts.series, key=lambda one: (-_attempts(one.total), name(one)))
-    parts = [(f"series-{index}", name(one), _of([one])) for index, one in enumerate(ordered[:SHOWN])]
+def by_name(
+    charts: Charts, name: Callable[[Series], str], amount: Callable[[Point], int] | None = None
+) -> list[tuple[str, str, Callable[[datetime], float]]]:
+    """The parts of a chart by task or by queue: those with most attempts, or most of ``amount``; all others as one."""
+    of = amount or attempts
+    ordered = sorted((one for one in charts.series if of(one.total)), key=lambda one: (-of(one.total), name(one)))
+    parts = [(f"series-{index}", name(one), _of([one], of)) for index, one in enumerate(ordered[:SHOWN])]
     if rest := ordered[SHOWN:]:
-        parts.append(("other", f"{len(rest)} more", _of(rest)))
+        parts.append(("other", f"{len(rest)} more", _of(rest, of)))
     return parts
 
 
-def _of(several: Sequence[Series]) -> Callable[[datetime], float]:
+def _of(several: Sequence[Series], amount: Callable[[Point], int]) -> Callable[[datetime], float]:
     amounts: dict[datetime, float] = {}
     for series in several:
         for point in series.points:
-            amounts[point.at] = amounts.get(point.at, 0.0) + _attempts(point)
+            amounts[point.at] = amounts.get(point.at, 0.0) + amount(point)
     return lambda moment: amounts.get(moment, 0.0)
 
 
-def _attempts(point: Point) -> int:
+def died(point: Point) -> int:
+    """How many attempts were the last of their jobs, and failed."""
+    return point.failed + point.timed_out + point.lost - point.retried
+
+
+def attempts(point: Point) -> int:
+    """How many attempts ended, however they did."""
     ended = point.completed + point.failed + point.timed_out + point.lost
     return ended + point.snoozed + point.released + point.cancelled
 

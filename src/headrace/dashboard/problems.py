@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from headrace.app import LimitInfo, QueueInfo
     from headrace.client.usage import LimitUsage
 
-__all__ = ["Problem", "Trends", "failing", "from_doctor", "full", "waiting_long"]
+__all__ = ["Problem", "Trends", "failing", "from_doctor", "full", "waiting_long", "waits_before"]
 
 LONG, TOO_LONG = timedelta(minutes=5), timedelta(minutes=30)
 """How long the oldest job of a queue waits before that is told, and before it is told as a failure."""
 GROWN, LEAST = 1.2, 20
 """A queue grows if it has so many times as many jobs as a while ago, and so many more."""
 WINDOW, SHORTEST = timedelta(minutes=10), timedelta(seconds=45)
+SLOW, SLOWER = timedelta(seconds=30), 5
+"""A queue grows, too, if its oldest job has waited for so long, and so many times as long as jobs did before."""
 FAILING, ATTEMPTS = 0.2, 5
 """The share of failures, and how many there must be, for a task to be told of."""
 
@@ -70,8 +72,9 @@ def _sentence(text: str) -> str:
     return text if text.startswith("headrace ") else text[:1].upper() + text[1:]
 
 
-def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends) -> list[Problem]:
-    """Queues whose jobs wait too long, or that grow."""
+def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hour: Charts) -> list[Problem]:
+    """Queues whose jobs wait too long, or that grow; ``hour``: by queue."""
+    before = waits_before(hour, now)
     found = list[Problem]()
     for queue in queues:
         depth, running = queue.counts.get(Status.QUEUED, 0), queue.counts.get(Status.RUNNING, 0)
@@ -79,15 +82,30 @@ def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends) -> 
             continue
         waits = now - queue.oldest if queue.oldest else timedelta()
         more, since = trends.growth(queue.name, depth, now)
-        if waits < LONG and not more:
+        usual = before.get(queue.name)
+        slower = usual is not None and depth >= LEAST and waits >= max(SLOW, SLOWER * usual)
+        if waits < LONG and not more and not slower:
             continue
         grows = f", {count(more)} more than {length(since)} ago" if more else ""
+        if slower:
+            grows += f", and it grows: jobs waited {length(usual)} on average until {length(WINDOW)} ago"
         since_when = f"the oldest has waited {length(waits)}, {count(running)} run"
         text = f"Queue {queue.name}: {count(depth)} queued{grows}; {since_when}"
         remedy = "Start more workers for it, or raise its limit; Explain on its oldest job says what it waits for."
         level = "fail" if waits >= TOO_LONG else "warn"
         query = {"queue": queue.name, "status": "queued"}
         found.append(Problem(level, text, remedy, "/jobs", query, "See the jobs"))
+    return found
+
+
+def waits_before(hour: Charts, now: datetime) -> dict[str, timedelta]:
+    """How long jobs of each queue waited on average, within the hour, before the last ``WINDOW``: whether somebody
+    looked then or not, for it comes from rollups; ``hour``: by queue."""
+    found = dict[str, timedelta]()
+    for series in hour.series:
+        earlier = [one.waiting for one in series.points if one.waiting and one.at + WINDOW <= now]
+        if counted := sum(one.count for one in earlier):
+            found[series.queue] = timedelta(seconds=sum(one.mean * one.count for one in earlier) / counted)
     return found
 
 

@@ -12,7 +12,7 @@ import msgspec
 from headrace.core.status import HELD, Status
 from headrace.dashboard import files, words
 from headrace.dashboard.asking import Ask, Shown, address
-from headrace.dashboard.trees import parsed, pretty, tree, tree_of_many
+from headrace.dashboard.trees import parsed, pretty, tree, tree_of_many, written
 
 __all__ = ["Renderer"]
 
@@ -64,6 +64,7 @@ def _environment() -> jinja2.Environment:
         "pretty": pretty,
         "tree": tree,
         "tree_of_many": tree_of_many,
+        "written": written,
     }
     made.globals |= {"at": words.at, "Status": Status, "HELD": HELD}
     return made

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
-__all__ = ["parsed", "pretty", "tree", "tree_of_many"]
+__all__ = ["parsed", "pretty", "tree", "tree_of_many", "written"]
 
 OPEN = 2
 """So many levels are unfolded at first."""
@@ -38,6 +38,11 @@ def _beginning(text: str, most: int) -> Markup:
 def pretty(text: str) -> str:
     """A JSON text with its lines indented, to be edited."""
     return msgspec.json.format(text, indent=2)
+
+
+def written(value: Any) -> str:
+    """A JSON value as text with its lines indented, to be edited."""
+    return pretty(msgspec.json.encode(value).decode())
 
 
 def tree_of_many(value: Any) -> Markup:

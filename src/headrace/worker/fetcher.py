@@ -179,6 +179,7 @@ class Fetcher(Service):
             if isinstance(answer, Dead):
                 await self._worker.died(worker)
                 return None
+            self._worker.polled()
             permits = None
             if answer.paced:
                 permits = Permits(answer.paced, self._taker.lead, ask.lead, *(dealt or (now, since)))

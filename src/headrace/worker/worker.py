@@ -101,6 +101,7 @@ class Worker(Service):
         self._leaving = Drain(engine, self.retire)
         self._meter = Meter(self.ticked_at)
         self._claimed_at: datetime | None = None
+        self._polled_at: datetime | None = None
 
     # -- from outside
 
@@ -393,6 +394,10 @@ class Worker(Service):
 
     # -- for the fetcher
 
+    def polled(self) -> None:
+        """Note that the store was asked for jobs, and answered."""
+        self._polled_at = self.host.clock.now()
+
     def taken(self) -> None:
         """Note that jobs were claimed: who found nothing looks again before a burst ends, for these may submit more."""
         self._claimed_at = self.host.clock.now()
@@ -433,6 +438,7 @@ class Worker(Service):
                 self.host.clock.monotonic(),
                 failed=stats.failed,
                 claimed_at=self._claimed_at,
+                polled_at=self._polled_at,
                 memory=own_memory(self.child_pids),
             ),
         )

@@ -25,7 +25,8 @@ async def test_workers_are_listed_and_explained(tmp_path: Path) -> None:
 
         async def measured() -> bool:
             [found] = (await hub.client.get("/api/workers")).json()["items"]
-            return bool(found["busy_share"] == found["busy_share_ever"] == 0 and found["memory"] > 10**7)
+            used = found["busy_share"] == found["busy_share_ever"] == 0 and found["memory"] > 10**7
+            return bool(used and found["polled_at"])  # it asked, and was given nothing
 
         await until(measured)
         told = (await hub.client.get(f"/api/workers/{worker.id}/explain")).json()

@@ -175,7 +175,8 @@ async def test_how_much_of_a_worker_is_used(url: str) -> None:
             await work(hub.client, "heartbeat", token=token)
             [row] = (await hub.client.get("/api/workers")).json()["items"]
             counted = (row["busy"], row["done"], row["failed"], row["memory"]) == (1, 1, 1, None)
-            return bool(counted and row["claimed_at"] and 0 < row["busy_share"] <= 1 and row["busy_share_ever"] > 0)
+            counted = counted and row["polled_at"] >= row["claimed_at"]
+            return bool(counted and 0 < row["busy_share"] <= 1 and row["busy_share_ever"] > 0)
 
         await until(seen)
 

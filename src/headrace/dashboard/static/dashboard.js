@@ -55,8 +55,9 @@ const year = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short
 function show(time) {
   const moment = Date.parse(time.dateTime);
   if (Number.isNaN(moment)) return;
-  const seconds = (now() - moment) / 1000;
   const kind = time.dataset.as;
+  let seconds = (now() - moment) / 1000;
+  if (kind === "ago" && seconds > -5) seconds = Math.max(seconds, 0); // it is over: clocks differ a little
   let text;
   if (kind === "age" || kind === "ago") {
     text = seconds < 0 ? `in ${whole(Math.ceil(-seconds))}` : whole(Math.floor(seconds)) + (kind === "ago" ? " ago" : "");
@@ -66,7 +67,9 @@ function show(time) {
     const thisYear = date.getFullYear() === today.getFullYear();
     const hours = time.closest(".chart") ? shortClock.format(date) : clock.format(date);
     const dated = thisYear ? day.format(date) : year.format(date);
-    text = same && kind !== "day" ? hours : time.closest(".chart .scale") ? dated : `${dated}, ${hours}`;
+    const scale = time.closest(".chart .scale");
+    const short = scale && Date.parse(scale.lastElementChild.dateTime) - Date.parse(scale.firstElementChild.dateTime) < 1.3e8;
+    text = short || (same && kind !== "day") ? hours : scale ? dated : `${dated}, ${hours}`;
   }
   if (time.textContent !== text) time.textContent = text;
 }
@@ -238,7 +241,7 @@ async function act(body, progress) {
   const kind = answer.headers.get("content-type") ?? "";
   if (kind.startsWith("application/x-ndjson")) return lines(answer, progress);
   const said = kind.startsWith("application/json") ? await answer.json() : { error: `The server answered ${answer.status}.` };
-  if (!answer.ok || said.error) throw Object.assign(new Error(said.error ?? "It was refused."), { field: said.field });
+  if (!answer.ok || said.error) throw Object.assign(new Error(said.error ?? "It was refused."), { field: said.field, data: said.data });
   return said;
 }
 
@@ -327,7 +330,7 @@ function valueOf(field) {
 
 function collect(form) {
   const body = { ...JSON.parse(form.dataset.fixed ?? "{}") };
-  if (form.dataset.check) body.payload = {};
+  if (form.matches(".submit")) body.payload = {};
   for (const field of $$("[name]", form)) {
     if (field.closest("[hidden]")) continue;
     const value = valueOf(field);
@@ -339,13 +342,21 @@ function collect(form) {
   return body;
 }
 
+const fieldOf = (form, name) => name && $$("[name]", form).find((one) => one.name === name || one.name === `payload.${name}`);
+
+// What is wrong stands below its field; what concerns none, below the form.
 function wrong(form, error) {
   for (const place of $$(".wrong", form)) place.textContent = "";
   for (const field of $$("[aria-invalid]", form)) field.removeAttribute("aria-invalid");
   if (!error) return;
-  const place = $$(".wrong", form).find((one) => one.dataset.for === (error.field ?? "")) ?? $('.wrong[data-for=""]', form);
-  const field = error.field && $$("[name]", form).find((one) => one.name === `payload.${error.field}`);
+  const field = fieldOf(form, error.field);
   field?.setAttribute("aria-invalid", "true");
+  let place = $$(".wrong", form).find((one) => one.dataset.for === (error.field ?? ""));
+  if (!place && field) {
+    place = make("small", { class: "wrong", "data-for": error.field, "aria-live": "polite" });
+    (field.closest("label") ?? field).append(place);
+  }
+  place ??= $('.wrong[data-for=""]', form);
   if (place) place.textContent = error.message;
   else tell(error.message, true);
 }
@@ -365,40 +376,40 @@ async function send(form) {
   }
 }
 
+// While somebody types: first what the browser knows, then what the server does.
 let typing = 0;
+const touched = new WeakSet();
 function typed(form) {
   clearTimeout(typing);
   typing = setTimeout(async () => {
+    const bad = $$("[name]", form).find((one) => touched.has(one) && !one.closest("[hidden]") && !one.validity.valid);
+    if (bad) return wrong(form, { field: bad.name.replace(/^payload\./, ""), message: bad.validationMessage });
     try {
-      const body = collect(form);
-      if (form.dataset.check) {
-        await act({ act: form.dataset.check, ...body });
-        wrong(form);
-      } else if (form.dataset.try) {
-        const { kind, expr, tz, seconds, overlap, catch_up } = body;
-        const said = await act({ act: form.dataset.try, kind, overlap, catch_up, ...(kind === "cron" ? { expr: expr ?? "", tz } : { seconds }) });
-        wrong(form);
-        preview(form, said.data ?? []);
-      }
+      const said = await act({ act: form.dataset.act, trial: true, ...collect(form) });
+      wrong(form);
+      preview(form, said.data);
     } catch (error) {
-      if (form.dataset.try) preview(form, []);
-      wrong(form, error);
+      preview(form, error.data);
+      const field = fieldOf(form, error.field);
+      const comes = field && !field.value && !touched.has(field) && !field.name.startsWith("payload.");
+      wrong(form, comes ? null : error);
     }
   }, 350);
 }
 
-function preview(form, fires) {
+function preview(form, fires = []) {
   const body = make("tbody");
   for (const one of fires) {
     const time = make("time", { datetime: one.at, "data-as": "age", title: one.at });
     show(time);
     body.append(make("tr", { class: one.shifted ? "shifted" : "" }, make("td", {}, one.local), make("td", {}, one.offset, ...(one.shifted ? [" ", make("b", {}, "clocks change")] : [])), make("td", {}, time)));
   }
-  $(".preview", form).replaceChildren(...(fires.length ? [make("p", { class: "soft" }, "Next fires:"), make("table", { class: "rows" }, body)] : []));
+  $(".preview", form)?.replaceChildren(...(fires.length ? [make("p", { class: "soft" }, "Next fires:"), make("table", { class: "rows" }, body)] : []));
 }
 
 document.addEventListener("input", (event) => {
-  const form = event.target.closest("form[data-check], form[data-try]");
+  touched.add(event.target);
+  const form = event.target.closest("form[data-check]");
   if (form) typed(form);
 });
 
@@ -424,7 +435,7 @@ document.addEventListener("submit", (event) => {
 });
 
 for (const zoned of $$("[data-zone]")) zoned.value = zone;
-for (const form of $$("form[data-try]")) typed(form);
+for (const place of $$(".preview")) typed(place.form ?? place.closest("form"));
 
 // ---- choosing jobs
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.client.finding import Filters
 from headrace.core.fingerprint import FailureGroup, seen_at
 from headrace.core.job import Job
 from headrace.core.status import Status
+from headrace.dashboard import charting
 from headrace.dashboard.asking import Ask, Shown, View
+from headrace.dashboard.words import count
 
 __all__ = ["VIEWS"]
 
@@ -21,6 +23,7 @@ DRAWN = 12
 SAMPLE = 100
 """Jobs of a group by which that is drawn: the newest."""
 COLUMNS, WIDE, HIGH = 24, 120.0, 24.0
+DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Spark:
     bars: tuple[tuple[float, float, float], ...]
     """Left, top and height of each."""
     sampled: int
+    """Of how many jobs, if there are more of them: the newest."""
+    since: datetime
+    until: datetime
     wide: float = WIDE
     high: float = HIGH
     width: float = WIDE / COLUMNS * 0.8
@@ -48,7 +54,21 @@ async def dead(ask: Ask) -> Shown:
     data = await ask.soon(key, lambda: _groups(ask, ask.kept(filters)), 1.0)
     data = data or {"groups": None, "all": True, "jobs": 0}
     asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
-    return Shown("dead.html", "Dead letters", data | {"asked": asked, "retrying": retried})
+    more = {"asked": asked, "retrying": retried, "drawing": await _over_time(ask, asked["task"], asked["queue"])}
+    return Shown("dead.html", "Dead letters", data | more)
+
+
+async def _over_time(ask: Ask, task: str | None, queue: str | None) -> charting.Drawing | None:
+    """How many jobs of each task failed for good in each hour of the last day, from rollups: those of all customers."""
+    if ask.viewer.customer is not None or ask.given("customer") is not None:
+        return None
+    charts = await ask.shared(
+        ("dead over time", task, queue),
+        lambda: ask.app.charts(since=DAY, step="hour", by="task", task=task, queue=queue),
+        5.0,
+    )
+    parts = charting.by_name(charts, lambda one: one.task, charting.died)
+    return charting.stacked(charts, parts, count) if parts else None
 
 
 async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
@@ -78,7 +98,7 @@ def _spark(group: FailureGroup, jobs: Sequence[Job]) -> Spark | None:
         if number:
             high = max(2.0, round(number / most * HIGH, 1))
             bars.append((round(index * WIDE / COLUMNS, 1), round(HIGH - high, 1), high))
-    return Spark(tuple(bars), len(moments) if group.jobs > len(moments) else 0)
+    return Spark(tuple(bars), len(moments) if group.jobs > len(moments) else 0, since, max(moments))
 
 
 VIEWS = (View("/dead", "dead", dead, "dead", "customer"),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.entry import LogLine
 from headrace.core.job import Job
 from headrace.core.query import seen_status
 from headrace.core.status import Status, Verb
@@ -15,11 +15,15 @@ from headrace.core.webhooks import TASK as DELIVER
 from headrace.dashboard.asking import Ask, Shown, View
 from headrace.dashboard.graph import graph
 from headrace.dashboard.timeline import timeline
+from headrace.dashboard.views.audited import audit_of_job
 from headrace.errors import JobNotFound
 
 __all__ = ["VIEWS"]
 
 LINES = 500
+"""Of the log: its end."""
+CHAIN = 50
+"""Reruns of one job, and of those, that are shown."""
 ITEMS = 100
 RELATIVES = 60
 
@@ -35,6 +39,15 @@ ACTS: tuple[tuple[Verb, str, str], ...] = (
     (Verb.DISCARD, "Discard", "danger"),
 )
 """What may be done to a job, in the order of the buttons."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A job and its reruns, and theirs; the oldest first."""
+
+    jobs: tuple[Job, ...]
+    whole: bool
+    """Whether these are all of them."""
 
 
 async def job(ask: Ask) -> Shown:
@@ -59,16 +72,11 @@ async def _about(ask: Ask, job: Job) -> dict[str, Any]:
         app.history(job.id),
         app.explain(job.id, to=to, zone=ask.zone),
         app.steps(job.id),
-        _lines(ask, job),
+        app.log_end(job.id, limit=LINES),
         app.item_page(job.id, limit=ITEMS),
     )
-    relatives, reruns, deliveries = await asyncio.gather(
-        _relatives(ask, job),
-        app.jobs(limit=20, **ask.kept({"rerun_of": job.id})),
-        _deliveries(ask, job),
-    )
+    relatives, chain, deliveries = await asyncio.gather(_relatives(ask, job), _chain(ask, job), _deliveries(ask, job))
     position = await app.position(job) if seen_status(job, ask.now) is Status.QUEUED else None
-    original = await _seen(ask, job.rerun_of)
     workers = {} if to is not None else {row.info.id: row for row in await ask.shared("workers", app.workers)}
     return {
         "history": history,
@@ -80,8 +88,8 @@ async def _about(ask: Ask, job: Job) -> dict[str, Any]:
         "more_items": items.cursor is not None and len(items.items) >= ITEMS,
         "family": graph([job, *relatives]),
         "children": [one for one in relatives if one.parent == job.id],
-        "reruns": reruns.items,
-        "original": original,
+        "chain": chain,
+        "submitted": [] if to is not None else await audit_of_job(ask, job),
         "deliveries": deliveries,
         "is_delivery": job.task == DELIVER,
         "workers": workers,
@@ -94,18 +102,24 @@ async def _deliveries(ask: Ask, job: Job) -> Sequence[Job]:
     return (await ask.app.deliveries(job=job.id, customer=ask.viewer.customer, limit=50)).items
 
 
-async def _lines(ask: Ask, job: Job) -> tuple[tuple[LogLine, ...], bool]:
-    """The last lines of its log, and whether there are earlier ones."""
-    found, cursor, cut = list[LogLine](), None, False
-    for _ in range(20):
-        page = await ask.app.log_page(job.id, limit=1000, cursor=cursor)
-        found += page.items
-        cursor = page.cursor
-        if len(found) > LINES:
-            found, cut = found[-LINES:], True
-        if cursor is None or len(page.items) < 1000:
+async def _chain(ask: Ask, job: Job) -> Chain:
+    """What this job is a rerun of, back to the first one, and all reruns since: the oldest first."""
+    back, whole = list[Job](), True
+    while whole and (before := (back[-1] if back else job).rerun_of) is not None:
+        other = await _seen(ask, before)
+        if other is None:
             break
-    return tuple(found), cut
+        back.append(other)
+        whole = len(back) < CHAIN
+    first, known = (back[-1] if back else job), {job.id: job} | {one.id: one for one in back}
+    open_ends = [first]
+    while open_ends and whole:
+        one = open_ends.pop()
+        page = await ask.app.jobs(limit=CHAIN, **ask.kept({"rerun_of": one.id}))
+        open_ends += [other for other in page.items if other.id not in {job.id for job in open_ends}]
+        known |= {other.id: other for other in page.items}
+        whole = len(known) < CHAIN
+    return Chain(tuple(sorted(known.values(), key=lambda one: one.seq)), whole)
 
 
 async def _relatives(ask: Ask, job: Job) -> list[Job]:
@@ -136,4 +150,20 @@ async def _seen(ask: Ask, id: Any) -> Job | None:
     return found if ask.viewer.customer in (None, found.customer) else None
 
 
-VIEWS = (View("/jobs/{id}", "job", job, "jobs", "customer"),)
+async def log(ask: Ask) -> Shown:
+    """The log of a job from its beginning, a page at a time."""
+    found, cursor = await ask.job(ask.request.path_params["id"]), ask.given("cursor")
+    page = await ask.app.log_page(found.id, limit=LINES, cursor=cursor)
+    data = {
+        "job": found,
+        "lines": page.items,
+        "cursor": cursor,
+        "next": page.cursor if len(page.items) >= LINES else None,
+    }
+    return Shown("log.html", f"Log of {found.task} {str(found.id)[-8:]}", data, every=0)
+
+
+VIEWS = (
+    View("/jobs/{id}", "job", job, "jobs", "customer"),
+    View("/jobs/{id}/log", "log", log, "jobs", "customer"),
+)

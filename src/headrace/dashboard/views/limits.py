@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,8 @@ __all__ = ["VIEWS"]
 HOLDERS = 50
 LOOKED_AT = 200
 """Jobs of a task that are looked at for who had turns: the newest."""
+QUEUED = 500
+"""Queued jobs of a task that are looked at for who is in line: the newest."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,16 @@ async def limit(ask: Ask) -> Shown:
     rule = known.get(task) or LimitInfo(task, None, None, (), False)
     holders = await ask.shared(("holders", task), lambda: app.jobs(task=task, status=[*HELD], limit=HOLDERS))
     recent = await ask.shared(("recent", task), lambda: app.jobs(task=task, limit=LOOKED_AT))
+    queued = await ask.shared(
+        ("queued of task", task), lambda: app.jobs(task=task, status=[Status.QUEUED], limit=QUEUED)
+    )
     data = {
         "limit": rule,
         "held": usage.tasks.get(task, 0),
         "holders": holders.items,
-        "keys": _keys(rule, usage.by_key.get(task, {}), recent.items),
+        "keys": _keys(rule, usage.by_key.get(task, {}), recent.items, queued.items),
         "looked_at": LOOKED_AT if recent.cursor else None,
+        "queued_at": QUEUED if queued.cursor else None,
         "rates": {name: usage.rates.get(name) for name in rule.rates},
         "known_rates": sorted(await ask.shared("rates", app.rates)),
         "audit": await audit_of(ask, f"limit:{task}"),
@@ -81,17 +88,13 @@ async def limit(ask: Ask) -> Shown:
     return Shown("limit.html", f"Limits of {task}", data)
 
 
-def _keys(rule: LimitInfo, held: dict[str, int], jobs: Iterable[Job]) -> list[KeyLine]:
+def _keys(rule: LimitInfo, held: dict[str, int], jobs: Iterable[Job], queued: Iterable[Job]) -> list[KeyLine]:
     """The keys of a task, those whose turn comes first: whoever had none, or whose last one is longest ago."""
-    waiting, turns = dict[str, int](), dict[str, datetime]()
+    turns = dict[str, datetime]()
     for job in jobs:
-        key = job.concurrency_key
-        if key is None:
-            continue
-        if job.status is Status.QUEUED:
-            waiting[key] = waiting.get(key, 0) + 1
-        if job.assigned_at is not None:
+        if (key := job.concurrency_key) is not None and job.assigned_at is not None:
             turns[key] = max(job.assigned_at, turns.get(key, job.assigned_at))
+    waiting = Counter(job.concurrency_key for job in queued if job.concurrency_key is not None)
     most = rule.max_per_key
 
     def is_full(key: str) -> bool:

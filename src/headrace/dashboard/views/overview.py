@@ -129,16 +129,17 @@ async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing, chart
 
 async def _problems(ask: Ask) -> list[problems.Problem]:
     app = ask.app
-    checks, queues, limits, usage, tasks = await asyncio.gather(
+    checks, queues, limits, usage, tasks, hour = await asyncio.gather(
         ask.soon("doctor", lambda: app.doctor(store=False)),
         ask.shared("queues", lambda: app.queues(history=False)),
         ask.shared("limits", app.limits),
         ask.shared("usage", app.usage),
         ask.shared("hour by task", lambda: app.charts(by="task"), 5.0),
+        ask.shared("hour by queue", lambda: app.charts(by="queue"), 5.0),
     )
     found = [
         *problems.from_doctor(checks or ()),
-        *problems.waiting_long(queues, ask.now, ask.dashboard.trends),
+        *problems.waiting_long(queues, ask.now, ask.dashboard.trends, hour),
         *problems.failing(tasks),
         *problems.full(queues, limits, usage),
     ]

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
 from headrace.app import QueueInfo
+from headrace.core.job import Job
+from headrace.core.query import Page
 from headrace.core.status import HELD, Status
 from headrace.dashboard import charting
 from headrace.dashboard.asking import Ask, Missing, Shown, View
@@ -12,6 +19,9 @@ from headrace.dashboard.words import count
 __all__ = ["VIEWS"]
 
 SHOWN = 20
+LOOKED_AT = 500
+"""Jobs by which it is worked out whose they are."""
+CUSTOMERS = 50
 
 
 async def queues(ask: Ask) -> Shown:
@@ -33,8 +43,10 @@ async def queue(ask: Ask) -> Shown:
     charts = await ask.shared(("hour of queue", name), lambda: app.charts(queue=name, by="all"), 5.0)
     holders = await ask.shared(("holders of queue", name), lambda: app.jobs(queue=name, status=[*HELD], limit=SHOWN))
     line = await ask.shared(("line of queue", name), lambda: app.jobs(queue=name, status=[Status.QUEUED], limit=SHOWN))
+    shown = known.get(name) or QueueInfo(name, 0, False, {}, None)
     data = {
-        "queue": known.get(name) or QueueInfo(name, 0, False, {}, None),
+        "queue": shown,
+        "customers": await _customers(ask, name) if shown.by_customer else None,
         "held": usage.queues.get(name, 0),
         "holders": holders.items,
         "line": line.items,
@@ -43,6 +55,29 @@ async def queue(ask: Ask) -> Shown:
         "rates": sorted(await ask.shared("rates", app.rates)),
     }
     return Shown("queue.html", f"Queue {name}", data)
+
+
+@dataclass(frozen=True)
+class Customers:
+    """Who has jobs in a queue in which each customer has a line: how many are held, how many queued."""
+
+    rows: tuple[tuple[str | None, int, int, datetime | None], ...]
+    """With the arrival of the oldest that was looked at; those of whom most is queued first."""
+    looked_at: int | None
+    """By how many jobs this was worked out, if there are more: the newest."""
+
+
+async def _customers(ask: Ask, queue: str) -> Customers:
+    async def newest(*statuses: Status) -> Page[Job]:
+        find = partial(ask.app.jobs, queue=queue, status=[*statuses], limit=LOOKED_AT)
+        return await ask.shared(("customers of", queue, statuses), find)
+
+    held, queued = await newest(*HELD), await newest(Status.QUEUED)
+    holding, waiting = Counter(job.customer for job in held.items), Counter(job.customer for job in queued.items)
+    oldest = {job.customer: job.arrived_at for job in queued.items}  # the newest come first: the last is the oldest
+    names = sorted({*holding, *waiting}, key=lambda one: (-waiting[one], -holding[one], one or ""))[:CUSTOMERS]
+    rows = tuple((one, holding[one], waiting[one], oldest.get(one)) for one in names)
+    return Customers(rows, LOOKED_AT if held.cursor or queued.cursor else None)
 
 
 VIEWS = (

@@ -98,6 +98,11 @@ async def schedule(ask: Ask) -> Shown:
         "kind": type(info.rule).__name__.lower(),
         "fires": fires_of(info.rule, moments) if isinstance(info.rule, Cron | Every) else [],
         "jobs": made.items,
+        "editable": info.source == "dynamic" and isinstance(info.rule, Cron | Every),
+        "expr": info.rule.expr if isinstance(info.rule, Cron) else "0 2 * * *",
+        "tz": info.rule.tz if isinstance(info.rule, Cron) else "UTC",
+        "seconds": f"{info.rule.period.total_seconds():g}" if isinstance(info.rule, Every) else "300",
+        "zones": _zones(),
         "audit": await audit_of(ask, f"schedule:{name}"),
     }
     return Shown("schedule.html", f"Schedule {name}", data)

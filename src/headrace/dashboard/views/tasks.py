@@ -50,7 +50,7 @@ async def task(ask: Ask) -> Shown:
         "workers": [row for row in workers if row.alive and name in row.info.tasks],
         "limit": limits.get(name),
         "schedules": schedules,
-        "audit": await audit_of(ask, f"limit:{name}"),
+        "audit": await audit_of(ask, f"limit:{name}", f"task:{name}"),
     }
     return Shown("task.html", f"Task {name}", data)
 

@@ -50,6 +50,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """The same since its start."""
     claimed_at: datetime | None
     """When it was last given a job."""
+    polled_at: datetime | None
+    """When it last asked for jobs, whether there were any or not."""
     memory: int | None
     """Bytes that its process and its child processes have in RAM."""
     stuck_threads: int
@@ -87,6 +89,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
             busy_share=use.busy_share,
             busy_share_ever=use.busy_share_ever,
             claimed_at=use.claimed_at,
+            polled_at=use.polled_at,
             memory=use.memory,
             stuck_threads=beat.stuck_threads,
             clock_apart=beat.clock_apart,
@@ -166,6 +169,7 @@ _VIEW = {
     "busy_share": 0.31,
     "busy_share_ever": 0.274,
     "claimed_at": "2026-11-16T10:03:07Z",
+    "polled_at": "2026-11-16T10:03:09Z",
     "memory": 84934656,
     "stuck_threads": 0,
     "clock_apart": 0.002,

@@ -381,6 +381,7 @@ class Claims:
             if isinstance(answer, Dead):
                 worker.buried = True
                 raise gone()
+            worker.polled_at = now
             line.again, line.full = line.again and not answer.jobs, answer.full
             self._profiles_rev = answer.profiles_rev
             if answer.jobs:

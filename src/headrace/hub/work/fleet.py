@@ -206,7 +206,7 @@ class Fleet:
         info, beat = row.present, row.beat
         worker.name, worker.concurrency = info.name, info.concurrency
         worker.done, worker.failed = beat.done, beat.utilisation.failed
-        worker.claimed_at = beat.utilisation.claimed_at
+        worker.claimed_at, worker.polled_at = beat.utilisation.claimed_at, beat.utilisation.polled_at
         can = Capabilities(info.offers, info.customers)
         worker.wants = wants_of(caller, can, info.tasks or None, info.queues)
 

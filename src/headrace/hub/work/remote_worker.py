@@ -57,6 +57,7 @@ class RemoteWorker:
         self.named_at = now
         self.state, self.load, self.done, self.failed = "running", 0.0, 0, 0
         self.claimed_at: datetime | None = None
+        self.polled_at: datetime | None = None
         """When it was last given a job."""
         self.loaded: Loaded | None = None
         """What it has loaded, as far as its last job tells."""
@@ -116,7 +117,7 @@ class RemoteWorker:
 
     def used(self, now: float) -> Utilisation:
         """How much of it is used, as far as it is known here; its memory is known to itself alone."""
-        return self._meter.measured(now, failed=self.failed, claimed_at=self.claimed_at)
+        return self._meter.measured(now, failed=self.failed, claimed_at=self.claimed_at, polled_at=self.polled_at)
 
     def gave_up(self, job: UUID, epoch: int) -> None:
         """Note that it holds a job no longer, by the epoch at which it held it."""
