@@ -224,7 +224,8 @@ async def test_a_message_of_a_webhook_is_sent_again(shop: Shop) -> None:
 
 
 async def test_the_keyboard_alone_sets_a_limit_and_pauses_a_queue(shop: Shop) -> None:
-    async with looking(shop, "/queues/aside") as page:
+    await shop.app.by_name["add"].options(queue="keys", delay=3600).submit(1)
+    async with looking(shop, "/queues/keys") as page:
 
         async def tab_to(what: str) -> None:
             for _ in range(80):
@@ -251,4 +252,5 @@ async def test_the_keyboard_alone_sets_a_limit_and_pauses_a_queue(shop: Shop) ->
         await tab_to("[data-do*='queue.resume']")
         await page.keyboard.press("Enter")
         await expect(page.locator("h1 .status.paused")).to_have_count(0)
-    await shop.app.reset_queue("aside")
+    [queue] = [one for one in await shop.app.queues() if one.name == "keys"]
+    assert (queue.max_concurrency, queue.paused) == (9, False)

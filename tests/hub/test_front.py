@@ -91,6 +91,23 @@ async def test_whoever_has_a_key_logs_in_and_out(served: Served) -> None:
         assert (await client.get("/jobs")).status_code == 303
 
 
+async def test_after_a_few_wrong_keys_one_has_to_wait_and_is_told_how_long(tmp_path: Path) -> None:
+    clock = FakeClock()
+    app = App(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
+    async with app:
+        made = await app.create_key("ops", ["read"])
+        async with serving(app, HubOptions(maintenance=False, webhooks=False)) as served, browser_of(served) as client:
+            wrong = "hr_" + "x" * 43
+            assert [(await log_in(client, wrong)).status_code for _ in range(5)] == [401] * 5
+            closed = await log_in(client, made.text)
+            assert (closed.status_code, closed.headers["retry-after"]) == (429, "12"), "nor is a right one looked at"
+            assert "Too many wrong keys came from your address. Wait 12 s" in closed.text
+            assert SESSION not in client.cookies
+            clock.advance(12)
+            assert (await log_in(client, made.text)).status_code == 303
+            assert (await client.get("/jobs")).status_code == 200
+
+
 async def test_a_session_ends_with_its_key(served: Served) -> None:
     made = await served.app.create_key("ops", ["read"])
     async with browser_of(served) as client:

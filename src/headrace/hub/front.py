@@ -7,8 +7,10 @@ which hears of keys that are revoked. A hub without keys needs no login, since o
 from __future__ import annotations
 
 import hmac
+import logging
 from base64 import urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
@@ -22,6 +24,7 @@ from headrace.dashboard import Dashboard, Viewer
 from headrace.dashboard.acting import Refused
 from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
 from headrace.hub.caller import Caller
+from headrace.hub.guesses import Guesses
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response
 from headrace.runtime.secret import secret_bytes
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
 __all__ = ["Front"]
+
+_log = logging.getLogger("headrace.hub")
 
 SESSION = "headrace_session"
 LASTS = timedelta(hours=12)
@@ -43,7 +48,7 @@ class Front:
     """The gate of the dashboard of a hub."""
 
     def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+        self._hub, self._guesses = hub, Guesses()
         self.dashboard = Dashboard(hub.app, self)
 
     def routes(self) -> list[BaseRoute]:
@@ -124,13 +129,13 @@ class Front:
             return secured(Response(status_code=303, headers={"Location": there}))
         return await self._form(request, there)
 
-    async def _form(self, request: Request, there: str, wrong: str = "") -> Response:
+    async def _form(self, request: Request, there: str, wrong: str = "", status: int = 401) -> Response:
         browser, is_new = Tokens.browser(request)
         token = (await self.dashboard.tokens()).token(browser, None)
         body = self.dashboard.renderer.plain(
             _base(request), "Log in", "", template="login.html", token=token, next=there, wrong=wrong
         )
-        response = Response(body, 401 if wrong else 200, media_type="text/html; charset=utf-8")
+        response = Response(body, status if wrong else 200, media_type="text/html; charset=utf-8")
         if is_new:
             set_cookie(request, response, COOKIE, browser)
         return secured(response)
@@ -140,12 +145,17 @@ class Front:
         there, tokens = _inside(request, given.get("next", "")), await self.dashboard.tokens()
         if not tokens.accepts(request, None, given.get("token", "")):
             return await self._form(request, there, "This page was too old. Try again.")
+        now, whence = self._hub.app.host.clock.monotonic(), None if request.client is None else request.client.host
+        if (wait := ceil(self._guesses.wait(whence, now))) > 0:
+            return await self._closed(request, there, wait)
         try:
             text = given.get("key", "").strip()
             caller = self._hub.door.authenticate(text)
         except Problem as problem:
             if problem.status != 401:
                 return secured(problem_response(problem))
+            self._guesses.wrong(whence, now)
+            _log.warning("a wrong key at the login of the dashboard, from %s", whence)
             return await self._form(request, there, "There is no such key: it was revoked, has expired, or never was.")
         known = self._hub.door.holder_of(text[:SHOWN])
         assert known is not None
@@ -156,6 +166,12 @@ class Front:
         value = f"{caller.key}.{until}.{nonce}.{signature}"
         set_cookie(request, response, SESSION, value, int(LASTS.total_seconds()))
         return secured(response)
+
+    async def _closed(self, request: Request, there: str, wait: int) -> Response:
+        told = f"Too many wrong keys came from your address. Wait {wait} s, then try again with the whole key."
+        response = await self._form(request, there, told, 429)
+        response.headers["Retry-After"] = str(wait)
+        return response
 
     async def _logout(self, request: Request) -> Response:
         given = await _fields(request)
