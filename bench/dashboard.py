@@ -12,7 +12,9 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import httpx2
 from starlette.applications import Starlette
@@ -20,7 +22,7 @@ from starlette.routing import Mount
 
 from bench.children import ask, crew
 from bench.draining import finish
-from bench.find import fill, maker
+from bench.find import DAYS, fill, maker
 from bench.hub import hub_process, url_of
 from bench.plan import EngineName
 from bench.progress import Progress
@@ -29,13 +31,18 @@ from bench.stores import Stores
 from headrace import App
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
+from headrace.core.histogram import Histogram
+from headrace.core.rollup import Rollup, Step, Totals, begin_of
 from headrace.dashboard import Dashboard, dashboard
+from headrace.engine import Beat
 from headrace.runtime.host import Host
 
 __all__ = ["DashboardFigures", "dashboards", "dashboards_lines"]
 
 BOUND, RATIO = 300.0, 0.95
 """Milliseconds for a page, and the share of the drain that must be left beside five dashboards."""
+SERIES = 20
+"""Tasks of which charts are drawn."""
 VIEWERS = 5
 LOOKED_AT = ("/", "/jobs", "/queues", "/dead", "/workers")
 """What each of the five has open."""
@@ -81,7 +88,9 @@ async def _pages(engine: str, stores: Stores, store: str, found: DashboardFigure
     lab = Lab(maker(engine, store), Host(), Rules())
     await lab.engine.open()
     try:
-        known = await fill(lab, found.jobs, progress)
+        now = datetime.now(UTC)
+        known = await fill(lab, found.jobs, progress, now - timedelta(days=DAYS))
+        await _sums(lab, known["worker"], now)
     finally:
         await lab.engine.close()
     await asyncio.to_thread(stores.settle, store)
@@ -93,6 +102,22 @@ async def _pages(engine: str, stores: Stores, store: str, found: DashboardFigure
     async with app, httpx2.AsyncClient(transport=transport, base_url="http://bench/d", timeout=120) as client:
         for path in await _paths(app, known):
             found.pages[path] = [await _timed(client, shown, path) for _ in range(5)]
+
+
+async def _sums(lab: Lab, worker: UUID, now: datetime) -> None:
+    """What charts are made of: some tasks that were busy in every minute of a month."""
+    waited, ran, lab.now, number = Histogram(), Histogram(), now, 0
+    for n in range(15):
+        waited.counts[10 + n], ran.counts[20 + n] = n + 1, 15 - n
+    totals = Totals(completed=118, failed=2, waited=waited, ran=ran)
+    # As they are kept: minutes, hours and days.
+    for span, step in ((timedelta(hours=6), 60), (timedelta(days=7), 3600), (timedelta(days=30), 86400)):
+        for back in range(0, int(span.total_seconds()), step):
+            at, number = begin_of(now - timedelta(seconds=back), Step.MINUTE), number + 1
+            rows = tuple(Rollup(Step.MINUTE, at, f"task {n}", f"queue {n % 4}", totals) for n in range(SERIES))
+            await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), now)
+        while await lab.engine.rollups.roll(now):
+            pass
 
 
 async def _paths(app: App, known: dict[str, Any]) -> list[str]:

@@ -133,14 +133,14 @@ def _jobs(lab: Lab, chunk: int, chunks: int, rerun_of: UUID | None) -> Iterator[
         yield replace(like, id=lab.new_id(), payload_text=f'{{"number":{n}}}')
 
 
-async def fill(lab: Lab, jobs: int, progress: Progress) -> dict[str, Any]:
+async def fill(lab: Lab, jobs: int, progress: Progress, begin: datetime = BEGIN) -> dict[str, Any]:
     """A history of days: nearly all jobs are completed, 2 of 100 failed, some are live."""
     chunks, worker = jobs // CHUNK, await lab.worker()
     known: dict[str, Any] = {"worker": worker, "rerun_of": None}
     for chunk in range(chunks):
         if chunk % (max(1, chunks // 20)) == 0:
             progress.step(f"find: filling, {chunk * CHUNK:,} jobs")
-        lab.now = _at(chunk / chunks)
+        lab.now = begin + timedelta(days=DAYS * chunk / chunks)
         stored = await lab.put_all(*_jobs(lab, chunk, chunks, known["rerun_of"]))
         known["rerun_of"] = known["rerun_of"] or stored[5].id
         if chunk == chunks - 1:

@@ -76,14 +76,19 @@ class Finding(Lifetime):
         """How many jobs match; the filters are those of ``jobs``. It looks at all of them."""
         return await self.session.engine.records.count_matching(filter_of(filters), self.session.host.clock.now())
 
-    async def failures(self, *, limit: int = 50, **filters: Unpack[Filters]) -> list[FailureGroup]:
+    async def failures(
+        self, *, limit: int = 50, among: int | None = None, **filters: Unpack[Filters]
+    ) -> list[FailureGroup]:
         """Jobs that failed alike, in groups, the largest first: by task, type of the error, and place in your code.
 
         Without a ``status`` these are jobs that failed, and jobs that failed and are tried again; not what was
-        cancelled or discarded. ``jobs(fingerprint=…)`` lists the jobs of a group.
+        cancelled or discarded. ``jobs(fingerprint=…)`` lists the jobs of a group. ``among``: of those that
+        failed for good, only so many are looked at, those that did so last; then it does not matter how many they are.
         """
+        if among is not None and (isinstance(among, bool) or not isinstance(among, int) or among < 1):
+            raise ConfigError(f"among must be a number of jobs, at least 1, not {among!r}")
         filter, now = filter_of({"status": sorted(UNSETTLED), **filters}), self.session.host.clock.now()
-        return await self.session.engine.records.failures(filter, now, checked_limit(limit))
+        return await self.session.engine.records.failures(filter, now, checked_limit(limit), among)
 
 
 def checked_limit(limit: int) -> int:

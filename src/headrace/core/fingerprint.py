@@ -8,7 +8,7 @@ is not in it, because it says which customer, which file, which number.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
 from uuid import UUID
@@ -20,7 +20,7 @@ from headrace.core.job import Job
 from headrace.core.record import Record
 from headrace.core.status import Status
 
-__all__ = ["DIGITS", "FailureGroup", "fingerprint", "group_key", "group_of", "grouped", "place_of", "seen_at"]
+__all__ = ["DIGITS", "UNDONE", "FailureGroup", "fingerprint", "group_key", "group_of", "grouped", "place_of", "seen_at"]
 
 DIGITS = 12
 """Of the fingerprint, in hexadecimal: short enough to be typed, long enough for a million kinds of errors."""
@@ -103,7 +103,9 @@ def group_key(job: Job) -> tuple[str | None, str, str] | None:
     return (None, job.task, job.error.type) if job.status in _WITHOUT else None
 
 
-_WITHOUT = frozenset({Status.FAILED, Status.CANCELLED, Status.RETRYING})
+UNDONE = frozenset({Status.FAILED, Status.CANCELLED})
+"""Ended, and perhaps with an error."""
+_WITHOUT = UNDONE | {Status.RETRYING}
 """In these statuses, jobs are grouped that have an error and no fingerprint: versions before kept none."""
 
 
@@ -124,16 +126,30 @@ def group_of(newest: Job, jobs: int, failed: int, first_seen: datetime, last_see
     )
 
 
-def grouped(jobs: Iterable[Job], limit: int) -> list[FailureGroup]:
+def grouped(jobs: Iterable[Job], limit: int, among: int | None = None) -> list[FailureGroup]:
     """The groups of these jobs, the largest first, then that with the newest job; what an engine's search must agree
-    with."""
+    with.
+
+    ``among``: of those that failed for good or were cancelled, so many that ended last are looked at, and no others.
+    """
     groups: dict[tuple[str | None, str, str], list[Job]] = {}
-    for job in jobs:
+    for job in jobs if among is None else _latest(jobs, among):
         key = group_key(job)
         if key is not None:
             groups.setdefault(key, []).append(job)
     ordered = sorted(groups.values(), key=lambda found: (-len(found), -max(job.seq for job in found)))
     return [_group(found) for found in ordered[:limit]]
+
+
+def _latest(jobs: Iterable[Job], among: int) -> Iterator[Job]:
+    """Those that live, and the last of those that ended so that they may have an error."""
+    ended = list[Job]()
+    for job in jobs:
+        if job.status in UNDONE:
+            ended.append(job)
+        else:
+            yield job
+    yield from sorted(ended, key=lambda job: (job.finished_at or job.updated_at, job.seq), reverse=True)[:among]
 
 
 def _group(found: Sequence[Job]) -> FailureGroup:

@@ -35,8 +35,13 @@ class Records(Protocol):
         """How many jobs ``core.query.matches``."""
         ...
 
-    async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
-        """The jobs that ``core.query.matches``, as ``core.fingerprint.grouped`` groups them."""
+    async def failures(
+        self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
+    ) -> list[FailureGroup]:
+        """The jobs that ``core.query.matches``, as ``core.fingerprint.grouped`` groups them.
+
+        With ``among`` it must not matter how many more have ended: pages ask this again and again.
+        """
         ...
 
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:

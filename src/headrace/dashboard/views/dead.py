@@ -15,9 +15,11 @@ from headrace.dashboard import charting
 from headrace.dashboard.asking import Ask, Shown, View
 from headrace.dashboard.words import count
 
-__all__ = ["VIEWS"]
+__all__ = ["COUNTED", "VIEWS", "counted_of"]
 
 GROUPS = 50
+COUNTED = 10_000
+"""Jobs that failed for good are counted up to so many, those that did so last: the page says so if there are more."""
 DRAWN = 12
 """Groups of which it is drawn when they failed."""
 SAMPLE = 100
@@ -52,7 +54,7 @@ async def dead(ask: Ask) -> Shown:
         filters["status"] = [Status.FAILED]
     key = ("dead", ask.viewer.customer, retried, *(ask.given(name) for name in ("task", "queue", "customer")))
     data = await ask.soon(key, lambda: _groups(ask, ask.kept(filters)), 1.0)
-    data = data or {"groups": None, "all": True, "jobs": 0}
+    data = data or {"groups": None, "all": True, "jobs": 0, "counted": None}
     asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
     more = {"asked": asked, "retrying": retried, "drawing": await _over_time(ask, asked["task"], asked["queue"])}
     return Shown("dead.html", "Dead letters", data | more)
@@ -72,7 +74,7 @@ async def _over_time(ask: Ask, task: str | None, queue: str | None) -> charting.
 
 
 async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
-    groups = await ask.app.failures(limit=GROUPS, **filters)
+    groups = await ask.app.failures(limit=GROUPS, among=COUNTED, **filters)
     found = list[tuple[FailureGroup, Spark | None, Job | None]]()
     for group in groups:
         page: Sequence[Job] = ()
@@ -80,7 +82,17 @@ async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
             alike: Filters = {**filters, "fingerprint": group.fingerprint}
             page = (await ask.app.jobs(limit=SAMPLE, **alike)).items
         found.append((group, _spark(group, page), next((one for one in page if one.id == group.example), None)))
-    return {"groups": found, "all": len(groups) < GROUPS, "jobs": sum(group.jobs for group in groups)}
+    jobs, counted = sum(group.jobs for group in groups), await counted_of(ask)
+    return {"groups": found, "all": len(groups) < GROUPS, "jobs": jobs, "counted": counted}
+
+
+async def counted_of(ask: Ask) -> int | None:
+    """How many failed jobs at most are in groups, if there may be more; how many others have is told to no customer."""
+    if ask.viewer.customer is not None:
+        return COUNTED
+    queues = await ask.shared("queues", lambda: ask.app.queues(history=False))
+    failed = sum(queue.counts.get(Status.FAILED, 0) for queue in queues)
+    return COUNTED if failed > COUNTED else None
 
 
 def _spark(group: FailureGroup, jobs: Sequence[Job]) -> Spark | None:

@@ -11,6 +11,7 @@ from headrace.core.charts import Charts, Point
 from headrace.core.status import Status
 from headrace.dashboard import charting, problems
 from headrace.dashboard.asking import Ask, Shown, View
+from headrace.dashboard.views.dead import COUNTED
 from headrace.dashboard.words import count, length
 
 __all__ = ["VIEWS"]
@@ -42,7 +43,7 @@ async def overview(ask: Ask) -> Shown:
             ask.shared("workers", app.workers),
             ask.shared("hour", lambda: app.charts(by="all"), 5.0),
             ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
-            ask.soon("groups", lambda: app.failures(limit=GROUPS, finished_after=now - RECENT)),
+            ask.soon("groups", lambda: app.failures(limit=GROUPS, among=COUNTED, finished_after=now - RECENT)),
         ),
     )
     ask.dashboard.trends.note(queues, now)
@@ -67,6 +68,7 @@ async def overview(ask: Ask) -> Shown:
         "queues": busy,
         "running": running.items,
         "groups": groups,
+        "counted": COUNTED if counts.get(Status.FAILED, 0) > COUNTED else None,
         "drawing": drawn[0],
         "waits": drawn[1],
         "alive": [row for row in workers if row.alive],

@@ -44,9 +44,11 @@ class Records:
         with self._state() as state:
             return sum(matches(job, filter, now) for job in state.table.records.values())
 
-    async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
+    async def failures(
+        self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
+    ) -> list[FailureGroup]:
         with self._state() as state:
-            return grouped((job for job in state.table.records.values() if matches(job, filter, now)), limit)
+            return grouped((job for job in state.table.records.values() if matches(job, filter, now)), limit, among)
 
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         groups: dict[tuple[str, Status], list[Job]] = {}

@@ -21,13 +21,16 @@ from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
 from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
 from headrace.engines.sql.finding import Finder
-from headrace.engines.sql.record import encode
+from headrace.engines.sql.record import STAGES, encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import book_of, counting, settings_book
 
 __all__ = ["Records"]
 
 T = TypeVar("T")
+
+_PARKED = [status.value for status in Status if STAGES[status] == 0]
+"""The statuses of jobs that are not in line yet."""
 
 _CREATED = (
     "CASE WHEN b.created_at > 0 THEN b.created_at"
@@ -48,9 +51,8 @@ def _dialect(schema: str) -> Dialect:
         rerun_of="CASE WHEN b.created_at IS NULL THEN b.spec::json ->> 'rerun_of' END",
         unlisted=Part(f"{schema}.bodies", "x.created_at IS NULL", ordered=True),
         task=f"(SELECT p.task FROM {schema}.lines l JOIN {schema}.profiles p ON p.id = l.profile WHERE l.id = j.line)",
-        error="",
         has_error="j.error IS NOT NULL",
-        error_type="(j.error::json ->> 'type')",
+        error_type="(SELECT i.error::json ->> 'type' FROM {jobs} i WHERE i.seq = j.seq)".format(**tables),
         page=sql("find", schema),
         body=" JOIN {bodies} b ON b.id = j.id".format(**tables),
         join="JOIN",
@@ -109,8 +111,9 @@ class Records(SqlRecords):
     async def _standing(self, at: int) -> list[Any]:
         async with self._pool.snapshot() as connection:
             # One long queue is most of the table, and looks as if it were best counted by reading all history, too.
-            await connection.execute("SET LOCAL enable_seqscan = off")
-            return await connection.fetch(sql("count_standing", self._schema), at, Status.FAILED.value)
+            # Nor is it for several processes: it is asked again and again beside workers, which need them more.
+            await connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL max_parallel_workers_per_gather = 0")
+            return await connection.fetch(sql("count_standing", self._schema), at, Status.FAILED.value, _PARKED)
 
     async def history(self, id: UUID) -> History:
         rows = await self._search("history", id)

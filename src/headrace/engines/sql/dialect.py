@@ -45,6 +45,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     unlisted: Part
     """The jobs that are in no list."""
     error_type: str
+    """Of the job of this order number: ``j`` may be anything that has one."""
     page: str
     """The statement for the records of the jobs that ``{found}`` selects, newest first."""
     body: str
@@ -56,8 +57,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     all_of_them: str
     """After a selection that is not to be merged with what is around it."""
     task: str
-    error: str
-    """What joins the error."""
+    """Of the job in this line: ``j`` may be anything that has one."""
     has_error: str
     by_status: frozenset[int]
     """The stages that have an index by status in the order of numbers."""

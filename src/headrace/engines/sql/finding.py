@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from headrace.core.fingerprint import FailureGroup, grouped
+from headrace.core.fingerprint import UNDONE, FailureGroup, grouped
 from headrace.core.job import Job
 from headrace.core.query import Filter, Page, as_seen, cursor_of, matches
 from headrace.core.status import Status
@@ -89,9 +89,9 @@ class Finder:
         """How many jobs match."""
         return await self.answer(lambda: self._count(filter, now))
 
-    async def failures(self, filter: Filter, now: datetime, limit: int) -> list[FailureGroup]:
+    async def failures(self, filter: Filter, now: datetime, limit: int, among: int | None) -> list[FailureGroup]:
         """The groups of those that match and have an error."""
-        return await self.answer(lambda: self._failures(filter, now, limit))
+        return await self.answer(lambda: self._failures(filter, now, limit, among))
 
     def _page(self, filter: Filter, now: datetime, place: int, most: int) -> Asking[tuple[list[Job], int | None]]:
         search = yield from self._search(filter, now)
@@ -101,9 +101,9 @@ class Finder:
         search = yield from self._search(filter, now)
         return 0 if search is None else (yield from search.count())
 
-    def _failures(self, filter: Filter, now: datetime, limit: int) -> Asking[list[FailureGroup]]:
+    def _failures(self, filter: Filter, now: datetime, limit: int, among: int | None) -> Asking[list[FailureGroup]]:
         search = yield from self._search(filter, now)
-        return [] if search is None else (yield from search.failures(limit))
+        return [] if search is None else (yield from search.failures(limit, among))
 
     def _search(self, filter: Filter, now: datetime) -> Asking[_Search | None]:
         """The search for a filter; None: nothing can match."""
@@ -263,13 +263,15 @@ class _Search:
                 return
             place = found[-1].seq if len(found) == most or floor is None else floor
 
-    def failures(self, limit: int) -> Asking[list[FailureGroup]]:
+    def failures(self, limit: int, among: int | None) -> Asking[list[FailureGroup]]:
         """The groups of jobs with an error, the largest first."""
         if self._filter.text is not None:
-            failed = list[Job]()
-            yield from self._all(lambda jobs: failed.extend(job for job in jobs if job.error is not None))
-            return grouped(failed, limit)
-        best = yield from best_groups(self._terms, limit)
+            found = list[Job]()
+            yield from self._all(
+                lambda jobs: found.extend(job for job in jobs if job.error is not None or job.status in UNDONE)
+            )
+            return grouped(found, limit, among)
+        best = yield from best_groups(self._terms, limit, among)
         return groups_of(best, {job.seq: job for job in (yield from self._at([row[4] for row in best]))})
 
     def _at(self, seqs: Sequence[int]) -> Asking[list[Job]]:

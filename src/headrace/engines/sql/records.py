@@ -34,8 +34,10 @@ class SqlRecords:
     async def count_matching(self, filter: Filter, now: datetime) -> int:
         return await self._finder.count(filter, now)
 
-    async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
-        return await self._finder.failures(filter, now, limit)
+    async def failures(
+        self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
+    ) -> list[FailureGroup]:
+        return await self._finder.failures(filter, now, limit, among)
 
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         rows = await (self._search("count", micros(now)) if history else self._standing(micros(now)))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, Status
 from headrace.engines.sql.dialect import Asked, Dialect
@@ -44,7 +46,7 @@ class Terms:
     ) -> None:
         """``lines``: those of the tasks and queues that are asked for; None: any. ``label``, ``text``: how the engine
         stores a label, and how it looks for a text."""
-        self.sql, self.filter, self.now, self.lines, self.label = sql, filter, now, lines, label
+        self.sql, self.filter, self.now, self.lines, self.label, self._text = sql, filter, now, lines, label, text
         self.jobs, self.labels = f"{sql.prefix}jobs", f"{sql.prefix}labels"
         # A deferred job that is due is seen as queued, but stored as deferred.
         self.among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
@@ -56,6 +58,11 @@ class Terms:
         if filter.text is not None:
             term, values = text(filter.text.lower())
             self._add(term, *values)
+
+    def in_any_status(self) -> Terms:
+        """The same without a status: for who asks for one in words of their own."""
+        filter = replace(self.filter, status=frozenset())
+        return Terms(self.sql, filter, self.now, self.lines, self.label, self._text)
 
     def select(self, what: str, source: str, extra: str = "") -> str:
         """The statement that selects this of the jobs of a source for which all terms hold."""

@@ -1,5 +1,5 @@
 -- Jobs by queue and status as seen at a moment, without those that completed or were cancelled: each kind by the index
--- that has no others. $1 the moment, $2 the status failed
+-- that has no others. $1 the moment, $2 the status failed, $3 the statuses of those that are not in line yet
 SELECT l.queue, c.status, sum(c.jobs)::bigint, min(c.oldest)
 FROM (
   SELECT line, 'queued' AS status, count(*) AS jobs, min(arrived_at) AS oldest
@@ -11,10 +11,11 @@ FROM (
     min(CASE WHEN available_at <= $1 THEN available_at ELSE arrived_at END)
   FROM {schema}.jobs WHERE stage = 1 GROUP BY 1, 2
   UNION ALL
-  SELECT line, status, count(*), min(arrived_at) FROM {schema}.jobs WHERE stage = 0 GROUP BY 1, 2
-  UNION ALL
   SELECT line, status, count(*), min(arrived_at) FROM {schema}.jobs WHERE stage = 3 GROUP BY 1, 2
+  -- The condition of the index word for word, so that the index alone is read. A status is of one stage.
   UNION ALL
-  SELECT line, status, count(*), NULL FROM {schema}.jobs WHERE stage >= 4 AND status = $2 GROUP BY 1, 2
+  SELECT line, status, count(*), min(arrived_at) FROM {schema}.jobs WHERE stage IN (0, 5) AND status = ANY ($3) GROUP BY 1, 2
+  UNION ALL
+  SELECT line, status, count(*), NULL FROM {schema}.jobs WHERE stage IN (0, 5) AND status = $2 GROUP BY 1, 2
 ) c JOIN {schema}.lines l ON l.id = c.line
 GROUP BY 1, 2
