@@ -17,7 +17,7 @@ from headrace.client import admin, direct, jobs
 from headrace.client.acting_on_many import ActingOnMany
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
-from headrace.client.charts import Moment, charts, estimated_processing_time
+from headrace.client.charts import Moment, charts, estimated_processing_time, rollups
 from headrace.client.draining import drain_worker
 from headrace.client.finding import Filters, checked_limit, filter_of
 from headrace.client.hooks import Hooked
@@ -48,7 +48,7 @@ from headrace.core.news import Mark
 from headrace.core.query import Page
 from headrace.core.retention import may_be_pruned
 from headrace.core.retry import Seconds
-from headrace.core.rollup import Step
+from headrace.core.rollup import Rollup, Step
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
@@ -501,6 +501,11 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         its last beat.
         """
         return await charts(self.session, since, until, step, by, task=task, queue=queue)
+
+    async def rollups(self, since: Moment, until: Moment = 0.0) -> list[Rollup]:
+        """What charts are made of: what was finished, added up by task, queue and time, in rows of a minute, an hour or
+        a day; also those that are only partly within the time. There may be several rows of the same minute."""
+        return await rollups(self.session, since, until)
 
     async def estimated_processing_time(self, task: str, *, quantile: float = 0.5) -> float | None:
         """How many seconds a run of this task takes, by those of the last 7 days: half take less; None if unknown."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, get_args
 from headrace.core.charts import By, Charts, charts_of, step_for
 from headrace.core.histogram import Histogram
 from headrace.core.retry import Seconds
-from headrace.core.rollup import Step
+from headrace.core.rollup import Rollup, Step
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.client.session import Session
 
-__all__ = ["Moment", "charts", "estimated_processing_time", "running_times"]
+__all__ = ["Moment", "charts", "estimated_processing_time", "rollups", "running_times"]
 
 Moment = datetime | timedelta | float
 """A moment, or how long ago it was."""
@@ -42,6 +42,12 @@ async def charts(
     wide = step_for(begin, end, now) if step is None else _step(step)
     rows = await session.engine.rollups.read(begin, end, **of)
     return charts_of(rows, begin, end, wide, by)
+
+
+async def rollups(session: Session, since: Moment, until: Moment) -> list[Rollup]:
+    """The rows of this time."""
+    now = session.host.clock.now()
+    return await session.engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
 
 
 async def running_times(session: Session, task: str | None = None, queue: str | None = None) -> Histogram:

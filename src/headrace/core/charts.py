@@ -83,19 +83,29 @@ def step_for(since: datetime, until: datetime, now: datetime) -> Step:
     return Step.DAY
 
 
-def charts_of(rows: Iterable[Rollup], since: datetime, until: datetime, step: Step, by: By = "series") -> Charts:
+def charts_of(
+    rows: Iterable[Rollup], since: datetime, until: datetime, step: Step, by: By = "series", *, times: bool = True
+) -> Charts:
     """The charts of these rows; spans that are partly within the time count as a whole.
 
     ``by``: what has a series of its own. Quantiles cannot be added up, so this is the place to ask for those of all.
+    ``times``: whether how long things took is told, too, which is most of the work.
     """
     since = begin_of(since, step)
     series: dict[tuple[str, str], dict[tuple[datetime, int], Totals]] = {}
+    places: dict[tuple[datetime, Step], tuple[datetime, int] | None] = {}
     for row in rows:
-        if concerns(row, since, until):
+        if (row.at, row.step) not in places:  # a moment has a row of every task
             wide = max(row.step, step, key=lambda one: one.seconds)
+            place = (begin_of(row.at, wide), wide.seconds) if concerns(row, since, until) else None
+            places[row.at, row.step] = place
+        if (place := places[row.at, row.step]) is not None:
             name = row.task if by in ("series", "task") else "", row.queue if by in ("series", "queue") else ""
             points = series.setdefault(name, {})
-            points.setdefault((begin_of(row.at, wide), wide.seconds), Totals()).merge(row.totals)
+            totals = points.get(place)
+            if totals is None:
+                totals = points[place] = Totals()
+            (totals.merge if times else totals.tally)(row.totals)
     found = []
     for (task, queue), points in sorted(series.items()):
         total = Totals()

@@ -53,8 +53,12 @@ class Histogram(msgspec.Struct, array_like=True):
 
     def merge(self, other: Histogram) -> None:
         """Count all that the other has counted."""
-        for place, count in other.counts.items():
-            self.counts[place] = self.counts.get(place, 0) + count
+        if self.counts:
+            counts, get = self.counts, self.counts.get
+            for place, count in other.counts.items():
+                counts[place] = get(place, 0) + count
+        else:
+            self.counts = other.counts.copy()
         self.seconds += other.seconds
 
     @property

@@ -88,6 +88,12 @@ class Totals(msgspec.Struct, array_like=True):
 
     def merge(self, other: Totals) -> None:
         """Add what the other has counted."""
+        self.tally(other)
+        self.waited.merge(other.waited)
+        self.ran.merge(other.ran)
+
+    def tally(self, other: Totals) -> None:
+        """Add its counts, and not how long anything took."""
         self.completed += other.completed
         self.failed += other.failed
         self.timed_out += other.timed_out
@@ -96,8 +102,6 @@ class Totals(msgspec.Struct, array_like=True):
         self.released += other.released
         self.cancelled += other.cancelled
         self.retried += other.retried
-        self.waited.merge(other.waited)
-        self.ran.merge(other.ran)
 
 
 class Rollup(msgspec.Struct, array_like=True):

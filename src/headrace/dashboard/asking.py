@@ -15,7 +15,9 @@ from starlette.responses import Response
 from headrace.client.finding import Filters
 from headrace.core.job import Job
 from headrace.core.keys import Scope
+from headrace.core.rollup import Step
 from headrace.dashboard.access import Viewer
+from headrace.dashboard.sums import Span
 from headrace.errors import JobNotFound
 
 if TYPE_CHECKING:
@@ -97,6 +99,10 @@ class Ask:
     async def soon(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 5.0) -> T | None:
         """The same, if it comes soon, or as it was before; None: an open page that asks again will be told."""
         return await self.dashboard.shared.soon(key, seconds, ask)
+
+    async def hour(self) -> Span:
+        """What was finished in the last hour, by minutes."""
+        return await self.shared("hour", lambda: self.dashboard.past.span(3600.0, Step.MINUTE), 5.0)
 
     def kept(self, filters: Filters) -> Filters:
         """The filters, kept to the customer of the viewer."""

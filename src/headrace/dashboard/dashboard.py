@@ -20,6 +20,7 @@ from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
 from headrace.dashboard.problems import Trends
 from headrace.dashboard.rendering import Renderer
 from headrace.dashboard.sharing import Shared
+from headrace.dashboard.sums import Past
 from headrace.dashboard.table import ACTS
 from headrace.dashboard.views import VIEWS
 from headrace.errors import ConfigError, HeadraceError, NotOpen, Unavailable
@@ -50,6 +51,7 @@ class Dashboard:
         self.app, self.gate = app, gate
         self.shared = Shared(app.host.clock)
         """What all viewers see."""
+        self.past = Past(app)
         self.trends = Trends()
         self.renderer = Renderer()
         self._tokens: Tokens | None = None

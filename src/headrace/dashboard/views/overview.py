@@ -8,21 +8,25 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.core.charts import Charts, Point
+from headrace.core.rollup import Step
 from headrace.core.status import Status
 from headrace.dashboard import charting, problems
 from headrace.dashboard.asking import Ask, Shown, View
+from headrace.dashboard.sums import Span
 from headrace.dashboard.views.dead import COUNTED
 from headrace.dashboard.words import count, length
 
 __all__ = ["VIEWS"]
 
-RANGES: dict[str, tuple[str, float, str]] = {
-    "1h": ("1 hour", 3600.0, "minute"),
-    "24h": ("24 hours", 86400.0, "hour"),
-    "7d": ("7 days", 7 * 86400.0, "hour"),
-    "30d": ("30 days", 30 * 86400.0, "day"),
+RANGES: dict[str, tuple[str, float, Step]] = {
+    "1h": ("1 hour", 3600.0, Step.MINUTE),
+    "24h": ("24 hours", 86400.0, Step.HOUR),
+    "7d": ("7 days", 7 * 86400.0, Step.HOUR),
+    "30d": ("30 days", 30 * 86400.0, Step.DAY),
 }
 BY = {"status": "outcome", "queue": "queue", "task": "task"}
+PATIENCE = 0.2
+"""Seconds that the page waits for charts of days."""
 RUNNING = 8
 GROUPS = 5
 RECENT = timedelta(days=1)
@@ -41,7 +45,7 @@ async def overview(ask: Ask) -> Shown:
         asyncio.gather(
             ask.shared("queues", lambda: app.queues(history=False)),
             ask.shared("workers", app.workers),
-            ask.shared("hour", lambda: app.charts(by="all"), 5.0),
+            ask.hour(),
             ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
             ask.soon("groups", lambda: app.failures(limit=GROUPS, among=COUNTED, finished_after=now - RECENT)),
         ),
@@ -63,7 +67,7 @@ async def overview(ask: Ask) -> Shown:
         "counts": counts,
         "oldest": min(oldest, default=None),
         "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
-        "hour": _figures(hour),
+        "hour": _figures(hour.charts()),
         "problems": told,
         "queues": busy,
         "running": running.items,
@@ -94,15 +98,23 @@ def _figures(charts: Charts) -> dict[str, Any]:
     }
 
 
-async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing, charting.Drawing]:
+async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing | None, charting.Drawing | None]:
+    """What is drawn of attempts and of times; None: it is still being added up."""
     _, seconds, step = RANGES[span]
-    wide: Any = step
-    whole = await ask.shared(("charts", span), lambda: ask.app.charts(since=seconds, step=wide, by="all"), 5.0)
+    if step is Step.MINUTE:
+        sums: Span | None = await ask.hour()
+    else:
+        past = ask.dashboard.past
+        sums = await ask.dashboard.shared.soon(("sums", span), 10.0, lambda: past.span(seconds, step), PATIENCE)
+    return (None, None) if sums is None else sums.drawn(("overview", by), lambda: _drawn(sums, by))
+
+
+def _drawn(sums: Span, by: str) -> tuple[charting.Drawing, charting.Drawing]:
+    whole = sums.charts()
     if by == "status":
         drawing = charting.stacked(whole, charting.by_outcome(whole), count)
     else:
-        kind: Any = by
-        parts = await ask.shared(("charts", span, by), lambda: ask.app.charts(since=seconds, step=wide, by=kind), 5.0)
+        parts = sums.charts("task" if by == "task" else "queue", times=False)
         drawing = charting.stacked(
             parts, charting.by_name(parts, lambda one: one.task if by == "task" else one.queue), count
         )
@@ -131,18 +143,17 @@ async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing, chart
 
 async def _problems(ask: Ask) -> list[problems.Problem]:
     app = ask.app
-    checks, queues, limits, usage, tasks, hour = await asyncio.gather(
+    checks, queues, limits, usage, hour = await asyncio.gather(
         ask.soon("doctor", lambda: app.doctor(store=False)),
         ask.shared("queues", lambda: app.queues(history=False)),
         ask.shared("limits", app.limits),
         ask.shared("usage", app.usage),
-        ask.shared("hour by task", lambda: app.charts(by="task"), 5.0),
-        ask.shared("hour by queue", lambda: app.charts(by="queue"), 5.0),
+        ask.hour(),
     )
     found = [
         *problems.from_doctor(checks or ()),
-        *problems.waiting_long(queues, ask.now, ask.dashboard.trends, hour),
-        *problems.failing(tasks),
+        *problems.waiting_long(queues, ask.now, ask.dashboard.trends, hour.charts("queue", times=False)),
+        *problems.failing(hour.charts("task", times=False)),
         *problems.full(queues, limits, usage),
     ]
     return sorted(found, key=lambda one: one.level != "fail")

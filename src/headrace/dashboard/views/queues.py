@@ -28,7 +28,7 @@ async def queues(ask: Ask) -> Shown:
     """All of them, in the order in which workers serve them."""
     found = await ask.shared("queues", lambda: ask.app.queues(history=False))
     usage = await ask.shared("usage", ask.app.usage)
-    charts = await ask.shared("hour by queue", lambda: ask.app.charts(by="queue"), 5.0)
+    charts = (await ask.hour()).charts("queue")
     hour = {series.queue: series.total for series in charts.series}
     return Shown("queues.html", "Queues", {"queues": found, "held": usage.queues, "hour": hour})
 
@@ -40,7 +40,7 @@ async def queue(ask: Ask) -> Shown:
     if name not in known and await app.strange_name("queue", name):
         raise Missing(f"queue {name}")
     usage = await ask.shared("usage", app.usage)
-    charts = await ask.shared(("hour of queue", name), lambda: app.charts(queue=name, by="all"), 5.0)
+    charts = (await ask.hour()).charts(queue=name)
     holders = await ask.shared(("holders of queue", name), lambda: app.jobs(queue=name, status=[*HELD], limit=SHOWN))
     line = await ask.shared(("line of queue", name), lambda: app.jobs(queue=name, status=[Status.QUEUED], limit=SHOWN))
     shown = known.get(name) or QueueInfo(name, 0, False, {}, None)

@@ -16,7 +16,7 @@ async def tasks(ask: Ask) -> Shown:
     app = ask.app
     found = await ask.shared("tasks", app.tasks, 5.0)
     workers = await ask.shared("workers", app.workers)
-    charts = await ask.shared("hour by task", lambda: app.charts(by="task"), 5.0)
+    charts = (await ask.hour()).charts("task")
     having: dict[str, int] = {}
     for row in workers:
         for name in row.info.tasks if row.alive else ():
@@ -36,7 +36,7 @@ async def task(ask: Ask) -> Shown:
     known = {one.name: one for one in await ask.shared("tasks", app.tasks, 5.0)}
     if name not in known:
         raise Missing(f"task {name}")
-    charts = await ask.shared(("hour of task", name), lambda: app.charts(task=name, by="all"), 5.0)
+    charts = (await ask.hour()).charts(task=name)
     recent = await ask.shared(("newest of task", name), lambda: app.jobs(task=name, limit=10))
     workers = await ask.shared("workers", app.workers)
     limits = {one.task: one for one in await ask.shared("limits", app.limits)}
