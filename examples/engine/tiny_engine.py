@@ -456,7 +456,9 @@ class Records(Role):
         with self.store() as store:
             return sum(matches(job, filter, now) for job in store.jobs.values())
 
-    async def failures(self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None) -> list[FailureGroup]:
+    async def failures(
+        self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
+    ) -> list[FailureGroup]:
         with self.store() as store:
             return grouped((job for job in store.jobs.values() if matches(job, filter, now)), limit, among)
 

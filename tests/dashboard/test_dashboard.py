@@ -19,10 +19,13 @@ from headrace import App
 from headrace.core.status import Status
 from headrace.dashboard import Viewer, dashboard
 from headrace.dashboard.acting import Act
+from headrace.dashboard.asking import Ask
 from headrace.dashboard.guard import POLICY
+from headrace.dashboard.rendering import Renderer
 from headrace.dashboard.table import ACTS
-from headrace.dashboard.views import VIEWS
+from headrace.dashboard.views import VIEWS, dead
 from headrace.errors import ConfigError
+from headrace.testing.clock import FakeClock
 from tests.dashboard.shop import shop_app
 
 ALL = frozenset({"read", "submit", "act", "admin"})
@@ -298,6 +301,41 @@ async def test_an_open_page_is_told_what_changed_and_that_something_is_gone(app:
         assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 200
         gone = await client.get(f"/jobs/{app.new_id()}", headers=live)
         assert (gone.status_code, "Not found" in gone.text, 'data-every="0"' in gone.text) == (200, True, True)
+
+
+async def test_what_changed_of_a_page_is_made_once_for_all_who_may_do_the_same(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, page = list[str](), Renderer.page
+
+    def noted(renderer: Renderer, ask: Ask, *rest: Any) -> bytes:
+        made.append(ask.viewer.name)
+        return page(renderer, ask, *rest)
+
+    monkeypatch.setattr(Renderer, "page", noted)
+    with app.override(clock=FakeClock()):
+        async with mounted(app) as client:
+            for viewer in ("act", "act", "read", "act", "ann", "read"):
+                answer = await client.get("/batches", headers={"x-headrace-live": "1", "x-who": viewer})
+                assert answer.status_code == 200
+            assert made == ["dashboard:act", "dashboard:read", "ann"]
+            assert (await act(client, act="queue.pause", name="default")).status_code == 200
+            made.clear()
+            await client.get("/batches", headers={"x-headrace-live": "1"})
+            assert made == ["dashboard:act"], "somebody acted"
+
+
+@pytest.mark.parametrize("number", [2, 3])
+async def test_the_groups_of_failures_say_of_how_many_they_are(
+    app: App, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(dead, "COUNTED", 2)
+    async with mounted(app) as client:
+        await app.by_name["fragile"].map([("broken",)] * number)
+        await app.worker(burst=True).run()
+        page = await client.get("/dead")
+        assert "<b>2</b> jobs" in page.text
+        assert ("Counted are the 2 that failed last" in page.text) is (number == 3)
 
 
 async def test_a_chosen_job_that_is_gone_does_not_keep_the_others_from_being_acted_on(app: App) -> None:

@@ -21,12 +21,15 @@ from headrace.dashboard.sums import Span
 from headrace.errors import JobNotFound
 
 if TYPE_CHECKING:
-    from headrace.app import App
+    from headrace.app import App, QueueInfo
     from headrace.dashboard.dashboard import Dashboard
 
 __all__ = ["Ask", "Missing", "Shown", "View", "address"]
 
 T = TypeVar("T")
+
+ADDED = 0.2
+"""Seconds that a page waits for charts of days."""
 
 
 def address(base: str, path: str, /, **query: Any) -> str:
@@ -100,9 +103,22 @@ class Ask:
         """The same, if it comes soon, or as it was before; None: an open page that asks again will be told."""
         return await self.dashboard.shared.soon(key, seconds, ask)
 
+    async def queues(self) -> list[QueueInfo]:
+        """Every queue, with its jobs counted but for those that completed or were cancelled."""
+        return await self.shared("queues", lambda: self.app.queues(history=False))
+
     async def hour(self) -> Span:
         """What was finished in the last hour, by minutes."""
         return await self.shared("hour", lambda: self.dashboard.past.span(3600.0, Step.MINUTE), 5.0)
+
+    async def past(self, seconds: float, step: Step) -> Span | None:
+        """What was finished in so many seconds, by hours or days; None: it is still being added up."""
+        past = self.dashboard.past
+        return await self.dashboard.shared.soon(("past", seconds), 10.0, lambda: past.span(seconds, step), ADDED)
+
+    async def day(self) -> Span | None:
+        """What was finished in the last day, by hours; None: it is still being added up."""
+        return await self.past(86400.0, Step.HOUR)
 
     def kept(self, filters: Filters) -> Filters:
         """The filters, kept to the customer of the viewer."""
@@ -146,3 +162,5 @@ class View:
     """The entry of the menu that it belongs to."""
     whose: Literal["customer", "operator"] = "operator"
     """Whether viewers who see the jobs of one customer alone may see it."""
+    alike: float = 1.0
+    """Seconds for which all who have it open are answered alike; 0: those who ask at the same moment."""

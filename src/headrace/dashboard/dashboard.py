@@ -98,30 +98,46 @@ class Dashboard:
             if view.path == "/":
                 return secured(Response(status_code=303, headers={"Location": ask.link("/jobs")}))
             return await self.page(ask, view, _refused("this concerns more than one customer"))
-        try:
-            shown = await view.show(ask)
-        except Missing as missing:
-            shown = Shown("nothing.html", "Not found", {"what": str(missing)}, 404, every=0)
-        except (ConfigError, ValueError) as error:
-            shown = Shown("wrong.html", "Bad request", {"why": str(error)}, 400, every=0)
+        if ask.live:
+            # What may change of a page is the same for all who may do the same: it is made once for all of them.
+            who = (viewer.scopes, viewer.customer, viewer.tasks, viewer.queues)
+            key = ("live", ask.base, request.url.path, request.url.query, str(ask.zone), who)
+            again = await self.shared.get(key, view.alike, lambda: self._live(view, ask), sparing=0.0)
+            if again is not None:
+                return _changed(ask, *again)
+        shown = await self._shown(view, ask)
         return secured(shown) if isinstance(shown, Response) else await self.page(ask, view, shown)
+
+    async def _shown(self, view: View, ask: Ask) -> Shown | Response:
+        try:
+            return await view.show(ask)
+        except Missing as missing:
+            return Shown("nothing.html", "Not found", {"what": str(missing)}, 404, every=0)
+        except (ConfigError, ValueError) as error:
+            return Shown("wrong.html", "Bad request", {"why": str(error)}, 400, every=0)
+
+    async def _live(self, view: View, ask: Ask) -> tuple[bytes, str] | None:
+        """What may have changed of a page, and by what that is known; None: it is no page."""
+        shown = await self._shown(view, ask)
+        return None if isinstance(shown, Response) else self._made(ask, view, shown, "")
 
     async def page(self, ask: Ask, view: View | None, shown: Shown) -> Response:
         """A page as it is sent: whole, or only what may have changed of it."""
         tokens = await self.tokens()
         browser, is_new = tokens.browser(ask.request)
-        section = None if view is None else view.section
         token = tokens.token(browser, ask.viewer) if ask.viewer.acts or self.gate.leaves(ask.viewer) else ""
-        body = self.renderer.page(ask, shown, section, token, self.gate.leaves(ask.viewer))
-        tag = f'"{sha256(body).hexdigest()[:24]}"'
-        if ask.live and ask.request.headers.get("if-none-match") == tag:
-            return secured(Response(status_code=304, headers={"ETag": tag}))
-        # That what an open page showed is gone is news to it, and no error.
-        status = 200 if ask.live else shown.status
-        response = Response(body, status, {"ETag": tag}, "text/html; charset=utf-8")
+        body, tag = self._made(ask, view, shown, token)
+        if ask.live:
+            return _changed(ask, body, tag)
+        response = Response(body, shown.status, {"ETag": tag}, "text/html; charset=utf-8")
         if is_new:
             set_cookie(ask.request, response, COOKIE, browser)
         return secured(response)
+
+    def _made(self, ask: Ask, view: View | None, shown: Shown, token: str) -> tuple[bytes, str]:
+        section = None if view is None else view.section
+        body = self.renderer.page(ask, shown, section, token, self.gate.leaves(ask.viewer))
+        return body, f'"{sha256(body).hexdigest()[:24]}"'
 
     def _failed(self, request: Request, error: HeadraceError) -> Response:
         """What is shown where no page can be made: a store that is away is no fault of the viewer's."""
@@ -136,6 +152,13 @@ class Dashboard:
     def _plain(self, request: Request, status: int, title: str, text: str) -> Response:
         body = self.renderer.plain(request.scope.get("root_path", ""), title, text)
         return secured(Response(body, status, media_type="text/html; charset=utf-8"))
+
+
+def _changed(ask: Ask, body: bytes, tag: str) -> Response:
+    """The answer to an open page; that what it showed is gone is news to it, and no error."""
+    if ask.request.headers.get("if-none-match") == tag:
+        return secured(Response(status_code=304, headers={"ETag": tag}))
+    return secured(Response(body, 200, {"ETag": tag}, "text/html; charset=utf-8"))
 
 
 def _refused(why: str) -> Shown:

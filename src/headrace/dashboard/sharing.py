@@ -16,8 +16,9 @@ MOST = 500
 """Answers that are kept at once."""
 IDLE = 60.0
 """Seconds after which an answer is not kept any more, if nobody asked for a newer one: pages of jobs can be large."""
-SPARING = 10
-"""An answer is kept for at least so many times as long as it took: what is dear is asked for less often."""
+SPARING = 20
+"""An answer is kept for at least so many times as long as it took: what is dear is asked for less often, and none of
+them keeps a store busy for more than a twentieth of the time."""
 PATIENCE = 0.1
 """Seconds that a page waits for what it can do without."""
 
@@ -45,10 +46,11 @@ class Shared:
         self._found: dict[Hashable, _Answer] = {}
         self._swept = clock.monotonic()
 
-    async def get(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer of this name, if it is younger than so many seconds; else a new one."""
+    async def get(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], sparing: float = SPARING) -> T:
+        """The answer of this name, if it is younger than so many seconds, or than ``sparing`` times what it took; else
+        a new one."""
         # Whoever asked first may go, and its request be cancelled: the answer is for all.
-        answer: T = await asyncio.shield(self._asked(key, seconds, ask).future)
+        answer: T = await asyncio.shield(self._asked(key, seconds, ask, sparing).future)
         return answer
 
     async def soon(
@@ -73,7 +75,9 @@ class Shared:
         for one in self._found.values():
             one.until = 0.0
 
-    def _asked(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[Any]]) -> _Answer:
+    def _asked(
+        self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[Any]], sparing: float = SPARING
+    ) -> _Answer:
         began, known = self._clock.monotonic(), self._found.get(key)
         if known is not None and (not known.future.done() or (known.good and began < known.until)):
             return known
@@ -83,7 +87,7 @@ class Shared:
 
         def note(future: asyncio.Future[Any]) -> None:
             made.at = self._clock.monotonic()
-            made.until = made.at + max(seconds, SPARING * (made.at - began))
+            made.until = made.at + max(seconds, sparing * (made.at - began))
             if not future.cancelled():
                 future.exception()  # whoever asked may have gone: then it is nobody's
 

@@ -13,6 +13,7 @@ from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.dashboard import charting
 from headrace.dashboard.asking import Ask, Shown, View
+from headrace.dashboard.sums import Span
 from headrace.dashboard.words import count
 
 __all__ = ["COUNTED", "VIEWS", "counted_of"]
@@ -25,7 +26,6 @@ DRAWN = 12
 SAMPLE = 100
 """Jobs of a group by which that is drawn: the newest."""
 COLUMNS, WIDE, HIGH = 24, 120.0, 24.0
-DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,12 @@ async def _over_time(ask: Ask, task: str | None, queue: str | None) -> charting.
     """How many jobs of each task failed for good in each hour of the last day, from rollups: those of all customers."""
     if ask.viewer.customer is not None or ask.given("customer") is not None:
         return None
-    charts = await ask.shared(
-        ("dead over time", task, queue),
-        lambda: ask.app.charts(since=DAY, step="hour", by="task", task=task, queue=queue),
-        5.0,
-    )
+    sums = await ask.day()
+    return None if sums is None else sums.drawn(("dead", task, queue), lambda: _drawn(sums, task, queue))
+
+
+def _drawn(sums: Span, task: str | None, queue: str | None) -> charting.Drawing | None:
+    charts = sums.charts("task", task=task, queue=queue, times=False)
     parts = charting.by_name(charts, lambda one: one.task, charting.died)
     return charting.stacked(charts, parts, count) if parts else None
 
@@ -90,7 +91,7 @@ async def counted_of(ask: Ask) -> int | None:
     """How many failed jobs at most are in groups, if there may be more; how many others have is told to no customer."""
     if ask.viewer.customer is not None:
         return COUNTED
-    queues = await ask.shared("queues", lambda: ask.app.queues(history=False))
+    queues = await ask.queues()
     failed = sum(queue.counts.get(Status.FAILED, 0) for queue in queues)
     return COUNTED if failed > COUNTED else None
 

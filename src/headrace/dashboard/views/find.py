@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headrace.dashboard.asking import Ask, Missing, Shown, View
 from headrace.dashboard.rendering import MENU
 from headrace.dashboard.views.batches import batch_of
+from headrace.dashboard.views.jobs import NAMES
 
 __all__ = ["VIEWS"]
 
@@ -64,7 +65,7 @@ async def _named(ask: Ask, lower: str) -> list[Found]:
     app, found = ask.app, list[Found]()
     for task in await ask.shared("tasks", app.tasks, 5.0):
         found.append(Found("task", task.name, f"queue {task.queue}", ask.link(f"/tasks/{task.name}")))
-    for queue in await ask.soon("queue names", lambda: app.queues(history=False), 2.0) or ():
+    for queue in await ask.soon("queue names", ask.queues, NAMES) or ():
         found.append(Found("queue", queue.name, "paused" if queue.paused else "", ask.link(f"/queues/{queue.name}")))
     for one in await ask.shared("schedules", app.schedules):
         found.append(Found("schedule", one.name, str(one.rule), ask.link(f"/schedules/{one.name}")))

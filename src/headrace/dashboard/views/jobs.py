@@ -19,11 +19,13 @@ from headrace.core.status import Reason, Status
 from headrace.dashboard.asking import Ask, Shown, View
 from headrace.errors import ConfigError
 
-__all__ = ["FIELDS", "VIEWS", "filters_in"]
+__all__ = ["FIELDS", "NAMES", "VIEWS", "filters_in"]
 
 PAGE = 50
 LOOKS = 2
 """For a text, so many times 5,000 jobs are looked at for one page."""
+NAMES = 15.0
+"""Seconds for which the names to choose from are kept: to know them, all jobs that wait are counted."""
 EXPORTED = 10_000
 """Jobs in one export at most."""
 
@@ -101,7 +103,7 @@ async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:
     tasks, queues = list[str](), list[str]()
     if ask.viewer.customer is None:
         tasks = [one.name for one in await ask.soon("tasks", ask.app.tasks) or ()]
-        queues = [one.name for one in await ask.soon("queue names", lambda: ask.app.queues(history=False), 2.0) or ()]
+        queues = [one.name for one in await ask.soon("queue names", ask.queues, NAMES) or ()]
     hidden = {name: value for name, value in asked.items() if name in (*IDS, "worker", "fingerprint", "schedule")}
     return {
         "asked": asked,

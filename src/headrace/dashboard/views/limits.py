@@ -41,7 +41,7 @@ async def limits(ask: Ask) -> Shown:
     found = await ask.shared("limits", app.limits)
     usage = await ask.shared("usage", app.usage)
     rates = await ask.shared("rates", app.rates)
-    queues = await ask.shared("queues", lambda: app.queues(history=False))
+    queues = await ask.queues()
     undefined = await ask.shared("undefined rates", app.undefined_rates, 5.0)
     data = {
         "limits": found,

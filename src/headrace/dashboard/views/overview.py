@@ -25,8 +25,6 @@ RANGES: dict[str, tuple[str, float, Step]] = {
     "30d": ("30 days", 30 * 86400.0, Step.DAY),
 }
 BY = {"status": "outcome", "queue": "queue", "task": "task"}
-PATIENCE = 0.2
-"""Seconds that the page waits for charts of days."""
 RUNNING = 8
 GROUPS = 5
 RECENT = timedelta(days=1)
@@ -43,7 +41,7 @@ async def overview(ask: Ask) -> Shown:
         _charts(ask, span or "1h", by or "status"),
         _problems(ask),
         asyncio.gather(
-            ask.shared("queues", lambda: app.queues(history=False)),
+            ask.queues(),
             ask.shared("workers", app.workers),
             ask.hour(),
             ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
@@ -101,11 +99,7 @@ def _figures(charts: Charts) -> dict[str, Any]:
 async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing | None, charting.Drawing | None]:
     """What is drawn of attempts and of times; None: it is still being added up."""
     _, seconds, step = RANGES[span]
-    if step is Step.MINUTE:
-        sums: Span | None = await ask.hour()
-    else:
-        past = ask.dashboard.past
-        sums = await ask.dashboard.shared.soon(("sums", span), 10.0, lambda: past.span(seconds, step), PATIENCE)
+    sums = await (ask.hour() if step is Step.MINUTE else ask.past(seconds, step))
     return (None, None) if sums is None else sums.drawn(("overview", by), lambda: _drawn(sums, by))
 
 
@@ -144,15 +138,15 @@ def _drawn(sums: Span, by: str) -> tuple[charting.Drawing, charting.Drawing]:
 async def _problems(ask: Ask) -> list[problems.Problem]:
     app = ask.app
     checks, queues, limits, usage, hour = await asyncio.gather(
-        ask.soon("doctor", lambda: app.doctor(store=False)),
-        ask.shared("queues", lambda: app.queues(history=False)),
+        ask.soon("doctor", lambda: app.doctor(store=False), 10.0),
+        ask.queues(),
         ask.shared("limits", app.limits),
         ask.shared("usage", app.usage),
         ask.hour(),
     )
     found = [
         *problems.from_doctor(checks or ()),
-        *problems.waiting_long(queues, ask.now, ask.dashboard.trends, hour.charts("queue", times=False)),
+        *problems.waiting_long(queues, ask.now, ask.dashboard.trends, hour.charts("queue")),
         *problems.failing(hour.charts("task", times=False)),
         *problems.full(queues, limits, usage),
     ]

@@ -26,7 +26,7 @@ CUSTOMERS = 50
 
 async def queues(ask: Ask) -> Shown:
     """All of them, in the order in which workers serve them."""
-    found = await ask.shared("queues", lambda: ask.app.queues(history=False))
+    found = await ask.queues()
     usage = await ask.shared("usage", ask.app.usage)
     charts = (await ask.hour()).charts("queue")
     hour = {series.queue: series.total for series in charts.series}
@@ -36,7 +36,7 @@ async def queues(ask: Ask) -> Shown:
 async def queue(ask: Ask) -> Shown:
     """One of them."""
     app, name = ask.app, ask.request.path_params["name"]
-    known = {one.name: one for one in await ask.shared("queues", lambda: app.queues(history=False))}
+    known = {one.name: one for one in await ask.queues()}
     if name not in known and await app.strange_name("queue", name):
         raise Missing(f"queue {name}")
     usage = await ask.shared("usage", app.usage)
