@@ -144,6 +144,7 @@ async def test_a_reader_sees_no_act_and_is_refused_all(app: App) -> None:
         for name, one in ACTS.items():
             if one.scope != "read":
                 assert (await act(client, "read", act=name)).status_code == 403, name
+                assert (await act(client, "read", act=name, trial=True)).status_code == 403, name
 
 
 @pytest.mark.parametrize(("name", "one"), ACTS.items())
@@ -241,6 +242,41 @@ async def test_whoever_is_bound_to_tasks_submits_only_these(app: App) -> None:
         assert ours.status_code in (403, 422)
         wrong = await act(client, "submitter", act="submit", trial=True, task="add", payload={"a": "x"})
         assert (wrong.status_code, wrong.json()["field"]) == (200, "a")
+
+
+async def test_a_trial_says_what_would_be_refused_and_changes_nothing(app: App) -> None:
+    async with mounted(app) as client:
+        job = await app.by_name["add"].options(delay=3600).submit(1)
+
+        async def tried(**body: Any) -> tuple[str | None, str | None]:
+            answer = await act(client, trial=True, **body)
+            assert answer.status_code == 200, answer.text
+            return answer.json().get("field"), answer.json().get("error")
+
+        assert await tried(act="queue.set", name="mail", max_concurrency=5) == (None, None)
+        assert await tried(act="queue.set", name="mail", max_concurrency=0) == (
+            "max_concurrency",
+            "Expected `int` >= 1",
+        )
+        assert await tried(act="rate.set", name="new", limit=1, per=60) == (None, None)
+        field, error = await tried(act="rate.set", name="new", per=60)
+        assert (field, "missing required field `limit`" in (error or "")) == ("limit", True)
+        assert await tried(act="schedule.set", name="s", task="add", kind="every", seconds=60, payload={"a": 1}) == (
+            None,
+            None,
+        )
+        assert await tried(act="schedule.set", task="add", kind="cron", expr="x") == (
+            "expr",
+            "not a cron expression: 'x' (Wrong number of fields)",
+        )
+        assert await tried(act="job", verb="rerun", id=str(job.id), payload={"a": "x"}) == (
+            "payload",
+            "add: a: Expected `int`, got `str`",
+        )
+        assert await tried(act="job", verb="cancel", id=str(job.id)) == (None, None)
+        assert await tried(act="queue.pause", name="mail") == (None, None)
+        assert (await app.get(job.id)).status is Status.SCHEDULED
+        assert (await app.audit(), await app.schedules(), "new" in await app.rates()) == ([], [], False)
 
 
 async def test_an_act_on_all_that_match_is_kept_to_those_that_were_counted(app: App) -> None:

@@ -30,7 +30,17 @@ async def shop(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> As
         yield made
 
 
-async def test_pages_with_nothing_on_them_and_of_errors_have_no_faults_of_accessibility(
+NEXT = {
+    "/jobs": "Submit one: await task.submit(…), headrace submit TASK",
+    "/dead": "A job comes here when no attempt is left",
+    "/batches": "async with app.batch() as batch",
+    "/schedules": "@app.task(schedule=Cron(",
+    "/find?q=nothing": "A job is found by its whole id",
+}
+"""What pages say that have nothing to show: what to do next."""
+
+
+async def test_pages_with_nothing_on_them_say_what_to_do_and_have_no_faults_of_accessibility(
     tmp_path_factory: pytest.TempPathFactory, browser: Browser
 ) -> None:
     """The others are walked past in ``test_walk.py``."""
@@ -47,6 +57,10 @@ async def test_pages_with_nothing_on_them_and_of_errors_have_no_faults_of_access
                 await page.goto(empty.address + path)
                 await page.wait_for_function("document.documentElement.classList.contains('scripted')")
                 assert await axe_faults(page) == [], path
+            for path, remedy in NEXT.items():
+                await page.goto(empty.address + path)
+                await expect(page.locator(".empty").last).to_be_visible()
+                assert remedy in await page.locator("main").inner_text(), path
         assert [one for one in empty.heard if "404" not in one and "400" not in one] == []
 
 
@@ -86,3 +100,17 @@ async def test_times_are_shown_in_the_zone_of_the_browser_and_exact_on_hover(sho
         told = page.locator(".facts time").first
         await expect(told).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$|, \d\d:\d\d:\d\d$"))
         await expect(told).to_have_attribute("title", re.compile(r" UTC$"))
+
+
+MOVING = """[...document.querySelectorAll("*")].filter((one) => {
+  const style = getComputedStyle(one);
+  return style.transitionDuration !== "0s" || style.animationName !== "none";
+}).map((one) => one.outerHTML.slice(0, 80))"""
+
+
+async def test_nothing_moves_for_those_who_ask_for_less_motion(shop: Shop) -> None:
+    running = await shop.app.by_name["steady"].submit()
+    async with looking(shop, f"/jobs/{running.id}", reduced_motion="reduce") as page:
+        await expect(page.locator(".progress progress")).to_be_visible()
+        assert await page.evaluate(MOVING) == []
+    await shop.app.cancel(running.id)
