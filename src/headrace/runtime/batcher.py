@@ -126,11 +126,24 @@ class Batcher(Generic[T, A]):
 
     async def put(self, item: T) -> A:
         """Write one item with whatever else is waiting; its answer."""
-        if self._quiet and self._begin is not None and not self._closed:
-            waiter: _Waiter[T, A] = _Waiter((item,))
-            if self._began(waiter, self._begin):
-                return (await waiter.future)[0]
-        return (await self.put_many((item,)))[0]
+        alone = self.put_alone(item)
+        return (await (self.put_many((item,)) if alone is None else alone))[0]
+
+    def put_alone(self, item: T) -> asyncio.Future[list[A]] | None:
+        """Begin to write one item the short way; None: there is none, or something else waits or is under way. It is
+        ``put`` without a coroutine, for whoever has one already."""
+        begin = self._begin
+        if begin is None or not self._quiet or self._closed or self._queue or self._pumps or self._alone is not None:
+            return None
+        waiter: _Waiter[T, A] = _Waiter((item,))
+        waiter.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        self._alone, begun = waiter, False
+        try:
+            begun = begin(item, self._arrived)
+        finally:
+            if not begun:
+                self._alone = None
+        return waiter.future if begun else None
 
     async def put_many(self, items: Sequence[T]) -> list[A]:
         """Write these items together, in one commit; their answers."""
@@ -157,21 +170,6 @@ class Batcher(Generic[T, A]):
         # Not by the loop, whose task factory may be an eager one: the pump would run, and be over, before it is noted.
         self._pumps.add(asyncio.Task(writing, loop=asyncio.get_running_loop(), name=f"batcher-{self._name}"))
 
-    def _began(
-        self, ticket: Ticket[T, A], begin: Callable[[T, Callable[[A | BaseException | None], None]], bool]
-    ) -> bool:
-        """Whether this ticket of one item is on the short way now: nothing else waits or is under way."""
-        if self._queue or self._pumps or self._alone is not None:
-            return False
-        ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
-        self._alone, begun = ticket, False
-        try:
-            begun = begin(ticket.items[0], self._arrived)
-        finally:
-            if not begun:
-                self._alone = None
-        return begun
-
     def _arrived(self, answer: A | BaseException | None) -> None:
         """What went the short way is over: answered, or it goes on as any other; what came meanwhile is written."""
         ticket, self._alone = self._alone, None
@@ -180,7 +178,7 @@ class Batcher(Generic[T, A]):
             self._quiet = False
             self._pump(self._run(ticket, answer))
         else:
-            self._answer([ticket], [answer])
+            self._tell(ticket, (answer,))
             if self._queue:
                 self._quiet = False
                 self._pump(self._run())
@@ -305,11 +303,14 @@ class Batcher(Generic[T, A]):
         start = 0
         for ticket in tickets:
             end = start + len(ticket.items)
-            try:
-                ticket.answer(answers[start:end])
-            except Exception:  # one who stumbles over the answer must not keep the others from theirs
-                _log.exception("an answer of the %s lane was not understood", self._name)
+            self._tell(ticket, answers[start:end])
             start = end
+
+    def _tell(self, ticket: Ticket[T, A], answers: Sequence[A]) -> None:
+        try:
+            ticket.answer(answers)
+        except Exception:  # one who stumbles over the answer must not keep the others from theirs
+            _log.exception("an answer of the %s lane was not understood", self._name)
 
     async def _halve(self, tickets: list[Ticket[T, A]]) -> None:
         """Write the halves apart, and theirs in turn if need be: one bad row must fail alone."""

@@ -119,9 +119,9 @@ class Submits:
         self.webhooks = Webhooks(engine, host)
         """Says of new jobs who is told of them."""
 
-        short = engine.jobs if isinstance(engine.jobs, InsertsOne) else None
+        self._short = engine.jobs.insert_one if isinstance(engine.jobs, InsertsOne) else None
 
-        def lane(name: str, short: InsertsOne | None = None) -> Batcher[Job, InsertAnswer]:
+        def lane(name: str, *, short: bool = False) -> Batcher[Job, InsertAnswer]:
             return Batcher(
                 self._insert,
                 host,
@@ -131,10 +131,10 @@ class Submits:
                 distinct=_number,
                 capacity=_WAITING,
                 patience=patience,
-                begin=None if short is None else partial(self._begin, short),
+                begin=self._begin if short and self._short is not None else None,
             )
 
-        self._plain, self._keyed = lane("submits", short), lane("keyed submits")
+        self._plain, self._keyed = lane("submits", short=True), lane("keyed submits")
         self._related, self._blocked = lane("related submits"), lane("blocked submits")
         self._lots: Batcher[_Lot, list[InsertAnswer]] = Batcher(
             self._insert_lots,
@@ -173,7 +173,9 @@ class Submits:
         if companions:
             answer = await self._insert_together(job, companions)
         else:
-            stored = await self._lane_of(job.spec).put(job)
+            lane = self._lane_of(job.spec)
+            alone = lane.put_alone(job)
+            [stored] = await (lane.put_many((job,)) if alone is None else alone)
             answer = await self._accepted(job, stored) if isinstance(stored, Refused) else stored
         if isinstance(answer, Duplicated):
             answer = await self._meetings.meet(
@@ -422,7 +424,7 @@ class Submits:
         self._tell_ready(jobs)
         return answers
 
-    def _begin(self, short: InsertsOne, job: Job, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
+    def _begin(self, job: Job, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
         """``_insert`` of one plain job that comes alone, where the engine has a short way for it."""
 
         def over(answer: InsertAnswer | BaseException | None) -> None:
@@ -430,7 +432,8 @@ class Submits:
             if isinstance(answer, Inserted):
                 self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
 
-        return short.insert_one(job, job.updated_at, over)  # it was made just now
+        assert self._short is not None
+        return self._short(job, job.updated_at, over)  # it was made just now
 
     def _tell_ready(self, jobs: Iterable[Job]) -> None:
         # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.

@@ -55,6 +55,9 @@ def _enc_hook(value: Any) -> Any:
     raise NotImplementedError(f"a {type(value).__qualname__} has no JSON form")
 
 
+_encode = msgspec.json.Encoder(enc_hook=_enc_hook).encode
+
+
 def _dec_hook(cls: type, value: Any) -> Any:
     if cls is object:
         return value
@@ -99,7 +102,7 @@ def _describe(annotation: Any) -> inspect.Type:
 def _to_text(value: Any) -> str:
     """JSON text of a value; whatever cannot be written is a Misfit."""
     try:
-        data = msgspec.json.encode(value, enc_hook=_enc_hook)
+        data = _encode(value)
     except UnicodeEncodeError:
         raise Misfit("a string holds half of a surrogate pair, which is no text") from None
     except RecursionError:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from headrace.core.status import Status
 from headrace.engines.sql import batches, entries, verifying, workers
 from headrace.engines.sql.attempts import Past
 from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
-from headrace.engines.sql.record import State
+from headrace.engines.sql.record import STAGES, State
 
 __all__ = [
     "ALIKE",
@@ -18,6 +19,8 @@ __all__ = [
     "JOB",
     "NEW",
     "ONE",
+    "ONE_AT_ONCE",
+    "PLAIN",
     "RECORD",
     "REPORT",
     "RUN",
@@ -61,6 +64,9 @@ and no request key."""
 
 ONE = tuple(column for column in RUN[2:] if column.name not in ("turn_key", "labels"))
 """The columns that ``insert_one.sql`` takes of one job that has no key to take turns by, and no labels."""
+
+PLAIN = tuple(column for column in ONE if column.name in ("line", "rank", "created_at", "spec"))
+"""Those of them that differ among jobs that are in line at once, as most are (``ONE_AT_ONCE``)."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The columns of a job as it is read."""
@@ -163,7 +169,31 @@ _PAST_OF_COMPLETED = {
 """What a completed job says of its last attempt, where that is not in the column of the same name."""
 
 _new = _values(NEW)
-_one = {column.name: f"${place}::{column.type}" for place, column in enumerate(ONE, 7)}
+
+
+def _words_of_one(values: dict[str, str]) -> dict[str, str]:
+    """What ``insert_one.sql`` says, where these are the values of its columns."""
+    news = {f"one_{name}": values[name] for name in ("spec", "created_at", "line")}
+    return news | {"one_values": ", ".join(values[column.name] for column in ONE if column.table == "jobs")}
+
+
+def _given(columns: Iterable[Column]) -> dict[str, str]:
+    """A parameter for each column, behind those that every insert of one job has."""
+    return {column.name: f"${place}::{column.type}" for place, column in enumerate(columns, 7)}
+
+
+def _values_at_once() -> dict[str, str]:
+    given = _given(PLAIN)
+    moments = dict.fromkeys(("available_at", "arrived_at", "updated_at"), given["created_at"])
+    placed = {"status": f"'{Status.QUEUED.value}'", "stage": str(STAGES[Status.QUEUED])}
+    nothing = {column.name: f"NULL::{column.type}" for column in ONE}
+    return nothing | placed | moments | given
+
+
+ONE_AT_ONCE = _words_of_one(_values_at_once())
+"""What ``insert_one.sql`` says for a job that is in line at once (``rows.is_at_once``): it takes ``PLAIN``. Each value
+that need not be passed is a microsecond of the driver's."""
+
 
 WORDS = {
     "record": ", ".join(column.selected for column in RECORD),
@@ -177,8 +207,7 @@ WORDS = {
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),
     "one_columns": _in_jobs(ONE),
-    "one_values": ", ".join(_one[column.name] for column in ONE if column.table == "jobs"),
-    **{f"one_{name}": _one[name] for name in ("spec", "created_at", "line")},
+    **_words_of_one(_given(ONE)),
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
     "job_id": "j.id::text",

@@ -24,6 +24,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
+from headrace.engines.postgres.columns import ONE_AT_ONCE
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_statements
 from headrace.engines.postgres.lines import Lines
@@ -34,11 +35,13 @@ from headrace.engines.postgres.rows import (
     TEXTS_OF_RUN,
     Reader,
     held_key,
+    is_at_once,
     is_new,
     is_one,
     key_lock,
     request_key,
     request_lock,
+    row_at_once,
     row_of_new,
     row_of_one,
     runs_of,
@@ -99,6 +102,7 @@ class Inserting:
     def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus, host: Host) -> None:
         self._hot, self._cold, self._schema, self._bus, self._host = hot, cold, schema, bus, host
         self._text, self._text_of_one = sql("insert", schema), sql("insert_one", schema)
+        self._text_at_once = sql("insert_one", schema, **ONE_AT_ONCE)
         self.forget()
 
     def forget(self) -> None:
@@ -125,7 +129,10 @@ class Inserting:
         if line is None or not is_one(job) or "\0" in job.payload_text:
             return False
         try:  # its other texts are those of a line, which are stored
-            row = row_of_one(job, line, Micros())
+            if is_at_once(job):
+                text, row = self._text_at_once, row_at_once(job, line)
+            else:
+                text, row = self._text_of_one, row_of_one(job, line, Micros())
         except (Unstorable, UnicodeError):
             return False  # and ``insert`` says why
         connection = self._hot.at_hand()
@@ -146,7 +153,7 @@ class Inserting:
                 done(Inserted(replace(job, seq=seq)))
 
         args = (job.id, job.payload_text, collected, self.lines.lock, *(hints[0] if hints else _NO_HINT))
-        self._hot.begin(connection, self._text_of_one, (*args, *row), over)
+        self._hot.begin(connection, text, (*args, *row), over)
         return True
 
     async def realign(self, limit: int = MAX_BATCH) -> int:

@@ -79,8 +79,8 @@ class _Connection(Connection):
 
     planned_at = float("-inf")
     """When its plans were last discarded (monotonic)."""
-    prepared: tuple[str, PreparedStatement[asyncpg.Record]] | None = None
-    """A text, and the statement that ``run_prepared`` keeps for it."""
+    prepared: dict[str, PreparedStatement[asyncpg.Record]] | None = None
+    """The statements that ``run_prepared`` keeps, by their texts."""
 
     def get_reset_query(self) -> str:
         return ""
@@ -92,13 +92,13 @@ class _Connection(Connection):
     def run_prepared(self, text: str, args: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
         """``fetch`` of a statement that is run again and again: the driver need not look for it each time, which takes
         a good part of the time that it needs for a statement. There is no limit to its time, once it is prepared."""
-        prepared = self.prepared
-        if prepared is None or prepared[0] is not text:
+        prepared = None if self.prepared is None else self.prepared.get(text)
+        if prepared is None:
             return self._prepare_and_run(text, args)
         # All that ``PreparedStatement.fetch`` comes to in the end. What it does before that, on four levels of
         # coroutines, is to make sure that the connection did not go back to the pool: then it was reset, see there.
         running: Coroutine[Any, Any, list[Any]] = self._protocol.bind_execute(  # type: ignore[attr-defined]
-            prepared[1]._state,  # type: ignore[attr-defined]
+            prepared._state,  # type: ignore[attr-defined]
             args,
             "",
             0,
@@ -108,8 +108,11 @@ class _Connection(Connection):
         return running
 
     async def _prepare_and_run(self, text: str, args: Sequence[Any]) -> list[Any]:
-        self.prepared = text, await self.prepare(text)
-        return await self.prepared[1].fetch(*args)
+        prepared = await self.prepare(text)
+        if self.prepared is None:
+            self.prepared = {}
+        self.prepared[text] = prepared
+        return await prepared.fetch(*args)
 
     async def replan(self, now: float) -> None:
         """Discard the plans if they are old."""
@@ -232,7 +235,9 @@ class Pool:
         self._begun[connection] = loop.time(), over
         if self._watching is None:
             self._watching = loop.call_later(self._patience, self._watch)
-        step_through(connection.run_prepared(text, args), over)
+        # Of the connection itself: the pool's proxy for it looks up each name, and passes each call on.
+        inner: _Connection = connection._con  # type: ignore[attr-defined]
+        step_through(inner.run_prepared(text, args), over)
 
     def _watch(self) -> None:
         """Give up statements that were begun too long ago. One timer watches all of them: on uvloop one for each, set
@@ -355,9 +360,10 @@ class Pool:
 
 
 def _is_usable(connection: Connection) -> bool:
+    inner: _Connection | None = connection._con  # type: ignore[attr-defined]  # as in ``begin``
+    if inner is not None and not inner.is_closed():
+        return True
     try:
-        if not connection.is_closed():
-            return True
         connection.terminate()  # which gives its place in the pool free
     except asyncpg.InterfaceError:
         pass  # the server cut it, and the driver's pool has taken it back by itself

@@ -12,15 +12,27 @@ from headrace.core.change import Change, Key
 from headrace.core.claim import Grant
 from headrace.core.job import Job
 from headrace.core.lifecycle import DONE
-from headrace.core.status import HELD
-from headrace.engines.postgres.columns import ALIKE, CHANGE, CLAIMED, COMPLETE, NEW, ONE, RECORD, REPORT, RUN, texts
+from headrace.core.status import HELD, Status
+from headrace.engines.postgres.columns import (
+    ALIKE,
+    CHANGE,
+    CLAIMED,
+    COMPLETE,
+    NEW,
+    ONE,
+    PLAIN,
+    RECORD,
+    REPORT,
+    RUN,
+    texts,
+)
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.postgres.relations import notes_of, tally_in
 from headrace.engines.sql.attempts import past_of
 from headrace.engines.sql.columns import READ_STATE, fields_in, function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.reader import RecordReader
-from headrace.engines.sql.record import Micros, Moments, encode, key_of, labels_of, request_of, stage_of
+from headrace.engines.sql.record import EachMicros, Micros, Moments, encode, key_of, labels_of, request_of, stage_of
 
 __all__ = [
     "ALIKE_IN_COMPLETE",
@@ -31,6 +43,7 @@ __all__ = [
     "TEXTS_OF_RUN",
     "Reader",
     "held_key",
+    "is_at_once",
     "is_new",
     "is_one",
     "key_lock",
@@ -38,6 +51,7 @@ __all__ = [
     "lines_lock",
     "request_key",
     "request_lock",
+    "row_at_once",
     "row_of_change",
     "row_of_complete",
     "row_of_new",
@@ -54,6 +68,8 @@ else:
 
 _LONG = 500
 """How many characters of a text are stored; longer ones by their digest: an index takes about 2,700 bytes at most."""
+
+_QUEUED = Status.QUEUED  # looked up once: in Python 3.11 that is a call
 
 _STATE = "state = read_state(state) if state is not None else "
 _job: Callable[..., Job] = function(
@@ -180,6 +196,22 @@ row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
     "row_of_one", "job, line, at", [row(column.new for column in ONE)], stage_of=stage_of
 )
 """A job as ``insert_one.sql`` takes it."""
+
+row_at_once: Callable[[Job, int], tuple[Any, ...]] = function(
+    "row_at_once", "job, line", [row(column.new for column in PLAIN)], at=EachMicros()
+)
+"""A job that is in line at once as ``insert_one.sql`` takes it with the words ``ONE_AT_ONCE``."""
+
+
+def is_at_once(job: Job) -> bool:
+    """Whether a job that ``is_one`` is in line from the moment it was created, as ``core.lifecycle.submit`` makes most:
+    then the rest of its row follows from that moment. By identity, since it is one object."""
+    return (
+        job.status is _QUEUED
+        and job.spec.created_at is job.available_at is job.arrived_at is job.updated_at
+        and job.act_by is job.not_after is job.told is None
+        and job.waits == 0
+    )
 
 
 def is_one(job: Job) -> bool:
