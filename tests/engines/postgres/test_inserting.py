@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from headrace.conformance.lab import Lab
 from headrace.core.customers import Customers
 from headrace.core.defaults import Retention
-from headrace.core.job import Job
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import submit
 from headrace.core.outcome import Completed
 from headrace.core.query import Filter
 from headrace.core.status import Status
@@ -23,6 +24,7 @@ from headrace.engine import Duplicated, Engine, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, lines
 from headrace.engines.postgres.connection import Connection
+from headrace.engines.postgres.rows import is_at_once
 from headrace.errors import ConfigError, Unavailable
 from headrace.runtime.lanes import Lanes
 from tests.engines.postgres.conftest import Connect
@@ -292,6 +294,11 @@ async def insert_one(lab: Lab, job: Job) -> Any:
     return await answer
 
 
+def at_once(lab: Lab, **spec: Any) -> Job:
+    """A job as programs submit most: all its moments are one."""
+    return submit(lab.new_id(), Spec(task="work", created_at=lab.now, **spec), "{}", lab.now)
+
+
 async def rows_of(connection: Connection, schema: str, job: Job) -> dict[str, list[tuple[Any, ...]]]:
     """All that is stored of a job but its id, its order number, and what counts on from that."""
     found = {}
@@ -324,8 +331,9 @@ async def test_the_short_way_stores_what_the_long_one_stores(lab: Lab, schema: s
         {"delay": 60.0},
         {"not_after": 60.0},
     ]
-    for options in each:
-        job = lab.job(**options)
+    jobs = [*(lab.job(**options) for options in each), *(at_once(lab, **options) for options in each[:3])]
+    assert [is_at_once(job) for job in jobs] == [False] * 5 + [True] * 3
+    for job in jobs:
         [stored] = await lab.put_all(job)
         answer = await insert_one(lab, replace(job, id=lab.new_id()))
         assert isinstance(answer, Inserted)
@@ -333,7 +341,25 @@ async def test_the_short_way_stores_what_the_long_one_stores(lab: Lab, schema: s
         assert answer.job.seq > stored.seq
         assert await rows_of(connection, schema, answer.job) == await rows_of(connection, schema, stored)
     ledger = await lab.engine.records.ledger()
-    assert (ledger.accepted, ledger.live) == (11, 11)
+    assert (ledger.accepted, ledger.live) == (17, 17)
+    await check_store(lab.engine)
+
+
+async def test_what_comes_the_short_way_is_found_by_its_time_and_its_line(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    """Also where the numbers of a block are used up, and where one span of time follows another within a block."""
+    await lab.put()
+    connection = await connect()
+    spans = 20
+    for number in range(spans):
+        for _ in range(2):
+            answer = await insert_one(lab, at_once(lab))
+            found = await rows_of(connection, schema, answer.job)
+            assert (found["found by time"], found["found by line"]) == ([(True,)], [(True,)])
+        lab.later(300.0 * (number % 3))
+    entries = await connection.fetchval(f"SELECT count(*) FROM {schema}.time_blocks")
+    assert entries < 2 * spans, "what is listed is not listed again"
     await check_store(lab.engine)
 
 

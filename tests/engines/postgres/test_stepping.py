@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -71,3 +73,30 @@ async def test_an_interrupt_is_raised_and_told_to_whoever_waits(kind: type[BaseE
         step_through(interrupted(), lambda *end: ends.append(end))
     [(_, error)] = ends
     assert type(error) is kind
+
+
+async def test_nothing_of_it_is_left_to_the_garbage_collector() -> None:
+    class Kept:
+        """What a statement needed."""
+
+    loop, ends = asyncio.get_running_loop(), list[Any]()
+
+    def begin() -> tuple[asyncio.Future[None], weakref.ref[Kept]]:
+        kept, waited = Kept(), loop.create_future()
+
+        async def wait() -> Kept:
+            await waited
+            return kept
+
+        step_through(wait(), lambda result, error: ends.append(type(result)))
+        return waited, weakref.ref(kept)
+
+    gc.disable()
+    try:
+        waited, kept = begin()
+        waited.set_result(None)
+        await until(lambda: ends)
+        await asyncio.sleep(0)  # the loop lets go of what it has just called
+        assert (ends, kept()) == ([Kept], None)
+    finally:
+        gc.enable()

@@ -18,8 +18,8 @@ __all__ = [
     "COMPLETE",
     "JOB",
     "NEW",
+    "OF_PLAIN",
     "ONE",
-    "ONE_AT_ONCE",
     "PLAIN",
     "RECORD",
     "REPORT",
@@ -66,7 +66,8 @@ ONE = tuple(column for column in RUN[2:] if column.name not in ("turn_key", "lab
 """The columns that ``insert_one.sql`` takes of one job that has no key to take turns by, and no labels."""
 
 PLAIN = tuple(column for column in ONE if column.name in ("line", "rank", "created_at", "spec"))
-"""Those of them that differ among jobs that are in line at once, as most are (``ONE_AT_ONCE``)."""
+"""Those of them that it takes of a job that is in line at once (``rows.is_at_once``), as most are: the others follow.
+Each value that is passed costs the driver a microsecond."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The columns of a job as it is read."""
@@ -179,21 +180,19 @@ def _words_of_one(values: dict[str, str]) -> dict[str, str]:
 
 def _given(columns: Iterable[Column]) -> dict[str, str]:
     """A parameter for each column, behind those that every insert of one job has."""
-    return {column.name: f"${place}::{column.type}" for place, column in enumerate(columns, 7)}
+    return {column.name: f"${place}::{column.type}" for place, column in enumerate(columns, 8)}
 
 
-def _values_at_once() -> dict[str, str]:
+def _words_of_plain() -> dict[str, str]:
     given = _given(PLAIN)
     moments = dict.fromkeys(("available_at", "arrived_at", "updated_at"), given["created_at"])
     placed = {"status": f"'{Status.QUEUED.value}'", "stage": str(STAGES[Status.QUEUED])}
     nothing = {column.name: f"NULL::{column.type}" for column in ONE}
-    return nothing | placed | moments | given
+    return _words_of_one(nothing | placed | moments | given)
 
 
-ONE_AT_ONCE = _words_of_one(_values_at_once())
-"""What ``insert_one.sql`` says for a job that is in line at once (``rows.is_at_once``): it takes ``PLAIN``. Each value
-that need not be passed is a microsecond of the driver's."""
-
+OF_PLAIN = _words_of_plain()
+"""What ``insert_one.sql`` says where it takes ``PLAIN``."""
 
 WORDS = {
     "record": ", ".join(column.selected for column in RECORD),

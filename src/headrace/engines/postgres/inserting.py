@@ -24,7 +24,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
-from headrace.engines.postgres.columns import ONE_AT_ONCE
+from headrace.engines.postgres.columns import OF_PLAIN
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_statements
 from headrace.engines.postgres.lines import Lines
@@ -48,11 +48,12 @@ from headrace.engines.postgres.rows import (
 )
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected, Learned
 from headrace.engines.sql.merging import asked_for, replaced
 from headrace.engines.sql.reader import Stored
-from headrace.engines.sql.record import Micros, encode, queues_by_customer, sort_out
+from headrace.engines.sql.record import Micros, encode, micros, queues_by_customer, sort_out
 from headrace.errors import HeadraceError, Unavailable, Unstorable
 from headrace.runtime.host import Host
 
@@ -66,6 +67,11 @@ _HURRY = 2.0
 
 
 _NO_HINT = (None, None)
+
+_BLOCK = 13
+"""By how many bits order numbers are shifted for the list of blocks by time (``list_blocks.sql``)."""
+_NOWHERE = -1
+"""In place of a block: none."""
 
 
 class _Stored(msgspec.Struct):
@@ -102,13 +108,18 @@ class Inserting:
     def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus, host: Host) -> None:
         self._hot, self._cold, self._schema, self._bus, self._host = hot, cold, schema, bus, host
         self._text, self._text_of_one = sql("insert", schema), sql("insert_one", schema)
-        self._text_at_once = sql("insert_one", schema, **ONE_AT_ONCE)
+        self._text_of_plain = sql("insert_one", schema, **OF_PLAIN)
         self.forget()
 
     def forget(self) -> None:
         """Forget what an earlier session learned of the store."""
         self.lines = Lines(self._cold, self._schema, self._host)
         """The lines that this session knows."""
+        self._listed = (_NOWHERE, 0)
+        """A block of order numbers, and a span of time that an insert of this session has listed there.
+
+        An entry is removed when all jobs have higher numbers than those of its block, so after the last of these was
+        given. Whoever is given a number of that block need not look whether it is still there, and list it again."""
         self._hurry_until = -math.inf
 
     async def insert(
@@ -130,7 +141,7 @@ class Inserting:
             return False
         try:  # its other texts are those of a line, which are stored
             if is_at_once(job):
-                text, row = self._text_at_once, row_at_once(job, line)
+                text, row = self._text_of_plain, row_at_once(job, line)
             else:
                 text, row = self._text_of_one, row_of_one(job, line, Micros())
         except (Unstorable, UnicodeError):
@@ -139,21 +150,27 @@ class Inserting:
         if connection is None:
             return False
         collected, hints = self.lines.collected, self._bus.ready_now((job.spec.queue,))
+        block, span = self._listed
+        created = micros(job.spec.created_at) >> BUCKET
 
         def over(rows: list[Any], error: Exception | None) -> None:
             if error is not None:
                 # An id that is stored already, or no room for the hint: ``insert`` knows what to do.
                 again = isinstance(error, UniqueViolationError) or (hints and "NOTIFY" in str(error))
                 done(None if again else error)
-            elif (seq := rows[0][0]) is None:
+            elif not rows:
                 self.lines.forget(collected)
                 done(None)
             else:
+                seq = rows[0][0]
+                self._listed = seq >> _BLOCK, created
                 self._bus.ready_told(hints)
                 done(Inserted(replace(job, seq=seq)))
 
-        args = (job.id, job.payload_text, collected, self.lines.lock, *(hints[0] if hints else _NO_HINT))
-        self._hot.begin(connection, text, (*args, *row), over)
+        hint = hints[0] if hints else _NO_HINT
+        listed = block if span == created else _NOWHERE
+        args = (job.id, job.payload_text, collected, self.lines.lock, *hint, listed, *row)
+        self._hot.begin(connection, text, args, over)
         return True
 
     async def realign(self, limit: int = MAX_BATCH) -> int:

@@ -200,7 +200,7 @@ row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 row_at_once: Callable[[Job, int], tuple[Any, ...]] = function(
     "row_at_once", "job, line", [row(column.new for column in PLAIN)], at=EachMicros()
 )
-"""A job that is in line at once as ``insert_one.sql`` takes it with the words ``ONE_AT_ONCE``."""
+"""A job that is in line at once as ``insert_one.sql`` takes it with the words ``OF_PLAIN``."""
 
 
 def is_at_once(job: Job) -> bool:
@@ -208,8 +208,9 @@ def is_at_once(job: Job) -> bool:
     then the rest of its row follows from that moment. By identity, since it is one object."""
     return (
         job.status is _QUEUED
-        and job.spec.created_at is job.available_at is job.arrived_at is job.updated_at
-        and job.act_by is job.not_after is job.told is None
+        and job.spec.created_at is job.updated_at is job.arrived_at is job.available_at
+        and job.act_by is job.not_after is None
+        and job.told is None
         and job.waits == 0
     )
 

@@ -1,7 +1,8 @@
 -- Store one new job that nothing else refers to, which is neither in a turn nor labelled; fails if its id is stored
 -- already. $1 the id, $2 the payload; $3 the count of collections for which the line is valid, $4 the lock against
--- collecting, $5 and $6 the channel and the message of a hint, or null; from $7 on columns.ONE. Answers the order number;
--- null if the line is not valid.
+-- collecting, $5 and $6 the channel and the message of a hint, or null; $7 a block in which the span of time in which it
+-- was created is listed already, or -1; from $8 on columns.ONE, or columns.PLAIN. Answers the order number; no row if the
+-- line is not valid.
 WITH first AS MATERIALIZED (
   SELECT nextval('{schema}.seqs') AS seq
   -- The lock first: if a line was collected before it was taken, the count has grown.
@@ -16,7 +17,11 @@ kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
   SELECT seq, $1, $2, {one_spec}, {one_created_at} FROM first
 ),
-runs AS (SELECT seq, {one_line} AS line, {one_created_at} >> 29 AS bucket FROM first),
-{list_blocks.sql}
+-- As list_blocks.sql does it, but for one job nothing has to be sorted, and nothing looked up.
+listed AS (INSERT INTO {schema}.line_blocks (line, block) SELECT {one_line}, seq >> 10 FROM first),
+timed AS (
+  INSERT INTO {schema}.time_blocks (block, bucket)
+  SELECT seq >> 13, {one_created_at} >> 29 FROM first WHERE seq >> 13 <> $7
+),
 booked AS (INSERT INTO {schema}.ledger (accepted, pruned) SELECT 1, 0 FROM first)
-SELECT (SELECT seq FROM first), CASE WHEN $5::text IS NOT NULL THEN pg_notify($5, $6) END
+SELECT seq, CASE WHEN $5::text IS NOT NULL THEN pg_notify($5, $6) END FROM first
