@@ -24,7 +24,7 @@ from headrace.engine import Duplicated, Engine, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, lines
 from headrace.engines.postgres.connection import Connection
-from headrace.engines.postgres.rows import is_at_once
+from headrace.engines.sql.record import is_at_once
 from headrace.errors import ConfigError, Unavailable
 from headrace.runtime.lanes import Lanes
 from tests.engines.postgres.conftest import Connect

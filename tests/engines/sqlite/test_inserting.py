@@ -17,7 +17,8 @@ from headrace.conformance.lab import Lab
 from headrace.core import acts
 from headrace.core.books import BOOKS
 from headrace.core.change import Applied
-from headrace.core.job import ErrorInfo, Job
+from headrace.core.job import ErrorInfo, Job, Spec
+from headrace.core.lifecycle import submit
 from headrace.core.outcome import Completed, Failed
 from headrace.core.retry import Retry
 from headrace.core.status import Status
@@ -201,6 +202,11 @@ async def begin(lab: Lab, job: Job) -> InsertAnswer | BaseException | bool | Non
     return await answer if begun else False
 
 
+def at_once(lab: Lab, **spec: Any) -> Job:
+    """A job as programs submit most: all its moments are one."""
+    return submit(lab.new_id(), Spec(task="work", created_at=lab.now, **spec), "{}", lab.now)
+
+
 async def rows_of(lab: Lab, job: Job) -> list[list[object]]:
     """All that is stored of a job but its number and its id, with the types that SQLite gives to it."""
     assert isinstance(lab.engine, SqliteEngine)
@@ -243,6 +249,64 @@ async def test_a_lone_job_is_stored_to_the_letter_as_any_other(lab: Lab, options
     assert answer.job == replace(lone, seq=answer.job.seq)
     assert await rows_of(lab, lone) == await rows_of(lab, known)
     assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"priority": 3, "metadata": {"k": 1}, "queue": "q\u00fc"}])
+async def test_a_job_in_line_at_once_is_stored_to_the_letter_as_any_other(lab: Lab, options: dict[str, Any]) -> None:
+    known, *lone = (at_once(lab, **options) for _ in range(4))
+    await lab.insert(known)
+    asked = list[str]()
+
+    def trace(cursor: apsw.Cursor, text: str, values: object) -> bool:
+        asked.append(text)
+        return True
+
+    assert isinstance(lab.engine, SqliteEngine)
+    await lab.engine._writer.run(lambda connection: setattr(connection, "exec_trace", trace))
+    for job in lone:  # the first goes by the statement for any lone job, and leaves its number for the next
+        answer = await begin(lab, job)
+        assert isinstance(answer, Inserted)
+        assert answer.job == replace(job, seq=answer.job.seq) == await lab.get(job)
+        assert await rows_of(lab, job) == await rows_of(lab, known)
+    assert [text.split()[2] for text in asked] == ["lone_arrival", "plain_arrival", "plain_arrival"]
+    assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
+
+
+async def test_a_number_that_another_took_is_not_given_again(lab: Lab) -> None:
+    """Whoever came between: a batch of this session, or another session."""
+    other = lab.engine.another_session()
+    await other.open()
+    await lab.put()
+    numbers = list[int]()
+    for number in range(6):
+        answer = await begin(lab, at_once(lab))
+        assert isinstance(answer, Inserted)
+        numbers.append(answer.job.seq)
+        if number % 3 == 1:
+            numbers.append((await lab.put()).seq)
+        if number % 3 == 2:
+            [stored] = await other.jobs.insert([lab.job()], lab.now)
+            assert isinstance(stored, Inserted)
+            numbers.append(stored.job.seq)
+    await other.close()
+    assert numbers == list(range(2, 2 + len(numbers)))
+    assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
+
+
+async def test_lone_jobs_are_listed_wherever_their_numbers_are(lab: Lab) -> None:
+    """Where one block follows another, and where one span of time follows another within a block."""
+    assert isinstance(lab.engine, SqliteEngine)
+    lists = (
+        "SELECT count(*) FROM jobs j WHERE NOT EXISTS (SELECT 1 FROM line_blocks b WHERE b.line = j.line AND"
+        " b.block = j.seq >> 10) OR NOT EXISTS (SELECT 1 FROM time_blocks t WHERE t.block = j.seq >> 12 AND"
+        " t.bucket = j.created_at >> 29)"
+    )
+    await lab.put(queue="second")
+    await lab.put_all(*(lab.job() for _ in range(1000)))
+    for number in range(60):
+        assert isinstance(await begin(lab, at_once(lab, queue=("default", "second")[number % 2])), Inserted)
+        lab.later(300.0 if number % 10 == 9 else 0.0)
+    assert await lab.engine._reader.run(lambda connection: connection.execute(lists).get) == 0
 
 
 async def test_jobs_that_share_all_but_id_and_payload_have_the_rows_of_any_other(lab: Lab) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from headrace.core.status import Status
 from headrace.engines.sql import batches, entries, verifying, workers
 from headrace.engines.sql.attempts import Past
-from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
-from headrace.engines.sql.record import STAGES, State
+from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, at_once, job_columns, names, parameters, sets
+from headrace.engines.sql.columns import PLAIN as COMMON_PLAIN
+from headrace.engines.sql.record import State
 
 __all__ = [
     "ALIKE",
@@ -65,9 +65,9 @@ and no request key."""
 ONE = tuple(column for column in RUN[2:] if column.name not in ("turn_key", "labels"))
 """The columns that ``insert_one.sql`` takes of one job that has no key to take turns by, and no labels."""
 
-PLAIN = tuple(column for column in ONE if column.name in ("line", "rank", "created_at", "spec"))
-"""Those of them that it takes of a job that is in line at once (``rows.is_at_once``), as most are: the others follow.
-Each value that is passed costs the driver a microsecond."""
+PLAIN = tuple(column for column in ONE if column.name in COMMON_PLAIN)
+"""Those of them that it takes of a job that is in line at once, as most are: the others follow. Each value that is
+passed costs the driver a microsecond."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The columns of a job as it is read."""
@@ -172,10 +172,11 @@ _PAST_OF_COMPLETED = {
 _new = _values(NEW)
 
 
-def _words_of_one(values: dict[str, str]) -> dict[str, str]:
-    """What ``insert_one.sql`` says, where these are the values of its columns."""
+def _words_of_one(values: Mapping[str, str]) -> dict[str, str]:
+    """What ``insert_one.sql`` says, where these are the values of columns."""
+    kept = [column for column in ONE if column.table == "jobs" and column.name in values]
     news = {f"one_{name}": values[name] for name in ("spec", "created_at", "line")}
-    return news | {"one_values": ", ".join(values[column.name] for column in ONE if column.table == "jobs")}
+    return news | {"one_columns": names(kept), "one_values": ", ".join(values[column.name] for column in kept)}
 
 
 def _given(columns: Iterable[Column]) -> dict[str, str]:
@@ -183,15 +184,7 @@ def _given(columns: Iterable[Column]) -> dict[str, str]:
     return {column.name: f"${place}::{column.type}" for place, column in enumerate(columns, 8)}
 
 
-def _words_of_plain() -> dict[str, str]:
-    given = _given(PLAIN)
-    moments = dict.fromkeys(("available_at", "arrived_at", "updated_at"), given["created_at"])
-    placed = {"status": f"'{Status.QUEUED.value}'", "stage": str(STAGES[Status.QUEUED])}
-    nothing = {column.name: f"NULL::{column.type}" for column in ONE}
-    return _words_of_one(nothing | placed | moments | given)
-
-
-OF_PLAIN = _words_of_plain()
+OF_PLAIN = _words_of_one(at_once(_given(PLAIN)))
 """What ``insert_one.sql`` says where it takes ``PLAIN``."""
 
 WORDS = {
@@ -205,7 +198,6 @@ WORDS = {
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),
-    "one_columns": _in_jobs(ONE),
     **_words_of_one(_given(ONE)),
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",

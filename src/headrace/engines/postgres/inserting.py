@@ -35,7 +35,6 @@ from headrace.engines.postgres.rows import (
     TEXTS_OF_RUN,
     Reader,
     held_key,
-    is_at_once,
     is_new,
     is_one,
     key_lock,
@@ -53,7 +52,7 @@ from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected, Learned
 from headrace.engines.sql.merging import asked_for, replaced
 from headrace.engines.sql.reader import Stored
-from headrace.engines.sql.record import Micros, encode, micros, queues_by_customer, sort_out
+from headrace.engines.sql.record import Micros, encode, is_at_once, micros, queues_by_customer, sort_out
 from headrace.errors import HeadraceError, Unavailable, Unstorable
 from headrace.runtime.host import Host
 

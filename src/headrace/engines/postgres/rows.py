@@ -12,7 +12,7 @@ from headrace.core.change import Change, Key
 from headrace.core.claim import Grant
 from headrace.core.job import Job
 from headrace.core.lifecycle import DONE
-from headrace.core.status import HELD, Status
+from headrace.core.status import HELD
 from headrace.engines.postgres.columns import (
     ALIKE,
     CHANGE,
@@ -43,7 +43,6 @@ __all__ = [
     "TEXTS_OF_RUN",
     "Reader",
     "held_key",
-    "is_at_once",
     "is_new",
     "is_one",
     "key_lock",
@@ -68,8 +67,6 @@ else:
 
 _LONG = 500
 """How many characters of a text are stored; longer ones by their digest: an index takes about 2,700 bytes at most."""
-
-_QUEUED = Status.QUEUED  # looked up once: in Python 3.11 that is a call
 
 _STATE = "state = read_state(state) if state is not None else "
 _job: Callable[..., Job] = function(
@@ -201,18 +198,6 @@ row_at_once: Callable[[Job, int], tuple[Any, ...]] = function(
     "row_at_once", "job, line", [row(column.new for column in PLAIN)], at=EachMicros()
 )
 """A job that is in line at once as ``insert_one.sql`` takes it with the words ``OF_PLAIN``."""
-
-
-def is_at_once(job: Job) -> bool:
-    """Whether a job that ``is_one`` is in line from the moment it was created, as ``core.lifecycle.submit`` makes most:
-    then the rest of its row follows from that moment. By identity, since it is one object."""
-    return (
-        job.status is _QUEUED
-        and job.spec.created_at is job.updated_at is job.arrived_at is job.available_at
-        and job.act_by is job.not_after is None
-        and job.told is None
-        and job.waits == 0
-    )
 
 
 def is_one(job: Job) -> bool:

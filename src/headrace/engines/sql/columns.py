@@ -10,7 +10,7 @@ over the columns would take twice as long, and this is done several times for ev
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_type_hints
 from uuid import UUID
@@ -20,16 +20,18 @@ import msgspec
 from headrace.core.customers import turn_of
 from headrace.core.job import ErrorInfo, Job, Progress, Spec, spec_of
 from headrace.core.status import Status
-from headrace.engines.sql.record import Micros, State, encode, rank_of
+from headrace.engines.sql.record import STAGES, Micros, State, encode, rank_of
 
 __all__ = [
     "FOR_OTHERS",
     "NEW_STATE",
+    "PLAIN",
     "READ_STATE",
     "REPORTED",
     "Column",
     "Specs",
     "arguments",
+    "at_once",
     "fields_in",
     "fields_of",
     "fields_to",
@@ -251,6 +253,17 @@ def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:
     """What is kept of a job, with PostgreSQL's types; ``own`` says by column what is different in one engine. A new
     field of ``Job`` is one line above."""
     return tuple(msgspec.structs.replace(column, **own.get(column.name, {})) for column in _JOB)
+
+
+PLAIN = frozenset({"id", "line", "rank", "created_at", "payload", "spec"})
+"""The columns in which new jobs differ that are in line at once (``record.is_at_once``)."""
+
+
+def at_once(plain: Mapping[str, str]) -> dict[str, str]:
+    """By column the SQL for what is kept of a job that is in line at once, given that for ``PLAIN``; all others are
+    null."""
+    moments = dict.fromkeys(("available_at", "arrived_at", "updated_at"), plain["created_at"])
+    return {"status": f"'{Status.QUEUED.value}'", "stage": str(STAGES[Status.QUEUED]), **moments, **plain}
 
 
 def fields_in(columns: Iterable[Column]) -> list[str]:

@@ -33,6 +33,7 @@ __all__ = [
     "Place",
     "State",
     "encode",
+    "is_at_once",
     "keep_of",
     "key_of",
     "labels_asked",
@@ -72,6 +73,22 @@ def stage_of(job: Job) -> int:
     if job.spec.concurrency_key is not None and job.status is Status.QUEUED:
         return BY_KEY
     return STAGES[job.status]
+
+
+_QUEUED = Status.QUEUED  # looked up once: in Python 3.11 that is a call
+
+
+def is_at_once(job: Job) -> bool:
+    """Whether a new job is in line from the moment it was created, as ``core.lifecycle.submit`` makes most: what is
+    kept of it follows from that moment. By identity, since it is one object."""
+    return (
+        job.status is _QUEUED
+        and job.spec.created_at is job.updated_at is job.arrived_at is job.available_at
+        and job.act_by is job.not_after is None
+        and job.told is None
+        and job.waits == 0
+        and job.spec.concurrency_key is None
+    )
 
 
 def stages_of(statuses: Iterable[Status]) -> list[int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.engines.sql import batches, entries, verifying, workers
-from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, parameters, sets
+from headrace.engines.sql.columns import PLAIN as COMMON_PLAIN
+from headrace.engines.sql.columns import REPORTED, Column, at_once, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
 
-__all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "REPORT", "WORDS"]
+__all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "PLAIN", "RECORD", "REPORT", "WORDS"]
 
 JOB = job_columns(
     id={"select": "hex(j.id)"},
@@ -21,6 +22,9 @@ JOB = job_columns(
 
 NEW = tuple(column for column in JOB if column.new)
 """The rows that ``insert_rows.sql`` takes."""
+
+PLAIN = tuple(column for column in NEW if column.name in COMMON_PLAIN)
+"""What ``insert_plain.sql`` takes of a job that is in line at once, as most are: the rest of its row follows."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The rows of the view ``record``."""
@@ -67,6 +71,9 @@ def _told_id(column: str) -> str:
 _new, _report = _values(NEW), _values(REPORT, "e.value")
 _kept = [column for column in NEW if column.table == "jobs"]
 
+_plain = at_once({column.name: f"new.{column.name}" for column in PLAIN})
+_plainly = [column for column in _kept if column.name in _plain]
+
 _batch = _values(batches.COLUMNS, "$1")
 _batch["calls"] = f"coalesce({_batch['calls']}, '[null,null]')"
 
@@ -79,6 +86,10 @@ WORDS = {
     "one_nulls": ", ".join(f"NULL AS {column.name}" for column in NEW),
     "one_values": ", ".join(f"new.{column.name}" for column in _kept),
     "one_parameters": ", ".join(f"?{number}" for number in range(1, len(NEW) + 3)),
+    "plain_nulls": ", ".join(f"NULL AS {column.name}" for column in PLAIN),
+    "plain_columns": names(_plainly),
+    "plain_values": ", ".join(_plain[column.name] for column in _plainly),
+    "plain_parameters": ", ".join(f"?{number}" for number in range(1, len(PLAIN) + 3)),
     "suspect": f"(coalesce(j.state ->> {State.__struct_fields__.index('suspect')}, 0) > 0)",
     "ids": "jobs",
     "job_id": _told_id("j.id"),

@@ -34,7 +34,7 @@ class Direct:
             return None
         line, collected = known
         if alone:
-            seq = self._writer.run_at_once(LoneInsertion(job, line, collected).write_new)
+            seq = self._writer.run_at_once(LoneInsertion(job, line, collected, self._jobs.numbers).write_new)
         else:
             insertion = Insertion([job], [line], collected)
             seq = self._writer.run_at_once(insertion.write_new) if insertion.is_plain else None

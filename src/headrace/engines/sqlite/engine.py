@@ -181,7 +181,7 @@ class SqliteEngine:
             if migrate.is_empty(connection):
                 migrate.apply(connection, self._path, self._host.clock.now())
             migrate.check(connection, self._path)
-            for verb in ("record", "insert", "insert_one", "claim", "apply", "delete"):
+            for verb in ("record", "insert", "insert_one", "insert_plain", "claim", "apply", "delete"):
                 prepare(connection, verb)
         except BaseException:
             connection.close()

@@ -25,7 +25,18 @@ from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.merging import asked_for, replaced, row_of_merge
-from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micros, place_of, request_of, sort_out
+from headrace.engines.sql.record import (
+    Micros,
+    encode,
+    is_at_once,
+    key_of,
+    labels_of,
+    micros,
+    place_of,
+    request_of,
+    sort_out,
+)
+from headrace.engines.sqlite.columns import PLAIN
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import by_customer, interning
 from headrace.engines.sqlite.relations import Relations
@@ -38,9 +49,10 @@ from headrace.engines.sqlite.rows import (
     row_of_change,
     row_of_new,
     row_of_one,
+    row_of_plain,
 )
 
-__all__ = ["Insertion", "LoneInsertion", "inserting", "merging", "writing"]
+__all__ = ["Insertion", "LoneInsertion", "Numbers", "inserting", "merging", "writing"]
 
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 _merged = msgspec.json.Decoder(list[tuple[UUID, RECORD_TYPE]]).decode
@@ -141,24 +153,78 @@ class Insertion:
         return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole, groups=self._groups))
 
 
+class Numbers:
+    """What the last lone job of a session leaves for the next one: which number that has, and where it is listed.
+
+    Another session, or a batch of this one, may have taken the number meanwhile. Whoever uses it finds out. An entry of
+    the lists is removed when all jobs have higher numbers than those of its block: not before the last of these.
+    """
+
+    __slots__ = ("_listed", "_next")
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._listed: dict[int, tuple[int, int]] = {}
+        """By line the last block of numbers and span of time for which there are entries."""
+
+    def next(self, line: int, bucket: int) -> int:
+        """The next number, if it is in a block in which this line and this span of time are listed; else 0."""
+        number = self._next
+        return number if self._listed.get(line) == (number >> _LINE_BLOCK, bucket) else 0
+
+    def used(self, number: int) -> None:
+        """The next number was given to a job of whose line and time it was asked for."""
+        self._next = number + 1
+
+    def learned(self, number: int, line: int, bucket: int) -> None:
+        """This number was given to a job, which was listed."""
+        if len(self._listed) >= _MOST_LISTED:
+            self._listed.clear()
+        self._next = number + 1
+        self._listed[line] = number >> _LINE_BLOCK, bucket
+
+
 class LoneInsertion:
     """One new job, without keys, labels or relations, and only if the session knows its line."""
 
-    __slots__ = ("_args",)
+    __slots__ = ("_bucket", "_collected", "_job", "_line", "_numbers", "_plain", "_row")
 
-    def __init__(self, job: Job, line: int, collected: int) -> None:
-        self._args = row_of_one(job, line, collected)
+    def __init__(self, job: Job, line: int, collected: int, numbers: Numbers) -> None:
+        self._job, self._line, self._collected, self._numbers = job, line, collected, numbers
+        self._plain = self._row = None
+        if is_at_once(job):
+            self._plain = row_of_plain(job, line)
+            self._bucket: int = self._plain[_CREATED] >> BUCKET
+        else:
+            self._row = row_of_one(job, line, collected)
+            self._bucket = micros(job.spec.created_at) >> BUCKET
 
     def write_new(self, connection: apsw.Connection) -> int:
         """Store the job if it is new and its line is valid; its order number, else 0."""
+        line, bucket, numbers = self._line, self._bucket, self._numbers
+        if self._plain is not None and (number := numbers.next(line, bucket)):
+            try:
+                connection.execute(_PLAIN, (number, self._collected, *self._plain))
+            except apsw.ConstraintError:
+                pass  # another has the number, if not the id
+            else:
+                numbers.used(number)
+                return number
         try:
-            seq: int = connection.execute(_ONE, self._args).get
+            row = self._row or row_of_one(self._job, line, self._collected)
+            seq: int = connection.execute(_ONE, row).get
         except apsw.ConstraintError:  # that lines were collected is one, too
             return 0
+        numbers.learned(seq, line, bucket)
         return seq
 
 
-_ONE = ask("insert_one")
+_ONE, _PLAIN = ask("insert_one"), ask("insert_plain")
+_CREATED = [column.name for column in PLAIN].index("created_at")
+_LINE_BLOCK = 10
+"""By how many bits order numbers are shifted for the list of blocks by line; those by time are larger."""
+_MOST_LISTED = 1000
+"""Of how many lines it is remembered where they are listed."""
 
 
 def _lists(jobs: Iterable[Job], lines: Iterable[int]) -> tuple[list[int], list[int]]:

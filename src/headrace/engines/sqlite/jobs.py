@@ -25,7 +25,7 @@ from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.inserting import Insertion, LoneInsertion
+from headrace.engines.sqlite.inserting import Insertion, LoneInsertion, Numbers
 from headrace.engines.sqlite.lines import Lines, by_customer, realigning
 from headrace.engines.sqlite.rows import RECORD_TYPE, is_one, jobs_of, reader
 from headrace.errors import NotOpen, Unstorable
@@ -45,6 +45,8 @@ class Jobs:
     def forget(self) -> None:
         """Forget what was learned from a connection that is closed; called whenever the session is opened."""
         self.lines = Lines(self._writer)
+        self.numbers = Numbers()
+        """Of lone jobs."""
         self._claiming = Claiming(self._rules)
 
     async def insert(
@@ -71,7 +73,7 @@ class Jobs:
         if known is None:
             return False
         try:
-            insertion = LoneInsertion(job, *known)
+            insertion = LoneInsertion(job, *known, self.numbers)
 
             def over(seq: int | None, error: Exception | None) -> None:
                 done(error or (Inserted(replace(job, seq=seq)) if seq else None))

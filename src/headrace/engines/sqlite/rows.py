@@ -16,8 +16,8 @@ from headrace.engines.sql.columns import fields_in, function, job_of, names, row
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.reader import RecordReader, Sight
-from headrace.engines.sql.record import Micros, key_of, stage_of
-from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD, REPORT
+from headrace.engines.sql.record import EachMicros, Micros, key_of, stage_of
+from headrace.engines.sqlite.columns import CHANGE, NEW, PLAIN, RECORD, REPORT
 
 __all__ = [
     "RECORD_TYPE",
@@ -30,6 +30,7 @@ __all__ = [
     "row_of_change",
     "row_of_new",
     "row_of_one",
+    "row_of_plain",
     "row_of_report",
     "sights_of",
 ]
@@ -107,6 +108,14 @@ row_of_one: Callable[[Job, int, int], tuple[Any, ...]] = function(
     BUCKET=BUCKET,
 )
 """A job as ``insert_one.sql`` takes it, in a line that is valid for this count of collections."""
+
+row_of_plain: Callable[[Job, int], tuple[Any, ...]] = function(
+    "row_of_plain",
+    "job, line",
+    [row("job.id.bytes" if column.type == "uuid" else column.new for column in PLAIN)],
+    at=EachMicros(),
+)
+"""A job that is in line at once as ``insert_plain.sql`` takes it, behind its number and the count of collections."""
 
 
 def is_one(job: Job) -> bool:
