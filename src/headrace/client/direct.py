@@ -48,12 +48,11 @@ def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     direct = None if session is None else session.engine.direct
     if session is None or direct is None or draft.options.get("requires") or current.get() is not None:
         return None
-    clock = session.host.store_clock
-    if clock is not None and clock.is_old:
-        return None
     if "webhook" in draft.options or not session.lanes.submits.webhooks.silent:
         return None
-    now = session.host.clock.now()
+    now = session.lanes.now_unless_old()
+    if now is None:
+        return None
     job, thread = draft.job(now), get_ident()
     if thread in sync.writing:
         return None  # which says why

@@ -90,17 +90,18 @@ class Lanes:
         self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask, apply=self.apply)
         """Stores new jobs."""
 
+    def now_unless_old(self) -> datetime | None:
+        """The store's time, for what is about to be written; None: it was measured long ago, and ``now`` does so
+        again."""
+        return self.host.clock.now() if self._clock is None else self._clock.now_unless_old()
+
     async def now(self) -> datetime:
         """The store's time, for what is about to be written; measured again if that was long ago."""
-        if self._clock is not None and self._clock.is_old:  # not every session beats
+        now = self.now_unless_old()
+        if now is None and self._clock is not None:  # not every session beats
             with suppress(EngineError):  # then nothing can be written either, and whoever writes is told
                 await self._clock.measure(self.engine.time)
-        return self.host.clock.now()
-
-    @property
-    def knows_time(self) -> bool:
-        """Whether the clock shows the store's time, so that ``now`` need not measure it."""
-        return self._clock is None or not self._clock.is_old
+        return now or self.host.clock.now()
 
     # -- submits
 

@@ -165,12 +165,20 @@ class StoreClock:
     @property
     def is_old(self) -> bool:
         """Whether to measure again before something is written."""
-        if self._anchor is None:
-            return False
+        return self.now_unless_old() is None
+
+    def now_unless_old(self) -> datetime | None:
+        """``now``, for what is about to be written; None: measure again before that."""
+        if (anchor := self._anchor) is None:
+            return self.local.now()
         passed = self._passed()
         if passed - self._looked_at > _STEP:
             self.look()
-        return self._unsure or passed - self._measured_at > OLD
+        if self._unsure or passed - self._measured_at > OLD:
+            return None
+        ahead, floor = anchor
+        at = passed + ahead
+        return _from_timestamp(at if at >= floor else floor, UTC)  # noqa: FURB136, as in ``now``
 
     @property
     def is_unsure(self) -> bool:

@@ -173,9 +173,7 @@ class Submits:
         if companions:
             answer = await self._insert_together(job, companions)
         else:
-            lane = self._lane_of(job.spec)
-            alone = lane.put_alone(job)
-            [stored] = await (lane.put_many((job,)) if alone is None else alone)
+            stored = await self._lane_of(job.spec).put(job)
             answer = await self._accepted(job, stored) if isinstance(stored, Refused) else stored
         if isinstance(answer, Duplicated):
             answer = await self._meetings.meet(
@@ -184,6 +182,15 @@ class Submits:
         if job.spec.requires:
             await self.requirements.look((job,))
         return answer
+
+    def insert_alone(self, job: Job) -> asyncio.Future[list[InsertAnswer]] | None:
+        """Begin to store one job the short way, if it is a plain one of which nobody is told, and nothing is under way;
+        None: ``insert`` stores it. So does that if the answer is another than ``Inserted``."""
+        spec = job.spec
+        if spec.webhook is not None or spec.requires or not self.webhooks.silent:
+            return None
+        lane = self._lane_of(spec)
+        return lane.put_alone(job) if lane is self._plain else None
 
     async def told(self, job: Job) -> tuple[Job, Sequence[Job]]:
         """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""

@@ -10,6 +10,9 @@ from headrace.errors import InvalidResult
 
 __all__ = ["decode_value", "encode_value"]
 
+_SHORT = bounds.RESULT // 4
+"""Characters that are never too many bytes."""
+
 
 def encode_value(codec: Codec, value: Any, what: str) -> str:
     """What a function came to, as JSON text; :raises InvalidResult:"""
@@ -18,7 +21,7 @@ def encode_value(codec: Codec, value: Any, what: str) -> str:
     except Misfit as error:
         where = f" at {error.path}" if error.path else ""
         raise InvalidResult(f"{what}{where}: {error.message}") from None
-    if (size := bounds.size_of(text)) > bounds.RESULT:
+    if len(text) > _SHORT and (size := bounds.size_of(text)) > bounds.RESULT:
         raise InvalidResult(f"{what}: {size} bytes, at most {bounds.RESULT}; store it elsewhere and return a reference")
     return text
 
