@@ -178,7 +178,7 @@ class Batcher(Generic[T, A]):
             self._quiet = False
             self._pump(self._run(ticket, answer))
         else:
-            self._tell(ticket, (answer,))
+            self._answer([ticket], [answer])
             if self._queue:
                 self._quiet = False
                 self._pump(self._run())
@@ -303,14 +303,11 @@ class Batcher(Generic[T, A]):
         start = 0
         for ticket in tickets:
             end = start + len(ticket.items)
-            self._tell(ticket, answers[start:end])
+            try:
+                ticket.answer(answers[start:end])
+            except Exception:  # one who stumbles over the answer must not keep the others from theirs
+                _log.exception("an answer of the %s lane was not understood", self._name)
             start = end
-
-    def _tell(self, ticket: Ticket[T, A], answers: Sequence[A]) -> None:
-        try:
-            ticket.answer(answers)
-        except Exception:  # one who stumbles over the answer must not keep the others from theirs
-            _log.exception("an answer of the %s lane was not understood", self._name)
 
     async def _halve(self, tickets: list[Ticket[T, A]]) -> None:
         """Write the halves apart, and theirs in turn if need be: one bad row must fail alone."""
