@@ -138,14 +138,7 @@ class DbThread:
                 if self._torn:
                     _undo(connection)
                 self._torn = True
-                try:
-                    answer = call(connection)
-                except (apsw.BusyError, apsw.LockedError):
-                    _undo(connection)
-                    answer = self._patiently(connection, partial(call, connection), BRIEFLY)
-                except BaseException:
-                    _undo(connection)
-                    raise
+                answer = self._run(connection, call, BRIEFLY)
                 self._torn = False
                 files.check()
             except Exception as error:
@@ -181,6 +174,7 @@ class DbThread:
                         self._answer(item, connection, files)
                     if self._tidy is not None and (item == "tidy" or self._host.clock.monotonic() >= self._tidy_at):
                         self._tidy_at = self._host.clock.monotonic() + self._tidy(connection)
+                        connection.set_busy_timeout(_WAIT)
                 del item  # and what it holds, which may be much
                 self._busy = False
         finally:
@@ -198,6 +192,7 @@ class DbThread:
     def _begin(self) -> tuple[apsw.Connection, Files]:
         connection = self._connect()
         try:
+            connection.set_busy_timeout(_WAIT)
             return connection, Files(connection, self._path)
         except BaseException:
             connection.close()
@@ -214,7 +209,7 @@ class DbThread:
         if self._torn:
             _undo(connection)
             self._torn = False
-        answer = self._patiently(connection, lambda: call(connection), PATIENCE)
+        answer = self._run(connection, call, PATIENCE)
         files.check()  # after the commit: a write into a file that is gone must not be acknowledged
         return answer
 
@@ -230,6 +225,17 @@ class DbThread:
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             return translate(error, self._path)
         return EngineError(f"the thread that works on {self._path} was interrupted by {error!r}")
+
+    def _run(self, connection: apsw.Connection, call: Callable[[apsw.Connection], T], patience: float) -> T:
+        """Run a call at once, as nearly always, or when no other process has the file locked any more."""
+        try:
+            return call(connection)
+        except (apsw.BusyError, apsw.LockedError):
+            _undo(connection)
+        except BaseException:
+            _undo(connection)
+            raise
+        return self._patiently(connection, partial(call, connection), patience)
 
     def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T], patience: float = PATIENCE) -> T:
         """Run ``act``, and wait while another process has the file locked, but not for ever."""
