@@ -34,6 +34,7 @@ from headrace.core.defaults import Rules
 from headrace.core.histogram import Histogram
 from headrace.core.rollup import Rollup, Step, Totals, begin_of
 from headrace.dashboard import Dashboard, dashboard
+from headrace.dashboard.sums import Past
 from headrace.engine import Beat
 from headrace.runtime.host import Host
 
@@ -136,6 +137,7 @@ async def _paths(app: App, known: dict[str, Any]) -> list[str]:
 async def _timed(client: httpx2.AsyncClient, shown: Dashboard, path: str) -> float:
     """How long a page takes if nobody has asked for anything of late."""
     shown.shared.forget(wholly=True)
+    shown.past = Past(shown.app)
     began = time.perf_counter()
     answer = await client.get(path)
     took = (time.perf_counter() - began) * 1000

@@ -102,10 +102,9 @@ def _parts(low: datetime, edge: datetime) -> Iterator[tuple[datetime, datetime]]
 
 def _hours(rows: list[Rollup], since: datetime) -> list[Rollup]:
     """Those that began since then, minutes added up."""
+    hours = {at: begin_of(at, Step.HOUR) for at in {row.at for row in rows if row.step is Step.MINUTE}}
     return merged(
-        row
-        if row.step is not Step.MINUTE
-        else Rollup(Step.HOUR, begin_of(row.at, Step.HOUR), row.task, row.queue, row.totals)
+        row if row.step is not Step.MINUTE else Rollup(Step.HOUR, hours[row.at], row.task, row.queue, row.totals)
         for row in rows
         if row.at >= since
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -53,10 +54,13 @@ async def dead(ask: Ask) -> Shown:
     if not retried:
         filters["status"] = [Status.FAILED]
     key = ("dead", ask.viewer.customer, retried, *(ask.given(name) for name in ("task", "queue", "customer")))
-    data = await ask.soon(key, lambda: _groups(ask, ask.kept(filters)), 1.0)
-    data = data or {"groups": None, "all": True, "jobs": 0, "counted": None}
     asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
-    more = {"asked": asked, "retrying": retried, "drawing": await _over_time(ask, asked["task"], asked["queue"])}
+    data, drawing = await asyncio.gather(
+        ask.soon(key, lambda: _groups(ask, ask.kept(filters)), 1.0),
+        _over_time(ask, asked["task"], asked["queue"]),
+    )
+    data = data or {"groups": None, "all": True, "jobs": 0, "counted": None}
+    more = {"asked": asked, "retrying": retried, "drawing": drawing}
     return Shown("dead.html", "Dead letters", data | more)
 
 

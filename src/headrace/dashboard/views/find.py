@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
@@ -52,12 +53,15 @@ async def _find(ask: Ask, text: str) -> list[Found]:
     ]
     if not text:
         return found
-    if own is None:
-        found += await _named(ask, lower)
     looks_like_id = len(text) >= LEAST and set(text) <= _DIGITS
-    if looks_like_id:
-        found = [*await _by_id(ask, text), *found]
-    return found[:MOST]
+    named, by_id = await asyncio.gather(
+        _named(ask, lower) if own is None else _nothing(), _by_id(ask, text) if looks_like_id else _nothing()
+    )
+    return [*by_id, *found, *named][:MOST]
+
+
+async def _nothing() -> list[Found]:
+    return []
 
 
 async def _named(ask: Ask, lower: str) -> list[Found]:

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 PEEK = 3000
 """So many of the newest jobs are looked through before an index is gone through."""
+FAR = 30_000
+"""And so many more before candidates are gathered that no index has in the order of their numbers."""
 LOOK = 5000
 """For a page by text, so many candidates are looked at; the page may be short, and the next one goes on from there."""
 NEWEST = 2**62
@@ -166,7 +168,12 @@ class _Search:
         if self._lines is not None:
             return (yield from self._of_blocks(self._blocks_of_lines, self._sql.line_shift, place, most))
         if choices and Status.COMPLETED not in self._terms.among and filter.finished_after is None:
-            return (yield from self._of_parts(choices[0], place, most))
+            # To sort them, all have to be gathered. Where they are very many, they are not far.
+            floor = yield from self._floor(place, FAR)
+            found = yield from self._window(floor, place, most)
+            if floor == 0 or len(found) >= most:
+                return found
+            return [*found, *(yield from self._of_parts(choices[0], floor, most - len(found)))]
         return (yield from self._found(self._sql.by_number, [], "j.seq < ?", [place], most))
 
     def _found(self, source: str, before: list[Any], extra: str, after: list[Any], most: int) -> Asking[list[Job]]:

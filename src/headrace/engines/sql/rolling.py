@@ -25,18 +25,27 @@ _totals = msgspec.json.Decoder(Totals).decode
 
 def read_rows(rows: Iterable[Any]) -> list[Rollup]:
     """The rollups in these rows."""
-    found = list[Rollup]()
+    found, moments = list[Rollup](), dict[int, datetime]()  # a moment has a row of every task
     for seconds, at, task, queue, data in rows:
         if seconds == 0:
             found += _reports(data)
-        else:
-            found.append(Rollup(_STEPS[seconds], moment(at), task, queue, _totals(data)))
+            continue
+        if (began := moments.get(at)) is None:
+            began = moments[at] = moment(at)
+        found.append(Rollup(_STEPS[seconds], began, task, queue, _totals(data)))
     return found
 
 
 def asked(rows: Iterable[Any], since: datetime, until: datetime, task: str | None, queue: str | None) -> list[Rollup]:
     """Those that are asked for: the statement has left out others, but not of reports."""
-    return [row for row in read_rows(rows) if concerns(row, since, until, task, queue)]
+    found, timely = list[Rollup](), dict[tuple[Step, datetime], bool]()
+    for row in read_rows(rows):
+        place = row.step, row.at
+        if (within := timely.get(place)) is None:
+            within = timely[place] = concerns(row, since, until)
+        if within and (task is None or row.task == task) and (queue is None or row.queue == queue):
+            found.append(row)
+    return found
 
 
 def due(now: datetime) -> list[int]:
