@@ -50,19 +50,18 @@ def endpoints(stores: Stores, *, quick: bool, repeat: int) -> EndpointFigures:
     progress = Progress(2 * repeat)
     for _ in range(repeat):
         progress.step("endpoints: 50 clients, by turns")
-        with stores.fresh() as store, _service(store, worker=False) as address:
-            for path, rates in (("/plain/2026", found.plain), ("/orders/2026", found.accepted)):
-                request = _request(path)
-                run(pump(address, iter([request] * (count // 10)), CLIENTS))
-                seconds, spans = run(pump(address, iter([request] * count), CLIENTS))
+        for route, rates in (("plain", found.plain), ("job", found.accepted)):
+            with stores.fresh() as store, _service(store, route) as address:
+                run(pump(address, iter([_request()] * (count // 10)), CLIENTS))
+                seconds, spans = run(pump(address, iter([_request()] * count), CLIENTS))
                 rates.append(len(spans) / seconds)
         progress.step("endpoints: Prefer: wait")
-        with stores.fresh() as store, _service(store, worker=True) as address:
-            for path, more, into in (
-                ("/plain/2026", "", found.plain_ms),
-                ("/orders/2026", "Prefer: wait=30\r\n", found.waited_ms),
-            ):
-                request = _request(path, more)
+        for route, more, into in (
+            ("plain", "", found.plain_ms),
+            ("job", "Prefer: wait=30\r\n", found.waited_ms),
+        ):
+            with stores.fresh() as store, _service(store, route, worker=True) as address:
+                request = _request(more)
                 run(pump(address, iter([request] * (count // 100)), 1))
                 _, spans = run(pump(address, iter([request] * (count // 10)), 1))
                 into.append(1000 * median(spans))
@@ -72,8 +71,8 @@ def endpoints(stores: Stores, *, quick: bool, repeat: int) -> EndpointFigures:
     return found
 
 
-def _request(path: str, more: str = "") -> bytes:
-    request = post(path, _ORDER)
+def _request(more: str = "") -> bytes:
+    request = post("/orders/2026", _ORDER)
     return request.replace(b"Host: localhost\r\n", b"Host: localhost\r\nX-User: ann\r\n" + more.encode(), 1)
 
 
@@ -98,8 +97,10 @@ def _url(store: str) -> str:
 
 
 @contextmanager
-def _service(store: str, *, worker: bool) -> Iterator[str]:
-    environment = {**os.environ, "BENCH_STORE": _url(store), "BENCH_WORKER": "yes" if worker else "no"}
+def _service(store: str, route: str, *, worker: bool = False) -> Iterator[str]:
+    """A service with nothing but this route, and a worker beside it."""
+    settings = {"BENCH_STORE": _url(store), "BENCH_ROUTE": route, "BENCH_WORKER": "yes" if worker else "no"}
+    environment = {**os.environ, **settings}
     command = [sys.executable, "-m", "bench.endpoints_service"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:

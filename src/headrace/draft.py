@@ -30,12 +30,13 @@ SPEC_OPTIONS = (
 """The options that are part of what was asked for."""
 KEY_OPTIONS = ("dedup_for", "on_duplicate")
 """Those that are so for a job with a dedup key; without one they mean nothing."""
+_ASKED = frozenset(SPEC_OPTIONS)
 _TIMES = ("delay", "not_before", "not_after")
 
 
 def asked_in(options: Mapping[str, Any]) -> dict[str, Any]:
     """What a spec takes of checked options."""
-    asked = {name: options[name] for name in SPEC_OPTIONS if name in options}
+    asked = {name: value for name, value in options.items() if name in _ASKED}
     if asked.get("dedup") is not None:
         asked |= {name: options[name] for name in KEY_OPTIONS if name in options}
     return asked

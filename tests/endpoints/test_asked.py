@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from headrace.endpoints.asked import Asked, checked_headers, is_credential, kept_headers, kept_query, values_of
+from headrace.endpoints.asked import (
+    Asked,
+    checked_headers,
+    is_credential,
+    kept_headers,
+    kept_query,
+    route_of,
+    values_of,
+)
 from headrace.errors import ConfigError
 
-GIVEN = [("accept", "a"), ("x-tag", "1"), ("authorization", "s"), ("x-tag", "2"), ("x-api-key", "s")]
+GIVEN = values_of([("accept", "a"), ("x-tag", "1"), ("authorization", "s"), ("x-tag", "2"), ("x-api-key", "s")])
 
 
 def test_headers_are_kept_by_name() -> None:
@@ -42,4 +51,9 @@ def test_values_keep_their_order() -> None:
 
 
 def test_all_values_of_a_header_are_found() -> None:
-    assert Asked(headers=GIVEN).all("x-tag") == ["1", "2"]
+    assert Asked(headers=GIVEN).all("x-tag") == ("1", "2")
+    assert Asked(headers=GIVEN).all("x-other") == ()
+
+
+def test_what_a_framework_made_of_a_path_is_text_again() -> None:
+    assert route_of({"a": "x", "b": 1, "c": UUID(int=1)}) == {"a": "x", "b": 1, "c": str(UUID(int=1))}

@@ -9,7 +9,7 @@ import pytest
 from fastapi import Depends, FastAPI, Header
 
 from headrace import App
-from headrace.endpoints.asked import Asked
+from headrace.endpoints.asked import Asked, values_of
 from headrace.endpoints.fastapi import JobRouter, status_router
 from headrace.endpoints.keys import key_of
 from headrace.web.problems import Problem
@@ -110,7 +110,7 @@ async def test_keys_can_be_shared_by_callers_who_are_not_known(tmp_path: Path) -
 
 
 def asked(*headers: tuple[str, str], identity: str | None = "ann") -> Asked:
-    return Asked(headers=headers, identity=identity)
+    return Asked(headers=values_of(headers), identity=identity)
 
 
 def test_a_request_has_one_key() -> None:

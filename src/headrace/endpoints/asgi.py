@@ -13,7 +13,7 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.endpoints.answers import Answer
-from headrace.endpoints.asked import Asked
+from headrace.endpoints.asked import Asked, route_of, values_of
 from headrace.endpoints.reading import LARGEST_BODY, broken_off, too_large
 from headrace.endpoints.status import StatusPages
 from headrace.web.events import HEADERS, HELLO, STILL_HERE, Telling
@@ -42,8 +42,10 @@ class RouteLike(Protocol):
 def asked_of(request: Request, identity: str | None, where: Callable[[UUID], str | None]) -> Asked:
     """The request as values."""
     return Asked(
-        headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]],
-        route={name: _plain(value) for name, value in request.path_params.items()},
+        headers=values_of(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]
+        ),
+        route=route_of(request.path_params),
         query=request.query_params.multi_items(),
         identity=identity,
         where=where,
@@ -51,13 +53,20 @@ def asked_of(request: Request, identity: str | None, where: Callable[[UUID], str
     )
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float) else str(value)
-
-
 async def _left(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def length_of(request: Request) -> int | None:
+    """How many bytes the body has; None: that is not known before they are read."""
+    length = None
+    for name, value in request.scope["headers"]:
+        if name == b"transfer-encoding":  # which counts, whatever else is said
+            return None
+        if name == b"content-length" and value.isdigit():
+            length = int(value)
+    return length
 
 
 class BoundedBody:

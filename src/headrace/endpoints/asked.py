@@ -11,7 +11,17 @@ import msgspec
 from headrace.core.job import Values
 from headrace.errors import ConfigError
 
-__all__ = ["ALL", "HEADERS", "Asked", "checked_headers", "is_credential", "kept_headers", "kept_query", "values_of"]
+__all__ = [
+    "ALL",
+    "HEADERS",
+    "Asked",
+    "checked_headers",
+    "is_credential",
+    "kept_headers",
+    "kept_query",
+    "route_of",
+    "values_of",
+]
 
 ALL = "*"
 """All headers but credentials."""
@@ -30,13 +40,14 @@ _CREDENTIALS = (
     "signature",
 )
 """Parts of the names of headers and parameters that open something."""
+_PLAIN = (str, int, float)
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request: what a route that becomes a job, or a status page, needs to know of it."""
 
-    headers: Sequence[tuple[str, str]]
-    """Names in lower case; one that is given more than once stands here more than once."""
+    headers: Values
+    """By their names in lower case; of one that is given more than once, all values in their order."""
     route: Mapping[str, Any] = {}
     """The parameters in its path."""
     query: Sequence[tuple[str, str]] = ()
@@ -48,9 +59,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     left: Callable[[], Awaitable[object]] | None = None
     """Returns when the client hung up; None: nobody can tell."""
 
-    def all(self, name: str) -> list[str]:
+    def all(self, name: str) -> Sequence[str]:
         """The values of a header, in their order."""
-        return [value for one, value in self.headers if one == name]
+        return self.headers.get(name, ())
 
 
 def checked_headers(names: Iterable[str]) -> frozenset[str]:
@@ -67,15 +78,20 @@ def is_credential(name: str) -> bool:
     return any(part in plain for part in _CREDENTIALS)
 
 
-def kept_headers(headers: Iterable[tuple[str, str]], allowed: Collection[str]) -> Values:
+def kept_headers(headers: Values, allowed: Collection[str]) -> Values:
     """The headers that an allow-list lets pass."""
     every = ALL in allowed
-    return values_of((name, value) for name, value in headers if name in allowed or (every and not is_credential(name)))
+    return {name: values for name, values in headers.items() if name in allowed or (every and not is_credential(name))}
 
 
 def kept_query(query: Iterable[tuple[str, str]]) -> Values:
     """The parameters of a query that are kept: not those that may open something. What a handler takes, it has."""
     return values_of((name, value) for name, value in query if not is_credential(name))
+
+
+def route_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters in a path as they are kept: what a framework made something else of is text again."""
+    return {name: one if isinstance(one, _PLAIN) else str(one) for name, one in parameters.items()}
 
 
 def values_of(pairs: Iterable[tuple[str, str]]) -> Values:

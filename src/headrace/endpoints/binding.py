@@ -109,7 +109,7 @@ class Binding:
         given: dict[str, Values] = {
             "path": {name: (str(value),) for name, value in asked.route.items()},
             "query": values_of(asked.query),
-            "header": values_of(asked.headers),
+            "header": asked.headers,
         }
         for name, place in self._places.items():
             where = f"{place.source}.{place.name}"

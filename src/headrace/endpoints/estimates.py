@@ -20,8 +20,11 @@ SHORTEST, LONGEST = 1, 300
 """Seconds: never sooner, and never later than these."""
 FRESH = 30.0
 """Seconds for which it is believed how long a task takes."""
+ALIKE = 0.25
+"""Seconds for which new jobs of one kind are told the same: they stand behind one another."""
 PATIENCE = 0.25
 """Seconds that an answer waits for an estimate."""
+_KINDS = 1000
 
 
 class Estimates:
@@ -31,6 +34,21 @@ class Estimates:
         self._app, self._positions = app, Positions(app)
         self._takes: dict[str, tuple[float, float | None]] = {}
         """By task: until when it is believed, and the seconds that half of its runs take at most."""
+        self._new: dict[tuple[str, int, str], tuple[float, int]] = {}
+        """By queue, priority and task: until when new jobs are told the same, and what."""
+
+    async def after_submit(self, job: Job) -> int:
+        """``retry_after`` of a job that was submitted just now."""
+        if job.status is not Status.QUEUED:
+            return await self.retry_after(job)
+        kind, now = (job.queue, job.priority, job.task), self._app.host.clock.monotonic()
+        until, told = self._new.get(kind, (0.0, 0))
+        if now >= until:
+            told = await self.retry_after(job)
+            if len(self._new) >= _KINDS:
+                self._new.clear()
+            self._new[kind] = now + ALIKE, told
+        return told
 
     async def retry_after(self, job: Job) -> int:
         """After how many seconds the job may have ended."""

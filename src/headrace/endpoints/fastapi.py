@@ -38,7 +38,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("headrace.endpoints.fastapi", "fastapi", "fastapi") from error
 
-from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, response_of
+from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, length_of, response_of
 from headrace.endpoints.fastapi_openapi import job_responses, validation
 from headrace.endpoints.fastapi_signature import read_signature, refuse_secrets
 from headrace.endpoints.fastapi_status import expanded, status_router
@@ -213,10 +213,12 @@ def _limited(kind: type[APIRoute], answers: Answers) -> type[APIRoute]:
             handle = super().get_route_handler()
 
             async def limited(request: Request) -> Response:
+                length = length_of(request)
+                if length is not None and length <= LARGEST_BODY:  # a server hands on no more than was announced
+                    return cast("Response", await handle(request))
                 receive = _Bounded(request.receive)
-                length = request.headers.get("content-length", "")
                 try:
-                    if length.isdigit() and int(length) > LARGEST_BODY:
+                    if length is not None:
                         raise _TooLarge(413)
                     return cast("Response", await handle(Request(request.scope, receive)))
                 except _TooLarge:

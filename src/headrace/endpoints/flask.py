@@ -19,7 +19,7 @@ from uuid import UUID
 
 from headrace.core.retry import Seconds
 from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import HEADERS, Asked
+from headrace.endpoints.asked import HEADERS, Asked, route_of, values_of
 from headrace.endpoints.binding import FORM, Binding, FromHeader
 from headrace.endpoints.blocking import Here, Told, in_threads
 from headrace.endpoints.failures import describe
@@ -196,8 +196,7 @@ class JobBlueprint(Blueprint):
 
 def _asked(jobs: App, caller: str | None, values: dict[str, Any], fixed: str | None = None) -> Any:
     """The request of this thread as values, once they are awaited."""
-    headers = [(name.lower(), value) for name, value in request.headers.items()]
-    route = {name: one if isinstance(one, str | int | float) else str(one) for name, one in values.items()}
+    headers, route = values_of((name.lower(), value) for name, value in request.headers.items()), route_of(values)
     query = list(request.args.items(multi=True))
     place, pages = (fixed.replace("{id}", str(_PLACE)), None) if fixed is not None else _place(jobs)
 

@@ -22,9 +22,9 @@ def key_of(asked: Asked, shared: bool) -> str | None:
 
     :raises Problem: 400, it is not clear which key it is, or whose
     """
-    keys = {(name, value.strip()) for name in HEADERS for value in asked.all(name)}
-    if not keys:
+    if asked.headers.keys().isdisjoint(HEADERS):  # as most
         return None
+    keys = {(name, value.strip()) for name in HEADERS for value in asked.all(name)}
     if len({value for _, value in keys}) > 1:
         raise Problem(400, "malformed", _TITLE, f"a request has one key: {', '.join(HEADERS)} say different ones")
     name, key = keys.pop()

@@ -83,8 +83,10 @@ class Submitting:
                 if said is not None:
                     return said
             handle = await draft.submit()
-            job = await self._ended(handle, prefers.seconds(self._wait, self._longest), asked)
-            return await self._answer(job, asked, prefers)
+            wait = prefers.seconds(self._wait, self._longest)
+            job = await self._ended(handle, wait, asked)
+            estimate = self._estimates.retry_after if handle.duplicate or wait > 0 else self._estimates.after_submit
+            return await self._answer(job, asked, prefers, estimate)
         except InvalidPayload as error:
             field = (error.field or "").partition(".")[0].partition("[")[0]
             if field in depends:
@@ -115,11 +117,13 @@ class Submitting:
             job = await handle.refresh()
         return job
 
-    async def _answer(self, job: Job, asked: Asked, prefers: Preference) -> Answer:
+    async def _answer(
+        self, job: Job, asked: Asked, prefers: Preference, estimate: Callable[[Job], Awaitable[int]]
+    ) -> Answer:
         address, applied = asked.where(job.id), {**prefers.applied(self._longest), "Vary": "Prefer"}
         waited = prefers.seconds(self._wait, self._longest) > 0
         if not job.ended or not waited:
-            return self.answers.accepted(job, address, await self._estimates.retry_after(job), applied)
+            return self.answers.accepted(job, address, await estimate(job), applied)
         if address is not None:
             applied["Content-Location"] = address
         if job.status is Status.COMPLETED:

@@ -25,7 +25,7 @@ from headrace.contrib.django.project import project_app
 from headrace.core.retry import Seconds
 from headrace.draft import Draft
 from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import HEADERS, Asked
+from headrace.endpoints.asked import HEADERS, Asked, route_of, values_of
 from headrace.endpoints.binding import Binding, FromHeader
 from headrace.endpoints.blocking import Here, Told, in_threads
 from headrace.endpoints.failures import describe
@@ -196,8 +196,7 @@ def _answered(
 ) -> HttpResponse:
     """The response to a request, whose answer is made on the background loop; what is Django's is read before."""
     caller = None if identity is None else identity_text(identity(request))
-    given = [(name.lower(), value) for name, value in request.headers.items()]
-    route = {name: one if isinstance(one, str | int | float) else str(one) for name, one in values.items()}
+    given, route = values_of((name.lower(), value) for name, value in request.headers.items()), route_of(values)
     query = [(name, value) for name, values in request.GET.lists() for value in values]
     place, pages = (fixed.replace("{id}", str(_PLACE)), None) if fixed is not None else _place(jobs, request, values)
 

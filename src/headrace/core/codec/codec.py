@@ -47,6 +47,15 @@ def _is_model(cls: type) -> bool:
 
 
 def _enc_hook(value: Any) -> Any:
+    cls: Any = type(value)
+    # As text at once, which spares a model's values as objects; unless the class says itself how it is written.
+    if _is_model(cls) and cls.model_dump is sys.modules["pydantic"].BaseModel.model_dump:
+        return msgspec.Raw(cls.__pydantic_serializer__.to_json(value))
+    return _plain_hook(value)
+
+
+def _plain_hook(value: Any) -> Any:
+    """What a value is written as, made of what JSON has."""
     if _is_model(type(value)):
         return value.model_dump(mode="json")
     for base in (str, int, float):
@@ -63,9 +72,13 @@ def _dec_hook(cls: type, value: Any) -> Any:
         return value
     if not _is_model(cls):
         raise NotImplementedError(f"a {cls.__qualname__} has no JSON form")
-    model: Any = cls
+    return _read_model(cls, msgspec.json.encode(value))
+
+
+def _read_model(model: Any, text: bytes | msgspec.Raw) -> Any:
+    """A model from its JSON text; :raises _Nested:"""
     try:
-        return model.model_validate_json(msgspec.json.encode(value), strict=True, by_alias=True, by_name=True)
+        return model.model_validate_json(bytes(text), strict=True, by_alias=True, by_name=True)
     except sys.modules["pydantic"].ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise _Nested(first["msg"], first["loc"]) from None
@@ -114,7 +127,7 @@ def _to_text(value: Any) -> str:
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
     if value is not None and b"null" in data:
         try:
-            plain = msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True)
+            plain = msgspec.to_builtins(value, enc_hook=_plain_hook, str_keys=True)
         except TypeError as error:  # keys that the encoder takes and this does not
             raise Misfit(str(error)) from None
         found = find_nan(plain, "")
@@ -185,11 +198,14 @@ class RecordCodec:
         # Fields have names of their own, so that no parameter's name can collide with what a struct is made of.
         self._names = [one.name for one in parameters]
         self._optional = not all(one.required for one in parameters)
+        self._models = [
+            (f"p{index}", one.name, one.type) for index, one in enumerate(parameters) if _is_model(one.type)
+        ]
+        """The parameters that are models: they are read from the text, not from what the decoder makes of it."""
         plain = [
-            (f"p{index}", one.type)
-            if one.required
-            else (f"p{index}", one.type, msgspec.field(default_factory=lambda: _ABSENT))
+            (f"p{index}", kind) if one.required else (f"p{index}", kind, msgspec.field(default_factory=lambda: _ABSENT))
             for index, one in enumerate(parameters)
+            for kind in (msgspec.Raw if _is_model(one.type) else one.type,)
         ]
         struct = msgspec.defstruct(
             name if name.isidentifier() else "Payload",
@@ -245,6 +261,12 @@ class RecordCodec:
             record = self._decoder.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise _misfit(error) from None
+        for field, name, model in self._models:
+            if (raw := getattr(record, field)) is not _ABSENT:
+                try:
+                    setattr(record, field, _read_model(model, raw))
+                except _Nested as error:
+                    raise Misfit(str(error), name + error.path) from None
         if self._objects:
             self._check_fields(text)
         return record
