@@ -25,7 +25,7 @@ def test_a_promise_that_is_kept_and_one_that_is_not_are_told_apart() -> None:
 
 @pytest.mark.timeout(120)
 def test_both_routes_answer(tmp_path: Path) -> None:
-    with _service(str(tmp_path / "jobs.db"), worker=True) as address:
-        for path, more in (("/plain/2026", ""), ("/orders/2026", ""), ("/orders/2026", "Prefer: wait=60\r\n")):
-            _, spans = run(pump(address, iter([_request(path, more)] * 4), 2))
+    for route, more in (("plain", ""), ("job", ""), ("job", "Prefer: wait=60\r\n")):
+        with _service(str(tmp_path / "jobs.db"), route, worker=True) as address:
+            _, spans = run(pump(address, iter([_request(more)] * 4), 2))
             assert len(spans) == 4
