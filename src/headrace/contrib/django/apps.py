@@ -8,8 +8,8 @@ __all__ = ["HeadraceConfig"]
 
 
 class HeadraceConfig(AppConfig):
-    """Has no models: the jobs are in a store of their own."""
+    """Has no tables: the jobs are in a store of their own."""
 
     name = "headrace.contrib.django"
     label = "headrace"
-    verbose_name = "Jobs"
+    verbose_name = "Background jobs"

@@ -25,6 +25,33 @@ SHARED = "SHOP_NAME" in os.environ
 DATABASES = {"default": _POSTGRES if SHARED else _LITE}
 HEADRACE = {"DATABASE": "default"} if SHARED else {"URL": "sqlite:///jobs.db"}
 
+if "SHOP_ADMIN" in os.environ:
+    INSTALLED_APPS += [
+        f"django.contrib.{name}" for name in ("admin", "auth", "contenttypes", "sessions", "messages", "staticfiles")
+    ]
+    MIDDLEWARE = [
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.csrf.CsrfViewMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+    ]
+    _PROCESSORS = [
+        "django.template.context_processors.request",
+        "django.contrib.auth.context_processors.auth",
+        "django.contrib.messages.context_processors.messages",
+    ]
+    TEMPLATES = [
+        {
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "APP_DIRS": True,
+            "OPTIONS": {"context_processors": _PROCESSORS},
+        }
+    ]
+    STATIC_URL = "static/"
+    DEBUG = True
+    """So that ``runserver`` serves what the admin's pages are drawn with."""
+    PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
 if django.VERSION >= (6,):
     OPTIONS = {"retry": Retry(1, initial=0.01)}
     TASKS = {"default": {"BACKEND": "headrace.contrib.django.HeadraceBackend", "QUEUES": [], "OPTIONS": OPTIONS}}

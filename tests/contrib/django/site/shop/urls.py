@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 from django.urls import include, path
 
@@ -40,3 +41,8 @@ urlpatterns = [
     path("divide/<int:by>", divide),
     path("own/", include(status_urls(identity=caller, namespace="own"))),
 ]
+
+if "django.contrib.admin" in settings.INSTALLED_APPS:
+    from django.contrib import admin
+
+    urlpatterns.append(path("admin/", admin.site.urls))
