@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))  # for the browser of the tests, and the scene
 
 from docs.scene import acted_out, served  # noqa: E402  # behind the path they are found by
-from tests.dashboard.walk import places_of, walk  # noqa: E402
+from tests.dashboard.walk import looks, walk  # noqa: E402
 from tests.support.browser import browsing  # noqa: E402
 
 IMAGES = HERE / "images" / "dashboard"
@@ -52,8 +52,8 @@ async def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     async with served("memory://") as (app, address), browsing() as browser:
         await acted_out(app)
-        places, plain = await places_of(app), await browser.new_page()
-        async for stop in walk(browser, address, places, []):
+        plain = await browser.new_page()
+        async for stop in walk(browser, app, address, [], looks()):
             shot = b64encode(await stop.page.screenshot()).decode()
             picture = b64decode(await plain.evaluate(SMALLER, shot))
             (IMAGES / f"{stop.label}.webp").write_bytes(picture)

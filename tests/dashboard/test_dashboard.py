@@ -24,7 +24,7 @@ from headrace.dashboard.guard import POLICY
 from headrace.dashboard.rendering import Renderer
 from headrace.dashboard.table import ACTS
 from headrace.dashboard.views import VIEWS, dead
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, Unavailable
 from headrace.testing.clock import FakeClock
 from tests.dashboard.shop import shop_app
 
@@ -391,6 +391,20 @@ async def test_who_submitted_a_job_from_a_form_is_on_its_page(app: App) -> None:
         made = await act(client, "scopes:read,submit", act="submit", task="add", payload={"a": 1}, delay=3600)
         page = await client.get(made.json()["go"].removeprefix("/dashboard"))
         assert re.search(r"submitted_by</span>: <span class=.string.>&#34;some&#34;<", page.text)
+
+
+async def test_a_submit_that_cannot_be_audited_is_a_submit_all_the_same(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("the store is away")
+
+    async with mounted(app) as client:
+        monkeypatch.setattr(app, "note_submit", away)
+        made = await act(client, act="submit", task="add", payload={"a": 1}, delay=3600)
+        assert (made.status_code, made.json()["told"]) == (200, "The job is submitted.")
+        [job] = (await app.jobs()).items
+        assert job.metadata == {"submitted_by": "dashboard:act"}
 
 
 async def test_a_page_that_breaks_carries_the_headers_too_and_tells_nothing(

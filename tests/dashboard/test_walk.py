@@ -18,7 +18,7 @@ from playwright.async_api import Browser
 from docs.scene import acted_out, served
 from headrace import App
 from tests.dashboard.looks import axe_faults, sticking_out
-from tests.dashboard.walk import OPENED, PAGES, Scheme, looks, places_of, walk
+from tests.dashboard.walk import SHOWN, Scheme, looks, walk
 from tests.support.apps import url_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "dashboard.md"
@@ -49,19 +49,19 @@ async def test_every_page_looks_right(
     app, address = scene
     folder = Path(os.environ.get("HEADRACE_SCREENSHOTS") or tmp_path)
     heard, faults, stops = list[str](), list[str](), 0
-    async for stop in walk(browser, address, await places_of(app), heard, ways):
+    async for stop in walk(browser, app, address, heard, ways):
         stops += 1
         await stop.page.screenshot(path=folder / f"{stop.label}.png")
         found = [f"status {stop.status}"] if stop.status != 200 else []
         found += await sticking_out(stop.page)
         found += await axe_faults(stop.page)
         faults += [f"{stop.label}: {fault}" for fault in found]
-    assert stops == len(ways) * (len(PAGES) + len(OPENED))
+    assert stops == len(ways) * len(SHOWN)
     assert heard == []
     assert faults == []
 
 
 def test_every_page_is_shown_in_the_guide() -> None:
     text = GUIDE.read_text(encoding="utf-8")
-    missing = [f"{name}-{scheme}-{size}" for name in (*PAGES, *OPENED) for scheme, size in looks()]
+    missing = [f"{name}-{scheme}-{size}" for name in SHOWN for scheme, size in looks()]
     assert [label for label in missing if f"images/dashboard/{label}.webp" not in text] == []

@@ -5,7 +5,7 @@ For the tests, and for the pictures in the docs: the list of pages is here, and 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,8 +13,9 @@ from typing import Any, Literal
 from playwright.async_api import Browser, Page
 
 from headrace import App
+from tests.support.until import until
 
-__all__ = ["OPENED", "PAGES", "SCHEMES", "SIZES", "Stop", "looks", "opened_at", "places_of", "walk"]
+__all__ = ["OPENED", "PAGES", "SHOWN", "Scheme", "Stop", "looks", "opened_at", "places_of", "walk"]
 
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
@@ -24,6 +25,7 @@ PAGES = (
     *("tasks", "task", "schedules", "schedule", "batches", "batch", "workers", "worker", "find", "log"),
 )
 """Every page that shows something, by the name of its picture."""
+LOGIN = "login"
 OPENED = {
     "confirm": ("running", "button", "Cancel"),
     "form": ("job", "button", "Rerun…"),
@@ -31,6 +33,8 @@ OPENED = {
     "jump": ("overview", "key", "Control+k"),
 }
 """What opens on a page: where, and what opens it."""
+SHOWN = (*PAGES, *OPENED, LOGIN)
+"""All stops, by the names of their pictures."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +103,11 @@ async def _window(browser: Browser, scheme: Scheme, size: str, heard: list[str])
 
 
 async def walk(
-    browser: Browser,
-    address: str,
-    places: dict[str, str],
-    heard: list[str],
-    ways: Iterable[tuple[Scheme, str]] | None = None,
+    browser: Browser, app: App, address: str, heard: list[str], ways: Sequence[tuple[Scheme, str]]
 ) -> AsyncIterator[Stop]:
-    """Stop at every page, and at what opens on them; ``heard`` is told what pages complain of."""
-    for scheme, size in looks() if ways is None else ways:
+    """Stop at every page, at what opens on them, and at last at the login; ``heard`` is told what pages complain of."""
+    places = await places_of(app)
+    for scheme, size in ways:
         async with _window(browser, scheme, size, heard) as page:
             for name in PAGES:
                 yield Stop(name, scheme, size, page, await _go(page, address + places[name]))
@@ -114,6 +115,16 @@ async def walk(
                 status = await _go(page, address + places[OPENED[name][0]])
                 await opened_at(page, name)
                 yield Stop(name, scheme, size, page, status)
+    await app.create_key("ops", ["read", "act"])  # as soon as there is a key, everybody needs one
+    for scheme, size in ways:
+        async with _window(browser, scheme, size, heard) as page:
+            await until(lambda: _is_closed(page, address))
+            yield Stop(LOGIN, scheme, size, page, await _go(page, f"{address}/login"))
+
+
+async def _is_closed(page: Page, address: str) -> bool:
+    await page.goto(address)
+    return "/login" in page.url
 
 
 async def _go(page: Page, address: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -24,9 +25,11 @@ from headrace.dashboard.views.batches import batch_of
 from headrace.dashboard.views.jobs import filters_in
 from headrace.dashboard.words import count
 from headrace.draft import Draft
-from headrace.errors import InvalidPayload, UnknownTask
+from headrace.errors import HeadraceError, InvalidPayload, UnknownTask
 
 __all__ = ["ACTS", "may_submit", "payload_of"]
+
+_log = logging.getLogger("headrace.dashboard")
 
 OURS = "headrace."
 MOST = 1000
@@ -96,8 +99,10 @@ async def on_one(ask: Ask, told: OnOne) -> Done:
 
 async def check_one(ask: Ask, told: OnOne) -> Done:
     """Whether the job could be rerun with this payload."""
+    job = await ask.job(str(told.id))
+    _check(ask, Verb(told.verb), told, [job])
     if told.payload is not None:
-        await payload_of(ask, (await ask.job(str(told.id))).task, told.payload)
+        await payload_of(ask, job.task, told.payload)
     return Done()
 
 
@@ -282,7 +287,12 @@ async def submit(ask: Ask, told: NewJob) -> Done:
     """Submit a job."""
     draft = await _draft(ask, told)
     handle = await draft.submit()
-    await ask.app.note_submit(draft.task, handle.id, by=ask.viewer.name)
+    try:
+        await ask.app.note_submit(draft.task, handle.id, by=ask.viewer.name)
+    except (
+        HeadraceError
+    ) as error:  # the job is there, and says who submitted it: told of an error, people would do so again
+        _log.warning("that %s submitted job %s is not in the audit: %s", ask.viewer.name, handle.id, error)
     text = "The job that holds its key is here." if handle.duplicate else "The job is submitted."
     return Done(told=text, go=ask.link(f"/jobs/{handle.id}"))
 

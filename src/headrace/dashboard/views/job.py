@@ -116,7 +116,7 @@ async def _chain(ask: Ask, job: Job) -> Chain:
     while open_ends and whole:
         one = open_ends.pop()
         page = await ask.app.jobs(limit=CHAIN, **ask.kept({"rerun_of": one.id}))
-        open_ends += [other for other in page.items if other.id not in {job.id for job in open_ends}]
+        open_ends += page.items
         known |= {other.id: other for other in page.items}
         whole = len(known) < CHAIN
     return Chain(tuple(sorted(known.values(), key=lambda one: one.seq)), whole)
