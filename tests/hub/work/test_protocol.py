@@ -10,7 +10,7 @@ import pytest
 from headrace import Status
 from tests.hub.live.listening import connected
 from tests.hub.serving import serving
-from tests.hub.work.working import CAN, submitted, work
+from tests.hub.work.working import CAN, said, submitted, work
 from tests.support.apps import url_of
 
 
@@ -71,3 +71,14 @@ async def test_a_job_runs_over_http(url: str) -> None:
         assert (job.error.type, job.error.details) == ("ServiceTimeoutError", details)
         late = await hub.client.post("/api/work/complete_job", json={"lease": lease, "result": 1})
         assert (late.status_code, late.json()["type"].rpartition("/")[2]) == (409, "stale-job")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"worker_id": "a\0b"}, {"tasks": ["resize", "a\0b"]}, {"queues": ["a\0b"]}, {"queues": ["a\nb"]}]
+)
+@pytest.mark.parametrize("message", ["register_worker", "claim_job"])
+async def test_names_that_nothing_can_have_are_refused(url: str, message: str, fields: dict[str, Any]) -> None:
+    async with serving(url) as hub:
+        answer = await said(hub.client, message, **{"worker_id": "curl", "capabilities": CAN} | fields)
+        assert (answer.status_code, "printable" in answer.json()["detail"]) == (400, True), answer.text
+        assert not await hub.app.workers()

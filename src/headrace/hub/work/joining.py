@@ -6,6 +6,7 @@ import asyncio
 
 from msgspec import UNSET, UnsetType
 
+from headrace.core.bounds import checked_name
 from headrace.core.capabilities import Capabilities, capabilities_of
 from headrace.hub.problems import Fault, Problem
 from headrace.hub.work.assigning import assigned
@@ -28,6 +29,7 @@ __all__ = ["claim_job", "heartbeat", "register_worker"]
 
 async def register_worker(peer: Peer, given: RegisterWorker) -> WorkerRegistered:
     """Make a worker known, or know it again by its token."""
+    checked_name(given.worker_id, "worker_id")
     async with peer.joining:
         if given.token is not UNSET:
             worker = await peer.fleet.known(peer.caller, given.token)
@@ -68,6 +70,7 @@ def _or_none(names: tuple[str, ...] | UnsetType) -> tuple[str, ...] | None:
 
 async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
     """Offer a worker a job, or say that there is none, at once or when it has waited long enough."""
+    checked_name(given.worker_id, "worker_id")
     fleet, implied = peer.fleet, False
     async with peer.joining:
         worker = peer.worker(given.worker_id)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.bounds import checked_name
 from headrace.core.capabilities import Capabilities
 from headrace.core.customers import Customers
 from headrace.core.match import Profile, by_service, meets
@@ -48,11 +49,13 @@ def wants_of(caller: Caller, can: Capabilities, tasks: Iterable[str] | None, que
     """What a worker that came in with this key wants.
 
     :raises Problem: 403, its key is bound to other tasks, queues or customers, or they are headrace's own
+    :raises ConfigError: no task or queue can have such a name
     """
     named = {"tasks": None if tasks is None else frozenset(tasks), "queues": None if queues is None else set(queues)}
     for field, names in named.items():
         bound: frozenset[str] | None = getattr(caller, field)
         for name in sorted(names or ()):
+            checked_name(name, f"each of {field}")
             if name.startswith(OURS):
                 raise _forbidden(field, f"{field} named {OURS}… are headrace's own")
             if bound is not None and name not in bound:
