@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID, uuid4
@@ -18,7 +19,9 @@ from headrace import App, Context, JobOptions, Retry
 from headrace.draft import Draft
 from headrace.endpoints.flask import Answers, FromHeader, InWorker, JobBlueprint, status_blueprint
 from headrace.errors import ConfigError
+from headrace.testing import FakeClock
 from tests.endpoints.serving import Served, read_events
+from tests.support.apps import url_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -280,3 +283,40 @@ def test_what_cannot_be_used_is_refused_at_once(jobs: App) -> None:
 
     with pytest.raises(ConfigError, match="no parameter for 'place'"):
         Flask(__name__).register_blueprint(lost)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_200_requests_at_once_with_one_key_are_one_job(engine: str, tmp_path: Path) -> None:
+    jobs = App(url_of(engine, tmp_path))
+    orders = JobBlueprint(jobs, "orders", __name__, identity=caller)
+
+    @orders.post("/orders")
+    def order(order: Order) -> Order:
+        return order
+
+    async with serving(jobs, orders, worker=False) as web:
+        headers = {"Idempotency-Key": "once", "X-Caller": "ann"}
+        asked = [web.client.post("/orders", json={"item": "tea"}, headers=headers) for _ in range(200)]
+        answers = await asyncio.gather(*asked)
+        assert {answer.status_code for answer in answers} == {202}
+        assert len({answer.json()["id"] for answer in answers}) == 1
+        assert await jobs.count() == 1
+
+
+async def test_a_job_that_was_pruned_is_gone(tmp_path: Path) -> None:
+    clock = FakeClock(datetime.now(UTC) - timedelta(days=400))
+    jobs = App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal", clock=clock)
+    quick = JobBlueprint(jobs, "quick", __name__)
+
+    @quick.post("/")
+    def one() -> int:
+        return 1
+
+    async with serving(jobs, quick) as web:
+        place = (await web.client.post("/", headers=WAIT)).headers["content-location"]
+        result = place.replace("?", "/result?")
+        assert (await web.client.get(result)).json() == 1
+        clock.advance(days=40)
+        assert await jobs.prune() == 1
+        gone = await web.client.get(result)
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone")

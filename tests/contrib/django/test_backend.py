@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import django
@@ -24,6 +25,7 @@ ids.append(add.using(priority=-100, run_after=timezone.now() + timedelta(hours=1
 with transaction.atomic():
     later = told.enqueue()
     assert later.enqueued_at is None
+    assert later.id not in open("signals.txt").read(), "who is told before the commit is told of what may never be"
 later.refresh()
 assert later.enqueued_at is not None
 print(json.dumps([*ids, later.id]))
@@ -72,3 +74,23 @@ def test_enqueued_tasks_are_jobs(tmp_path: Path) -> None:
         ["READY", -100, True, 0],
         "SUCCESSFUL",
     ]
+    _signals_were_sent(tmp_path / "signals.txt", ids)
+
+
+def _signals_were_sent(file: Path, ids: list[str]) -> None:
+    """Each by the backend, when Django says that it is: stored, begun, ended for good."""
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {one[1] for one in told} == {"HeadraceBackend"}
+    by_id = {id: [(name, status, over) for name, _, about, status, over in told if about == id] for id in ids}
+    begun = [("enqueued", "READY", False), ("started", "RUNNING", False)]
+    done = [*begun, ("finished", "SUCCESSFUL", True)]
+    assert (
+        by_id
+        == {
+            ids[0]: done,
+            ids[1]: done,
+            ids[2]: [*begun, begun[1], ("finished", "FAILED", True)],  # it is tried twice
+            ids[3]: begun[:1],
+            ids[4]: done,
+        }
+    )

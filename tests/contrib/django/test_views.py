@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -74,3 +75,45 @@ def test_a_view_becomes_a_job(web: httpx2.Client) -> None:
 
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+COUNT = """
+from headrace.contrib.django import project_app
+print(project_app().wait(project_app().count()))
+"""
+
+
+def test_200_requests_at_once_with_one_key_are_one_job(web: httpx2.Client, tmp_path: Path) -> None:
+    headers = {"X-Caller": "ann", "Idempotency-Key": "once"}
+
+    def ask(number: int) -> httpx2.Response:
+        return web.post("/orders/north", json={"item": "tea"}, headers=headers)
+
+    with ThreadPoolExecutor(50) as threads:
+        answers = list(threads.map(ask, range(200)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert Site(tmp_path).script(COUNT) == 1
+
+
+PRUNE = """
+from datetime import UTC, datetime, timedelta
+from headrace.contrib.django import project_app
+from headrace.testing import FakeClock
+from shop.urls import order
+app, clock = project_app(), FakeClock(datetime.now(UTC) - timedelta(days=400))
+with app.override(clock=clock):
+    handle = order.task.options(customer="ann", delay=1e6).submit_sync(shop="north", order={"item": "tea"})
+    app.wait(app.cancel(handle.id))
+    clock.advance(days=40)
+    app.wait(app.prune())
+    assert app.wait(app.get_many([handle.id])) == [None]
+print(json.dumps(str(handle.id)))
+"""
+
+
+def test_a_job_that_was_pruned_is_gone(web: httpx2.Client, tmp_path: Path) -> None:
+    id = Site(tmp_path).script(PRUNE)
+    for part in ("", "/result"):
+        gone = web.get(f"/own/{id}{part}", headers={"X-Caller": "ann"})
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone")
