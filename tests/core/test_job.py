@@ -134,6 +134,15 @@ def test_details_go_before_the_traceback_is_touched() -> None:
     assert error.cut(1000) == ErrorInfo("E", "message", "t" * 500)
 
 
+def test_details_that_are_a_number_or_a_word_stay() -> None:
+    few = {"status": 409, "class": "shop.Broken", "last": None}
+    error = ErrorInfo("E", "message", "t" * 5000, {**few, "data": "x" * 600, "causes": [{"type": "E"}]})
+    assert error.cut(1000).details == few
+    assert size(error.cut(1000)) <= 1000
+    many = {f"n{number}": number for number in range(100)}
+    assert ErrorInfo("E", "message", "t" * 5000, many).cut(1000).details is None
+
+
 def test_the_middle_of_the_traceback_goes_next() -> None:
     cut = ErrorInfo("E", "message", "begin" + "t" * 5000 + "end").cut(1000)
     assert cut.message == "message"

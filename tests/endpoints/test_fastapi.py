@@ -579,6 +579,8 @@ async def test_errors_have_their_own_status(service: Service) -> None:
                 raise Gone("it is gone") from None
             if kind == "later":
                 raise HTTPException(503, "later") from None
+            if kind == "large":
+                raise HTTPException(409, {"much": "x" * 40_000}) from error
             raise ValueError("bad") from error
 
     def told(answer: Any) -> Any:
@@ -594,6 +596,8 @@ async def test_errors_have_their_own_status(service: Service) -> None:
         assert (answer.status_code, answer.json()["data"]) == (422, [{"field": "x"}])
         answer = await web.client.get("/errors/own", headers=WAIT)
         assert (answer.status_code, answer.json()["detail"]) == (410, "it is gone")
+        answer = await web.client.get("/errors/large", headers=WAIT)
+        assert (answer.status_code, "data" in answer.json()) == (409, False), "what does not fit goes, its status stays"
         answer = await web.client.get("/errors/later", headers={"Prefer": "wait=1"})
         assert (answer.status_code, answer.json()["status"]) == (202, "retrying"), "it is tried again"
         stored = await service.jobs.get((await web.client.get("/errors/http", headers=WAIT)).json()["job_id"])

@@ -36,6 +36,15 @@ async def test_a_wrong_word_is_answered_with_the_right_ones(
     assert fault["message"] in answer.json()["detail"]
 
 
+async def test_a_whole_number_with_a_point_is_answered_with_how_it_is_written(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
+        answer = await hub.client.post("/api/jobs", json={"task": "a", "priority": 1.0})
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["field"]) == (400, "priority")
+    assert "without a point, as in 5" in fault["message"]
+    assert fault["message"] in answer.json()["detail"]
+
+
 def test_a_place_that_asks_for_no_word_has_none() -> None:
     body = next(one.body for one in OPERATIONS if one.name == "submit_job")
     assert choices(body, "$.priority") == choices(body, "$.nowhere[0].else") == choices(body, "$") == ()

@@ -15,6 +15,10 @@ from headrace.core.status import Outcome
 __all__ = ["Attempt", "ErrorInfo", "Event", "History", "Progress", "Streak", "storable"]
 
 
+_WORD = 200
+"""Characters of a detail, with its name, that an error keeps which is too large."""
+
+
 class ErrorInfo(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     """What went wrong, as kept with the job and the attempt."""
 
@@ -26,7 +30,7 @@ class ErrorInfo(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     def cut(self, limit: int) -> ErrorInfo:
         """The same error as plain JSON of at most ``limit`` bytes.
 
-        Details go first, then the middle of the traceback, of the message, of the type.
+        Details go first, all but numbers and words, then the middle of the traceback, of the message, of the type.
         """
         trace = None if self.traceback is None else storable(self.traceback)
         kept = ErrorInfo(storable(self.type), storable(self.message), trace, _plain_details(self.details))
@@ -35,12 +39,24 @@ class ErrorInfo(msgspec.Struct, Record, frozen=True, omit_defaults=True):
         texts = {"traceback": trace or "", "message": kept.message, "type": kept.type}
         # No text keeps more characters than the whole may have bytes: a huge one is not measured again and again.
         keep = {name: min(len(text), limit) for name, text in texts.items()}
-        kept = replace(kept, details=None, **{name: _shorten(text, keep[name]) for name, text in texts.items()})
+        kept = replace(
+            kept,
+            details=_words(kept.details, limit // 4),
+            **{name: _shorten(text, keep[name]) for name, text in texts.items()},
+        )
         for name, text in texts.items():
             while keep[name] and _size(kept) > limit:
                 keep[name] = keep[name] * 3 // 4
                 kept = replace(kept, **{name: _shorten(text, keep[name])})
         return replace(kept, traceback=kept.traceback or None)
+
+
+def _words(details: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
+    """Those of the details that say much in little, such as the HTTP status of an error, if all of them have at most
+    ``limit`` bytes."""
+    words = {name: one for name, one in (details or {}).items() if not isinstance(one, dict | list)}
+    few = {name: one for name, one in words.items() if len(name) + len(str(one)) <= _WORD}
+    return few if few and len(msgspec.json.encode(few)) <= limit else None
 
 
 def _size(error: ErrorInfo) -> int:

@@ -27,6 +27,7 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 _NO_WORD = ("Invalid enum value ", "Invalid value ")
+_NO_WHOLE = "Expected `int`, got `float`"
 _NAMED = re.compile(r"field `([^`]*)`")
 
 
@@ -39,6 +40,9 @@ def malformed(error: msgspec.MsgspecError, kind: Any = None) -> Problem:
     message, _, place = text.partition(" - at `")
     if kind is not None and message.startswith(_NO_WORD) and (words := choices(kind, place.rstrip("`"))):
         message += f": it is one of {', '.join(words)}"
+        text = f"{message} - at `{place}"
+    if message == _NO_WHOLE:
+        message += ": whole numbers are written without a point, as in 5"
         text = f"{message} - at `{place}"
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
     if named := _NAMED.search(message):  # a field that the object should have, or should not

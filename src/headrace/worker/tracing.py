@@ -42,7 +42,7 @@ def noted(error: ErrorInfo, headers: Mapping[str, str]) -> ErrorInfo:
         return error
     word = {SPAN: headers[SPAN]}
     whole = replace(error, details={**(error.details or {}), **word}).cut(bounds.ERROR)
-    if whole.details is not None:
+    if SPAN in (whole.details or {}):
         return whole
     return replace(replace(error, details=None).cut(bounds.ERROR - _ROOM), details=word)
 
