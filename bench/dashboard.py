@@ -141,6 +141,7 @@ async def _timed(client: httpx2.AsyncClient, shown: Dashboard, path: str) -> flo
     began = time.perf_counter()
     answer = await client.get(path)
     took = (time.perf_counter() - began) * 1000
+    await shown.shared.settled()  # what the page did not wait for is not the next one's
     assert answer.status_code in (200, 404), (path, answer.status_code, answer.text[:500])  # what is pruned is gone
     return took
 

@@ -75,6 +75,11 @@ class Shared:
         for one in self._found.values():
             one.until = 0.0
 
+    async def settled(self) -> None:
+        """Wait until nothing is being fetched."""
+        while pending := [one.future for one in self._found.values() if not one.future.done()]:
+            await asyncio.wait(pending)
+
     def _asked(
         self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[Any]], sparing: float = SPARING
     ) -> _Answer:

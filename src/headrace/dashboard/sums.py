@@ -26,9 +26,9 @@ LATE = timedelta(minutes=10)
 KEPT = 600.0
 """Seconds after which all is read anew: a worker that could not reach the store tells later than that."""
 MINUTES = KEPT_AS[Step.MINUTE] + timedelta(hours=2)
-"""How long ago there may be rows for minutes. There two hours are read at a time, and before that two days: whoever
+"""How long ago there may be rows for minutes. There an hour is read at a time, and before that two days: whoever
 else is served by this loop does not wait long."""
-FEW, MANY = timedelta(hours=2), timedelta(days=2)
+FEW, MANY = timedelta(hours=1), timedelta(days=2)
 
 
 class Span:
