@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
-from textwrap import dedent
+from itertools import pairwise
 from typing import Any, get_origin
 
 import msgspec
@@ -48,16 +49,21 @@ def _notes(kind: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def _own_notes(kind: type) -> dict[str, str]:
-    try:
-        [tree] = ast.parse(dedent(inspect.getsource(kind))).body
-    except (OSError, TypeError, SyntaxError, ValueError):  # made without a source, or installed without it
-        return {}
-    if not isinstance(tree, ast.ClassDef):
-        return {}
+    tree = _classes(kind.__module__).get(kind.__qualname__)
     notes = dict[str, str]()
-    for field, below in zip(tree.body, tree.body[1:], strict=False):
+    for field, below in pairwise(tree.body if tree else ()):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
             match below.value:
                 case ast.Constant(value=str(text)):
                     notes[field.target.id] = " ".join(text.replace("``", "`").split())
     return notes
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes at the top of a module, by name; none if it was made without a source, or installed without it."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError, SyntaxError):
+        return {}
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
