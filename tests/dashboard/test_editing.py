@@ -46,6 +46,8 @@ async def test_a_schedule_made_in_the_form_fires(shop: Shop) -> None:
         await page.get_by_role("button", name="Pause").click()
         await sure(page, "Pause")
         await expect(page.locator("h1 .status.paused")).to_be_visible()
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.locator("h1 .status.active")).to_be_visible()
         await page.get_by_role("button", name="Trigger").click()
         await sure(page, "Trigger")
         await page.wait_for_url("**/jobs/*")

@@ -76,6 +76,27 @@ async def test_a_group_of_dead_letters_is_discarded(shop: Shop) -> None:
     assert await statuses(shop, [one.id for one in handles]) == {Status.CANCELLED}
 
 
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+async def test_on_a_phone_a_job_is_discarded_and_a_worker_drained(shop: Shop) -> None:
+    shop.mended.clear()
+    [dead] = await failed(shop, "by thumb")
+    async with shop.app.worker(concurrency=3) as other, looking(shop, f"/jobs/{dead.id}", **PHONE) as page:
+        await page.get_by_role("button", name="Discard").tap()
+        await expect(page.locator("#sure h2")).to_have_text("Discard this job?")
+        await page.locator("#sure").get_by_role("button", name="Discard").tap()
+        await expect(page.locator("h1 .status.cancelled")).to_be_visible()
+        await expect(page.locator(".about .events")).to_contain_text("discard by local")
+        await page.get_by_role("link", name="Workers").tap()
+        row = page.locator(f"tr[data-key='{other.id}']")
+        await row.get_by_role("button", name="Drain").tap()
+        await page.locator("#sure").get_by_role("button", name="Drain").tap()
+        await expect(page.locator("#told")).to_contain_text("takes no more jobs")
+    [drained] = [one for one in await shop.app.audit() if one.key == f"drain:{other.id}"]
+    assert (drained.verb, drained.by) == ("drain", "local")
+
+
 async def test_failures_are_counted_over_time(shop: Shop) -> None:
     shop.mended.clear()
     await failed(shop, "counted", 2)
