@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 from starlette.requests import Request
 from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.client.admin import Stats
 from headrace.core.job import Job
@@ -24,7 +24,7 @@ from headrace.hub.live.messages import BY_NAME, Message
 from headrace.hub.operation import Ask
 from headrace.hub.problems import FAULT, Fault, Problem, problem_of
 from headrace.hub.scoping import job_of
-from headrace.hub.serving import problem_response
+from headrace.hub.sockets import GONE, Closing, ServedSocket, route_of
 from headrace.hub.work.peers import SocketPeer
 from headrace.runtime.audience import Reader
 from headrace.web.telling import changes, end_of, position_of
@@ -49,26 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 def socket_route(hub: Hub) -> WebSocketRoute:
     """The route of sockets."""
-
-    async def endpoint(websocket: WebSocket) -> None:
-        try:
-            hub.live.connections.check()
-            caller = hub.door.socket(websocket)
-            websocket.state.caller = caller  # for the access log
-        except Problem as problem:
-            await websocket.send_denial_response(problem_response(problem))
-            return
-        await Socket(hub, websocket, caller).serve()
-
-    return WebSocketRoute("/ws", endpoint, name="socket")
-
-
-class _Closing(Exception):
-    """Ends a socket, with a code that says why."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code, self.reason = code, reason
+    return route_of("/ws", "socket", hub, hub.door.socket, Socket)
 
 
 class Subscription:
@@ -88,16 +69,17 @@ class Subscription:
             self.reader.close()
 
 
-class Socket:
-    """One client: a loop that answers its messages, and one that tells what it subscribed to.
+class Socket(ServedSocket):
+    """One client: its messages are answered, and it is told of what it subscribed to.
 
     What there is to tell is taken when the client has taken what came before: for a slow one, nothing piles up here.
     The server cuts off who takes nothing (``hub.connections``).
     """
 
+    _kind = "socket"
+
     def __init__(self, hub: Hub, websocket: WebSocket, caller: Caller | None) -> None:
-        self.hub, self._websocket = hub, websocket
-        self._caller = caller
+        super().__init__(hub, websocket, caller)
         self._jobs: dict[UUID, Subscription] = {}
         self._ready: dict[UUID, None] = {}
         """The jobs of which there may be news, in the order in which they are told."""
@@ -107,48 +89,9 @@ class Socket:
         self._pushed: deque[Any] = deque()
         self._beside: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._wake, self._sending = asyncio.Event(), asyncio.Lock()
-        self._ending = asyncio.timeout(None)
-        self._problem: Problem | None = None
+        self._sending = asyncio.Lock()
 
-    @property
-    def caller(self) -> Caller | None:
-        """Whose it is; None: it has not said yet."""
-        return self._caller
-
-    def let_go(self, problem: Problem) -> None:
-        """Close it, with a last message that says why."""
-        self._problem = problem
-        with suppress(RuntimeError, AssertionError):  # it has not begun (asserted in 3.11.2), or is ending
-            self._ending.reschedule(asyncio.get_running_loop().time())
-
-    # -- from beginning to end
-
-    async def serve(self) -> None:
-        """Serve it until either side has had enough."""
-        with self.hub.live.connections.holding(self):
-            telling: asyncio.Task[None] | None = None
-            closing = _Closing(1000, "")
-            try:
-                await self._websocket.accept()
-                async with self._ending:
-                    if self._problem is None:
-                        telling = asyncio.create_task(self._tell_all(), name="headrace-hub-socket")
-                        await self._listen()
-            except _Closing as found:
-                closing = found
-            except TimeoutError:
-                pass  # it was let go
-            except (WebSocketDisconnect, OSError, RuntimeError):
-                return
-            finally:
-                self._leave(telling)
-            await self._close(closing)
-        return
-
-    def _leave(self, telling: asyncio.Task[None] | None) -> None:
-        if telling is not None:
-            telling.cancel()
+    def _leave(self) -> None:
         for subscription in self._jobs.values():
             subscription.close()
         self._jobs.clear()
@@ -157,13 +100,11 @@ class Socket:
         if self._peer is not None:
             self._peer.close()  # what it has said goes on to be written
 
-    async def _close(self, closing: _Closing) -> None:
-        with suppress(WebSocketDisconnect, OSError, RuntimeError):
-            if self._problem is not None:
+    async def _close(self, closing: Closing) -> None:
+        if self._problem is not None:
+            with suppress(*GONE):
                 await self._send("error", {"problem": self._problem.details})
-                closing = _Closing(1012 if self._problem.status == 503 else 1008, self._problem.details.title)
-            if self._websocket.application_state is WebSocketState.CONNECTED:
-                await self._websocket.close(closing.code, closing.reason)
+        await super()._close(closing)
 
     # -- what the client sends
 
@@ -176,13 +117,11 @@ class Socket:
                 patience = IDLE
             try:
                 async with asyncio.timeout(patience):
-                    received = await self._websocket.receive()
+                    received = await self._receive()
             except TimeoutError:
                 if self._peer is not None and self._peer.busy:
                     continue
-                raise _Closing(1000, "nothing was asked for") from None
-            if received["type"] == "websocket.disconnect":
-                raise WebSocketDisconnect(received.get("code") or 1005)
+                raise Closing(1000, "nothing was asked for") from None
             text = received.get("text")
             await self._hear(text.encode() if text is not None else received["bytes"])
 
@@ -200,14 +139,14 @@ class Socket:
             if message.beside:
                 return await self._begin(message, given, id)
             reply = await message.do(self, given)
-        except (WebSocketDisconnect, _Closing):
+        except (WebSocketDisconnect, Closing):
             raise
         except Exception as error:
             problem = await self._refuse(error, id)
             if isinstance(error, _NoJson):
-                raise _Closing(1003, "that was no JSON") from None
+                raise Closing(1003, "that was no JSON") from None
             if name == "authenticate" and problem.status == 401:
-                raise _Closing(1008, problem.details.title) from None  # who guesses keys may connect for each
+                raise Closing(1008, problem.details.title) from None  # who guesses keys may connect for each
             return None
         await self._send(reply.type, reply.fields, id)
         if reply.then is not None:
@@ -258,7 +197,7 @@ class Socket:
                 await self._refuse(error, id)
                 return
             await self._send(reply.type, reply.fields, id)
-        except (WebSocketDisconnect, OSError, RuntimeError):  # nobody is there any more
+        except GONE:  # nobody is there any more
             if reply is not None and reply.undelivered is not None:
                 await reply.undelivered()
 
@@ -328,25 +267,19 @@ class Socket:
         self._stats = stats
         self._wake.set()
 
-    async def _tell_all(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._ready:
-                    id = next(iter(self._ready))
-                    del self._ready[id]
-                    if (subscription := self._jobs.get(id)) is not None:
-                        await self._tell(subscription)
-                while self._pushed:
-                    await self._send(None, self._pushed.popleft())
-                stats, self._stats = self._stats, None
-                if stats is not None:
-                    await self._send("stats", stats)
-        except (WebSocketDisconnect, OSError, RuntimeError):
-            pass  # the loop that listens hears of it, too
+    async def _tell(self) -> None:
+        while self._ready:
+            id = next(iter(self._ready))
+            del self._ready[id]
+            if (subscription := self._jobs.get(id)) is not None:
+                await self._tell_of(subscription)
+        while self._pushed:
+            await self._send(None, self._pushed.popleft())
+        stats, self._stats = self._stats, None
+        if stats is not None:
+            await self._send("stats", stats)
 
-    async def _tell(self, subscription: Subscription) -> None:
+    async def _tell_of(self, subscription: Subscription) -> None:
         assert subscription.reader is not None
         id = subscription.job.id
         try:

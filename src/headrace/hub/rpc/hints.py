@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket
 
 from headrace.engine import Bus, Hint, Topic
 from headrace.hub.caller import Caller
-from headrace.hub.problems import Problem
-from headrace.hub.serving import problem_response
+from headrace.hub.sockets import ServedSocket, route_of
 from headrace.runtime.wire import Hints, Listening, decode, encode
 
 if TYPE_CHECKING:
@@ -33,18 +31,7 @@ _LOOK = 0.1
 
 def hints_route(hub: Hub) -> WebSocketRoute:
     """The route of hints."""
-
-    async def endpoint(websocket: WebSocket) -> None:
-        try:
-            hub.live.connections.check()
-            caller = hub.door.let_in(websocket, "engine", "operator")
-            websocket.state.caller = caller  # for the access log
-        except Problem as problem:
-            await websocket.send_denial_response(problem_response(problem))
-            return
-        await _HintSocket(hub, websocket, caller).serve()
-
-    return WebSocketRoute("/rpc/hints", endpoint, name="hints")
+    return route_of("/rpc/hints", "hints", hub, lambda it: hub.door.let_in(it, "engine", "operator"), _HintSocket)
 
 
 class Wanted:
@@ -90,63 +77,28 @@ def _wanted(bus: Bus) -> frozenset[Topic]:
     return frozenset(topic for topic in Topic if bus.wanted(topic))
 
 
-class _HintSocket:
+class _HintSocket(ServedSocket):
     """One remote engine: what it says is done, what it listens for is told."""
 
-    def __init__(self, hub: Hub, websocket: WebSocket, caller: Caller) -> None:
-        self._hub, self._websocket, self._caller = hub, websocket, caller
+    _kind = "hints"
+
+    def __init__(self, hub: Hub, websocket: WebSocket, caller: Caller | None) -> None:
+        super().__init__(hub, websocket, caller)
         self._bus = hub.app.engine.bus
         self._unlisten: Callable[[], None] = lambda: None
+        self._unwant: Callable[[], None] = lambda: None
         self._pending: list[Hint] = []
         self._heard: frozenset[Topic] | None = None
         self._wanted: frozenset[Topic] | None = None
-        self._wake = asyncio.Event()
-        self._ending = asyncio.timeout(None)
-        self._problem: Problem | None = None
 
-    @property
-    def caller(self) -> Caller | None:
-        """Whose it is."""
-        return self._caller
-
-    def let_go(self, problem: Problem) -> None:
-        """Close it."""
-        self._problem = problem
-        with suppress(RuntimeError, AssertionError):  # it has not begun (asserted in 3.11.2), or is ending
-            self._ending.reschedule(asyncio.get_running_loop().time())
-
-    async def serve(self) -> None:
-        """Serve it until either side has had enough."""
-        with self._hub.live.connections.holding(self):
-            telling: asyncio.Task[None] | None = None
-            leave: Callable[[], None] = lambda: None  # noqa: E731
-            try:
-                await self._websocket.accept()
-                async with self._ending:
-                    if self._problem is None:
-                        leave = self._hub.wanted.join(self._bus, self._tell_wanted)
-                        telling = asyncio.create_task(self._tell(), name="headrace-hub-hints")
-                        await self._listen()
-            except TimeoutError:
-                pass  # it was let go
-            except (WebSocketDisconnect, OSError, RuntimeError):
-                return
-            finally:
-                leave()
-                self._unlisten()
-                if telling is not None:
-                    telling.cancel()
-            with suppress(WebSocketDisconnect, OSError, RuntimeError):
-                if self._websocket.application_state is WebSocketState.CONNECTED:
-                    problem = self._problem
-                    code = 1000 if problem is None else 1012 if problem.status == 503 else 1008
-                    await self._websocket.close(code, "" if problem is None else problem.details.title)
+    def _leave(self) -> None:
+        self._unwant()
+        self._unlisten()
 
     async def _listen(self) -> None:
+        self._unwant = self.hub.wanted.join(self._bus, self._tell_wanted)
         while True:
-            received = await self._websocket.receive()
-            if received["type"] == "websocket.disconnect":
-                return
+            received = await self._receive()
             try:
                 said: Listening = decode(received.get("bytes") or b"", Listening)
             except msgspec.MsgspecError as error:
@@ -162,7 +114,7 @@ class _HintSocket:
         before()
         self._heard = topics
         self._wake.set()
-        self._hub.wanted.look(self._bus)
+        self.hub.wanted.look(self._bus)
 
     def _hear(self, hint: Hint) -> None:
         if len(self._pending) >= _MOST:
@@ -175,13 +127,7 @@ class _HintSocket:
         self._wake.set()
 
     async def _tell(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                told = Hints(self._heard, self._wanted, tuple(self._pending))
-                self._heard = self._wanted = None
-                self._pending = []
-                await self._websocket.send_bytes(encode(told))
-        except (WebSocketDisconnect, OSError, RuntimeError):
-            pass  # the loop that listens hears of it, too
+        told = Hints(self._heard, self._wanted, tuple(self._pending))
+        self._heard = self._wanted = None
+        self._pending = []
+        await self._websocket.send_bytes(encode(told))
