@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any, TypeVar
 from uuid import UUID
 
-from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.query import Filter
@@ -23,7 +22,7 @@ from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
 from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import STAGES, encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
-from headrace.engines.sql.verifying import book_of, counting, settings_book
+from headrace.engines.sql.verifying import counting
 
 __all__ = ["Records"]
 
@@ -119,13 +118,8 @@ class Records(SqlRecords):
         rows = await self._search("history", id)
         return history_of(*rows[0]) if rows else History()
 
-    async def verify(self, book: str) -> Book:
-        if book == "ledger":
-            return ledger_book(await self.ledger())
-        if book == "settings":
-            return settings_book(await self._search("verify_settings"))
-        statement = sql(f"verify_{book}", self._schema)
-        return book_of(book, await self._pool.fetch(counting(book, statement, f"{self._schema}.")))
+    async def _compare(self, book: str) -> Sequence[Any]:
+        return await self._pool.fetch(counting(book, sql(f"verify_{book}", self._schema), f"{self._schema}."))
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         return position_of(*(await self._read("position", *position_asked(job, now, window, most)))[0])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.fingerprint import FailureGroup
 from headrace.core.job import Job
@@ -17,12 +18,13 @@ from headrace.engine import Check
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import encode, micros, moment, usage_of
+from headrace.engines.sql.verifying import book_of, settings_book
 
 __all__ = ["SqlRecords", "ledger_check", "ledger_of", "position_asked", "position_of"]
 
 
 class SqlRecords:
-    """Of the role ``records``: what is found by a filter, count, ledger and usage."""
+    """Of the role ``records``: what is found by a filter, count, ledger, books and usage."""
 
     def __init__(self, read: Fetch, search: Fetch, finder: Finder) -> None:
         """``search``: for statements that may look at many jobs."""
@@ -52,6 +54,17 @@ class SqlRecords:
 
     async def ledger(self) -> Ledger:
         return ledger_of(*(await self._search("ledger"))[0])
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        if book == "settings":
+            return settings_book(await self._search("verify_settings"))
+        return book_of(book, await self._compare(book))
+
+    async def _compare(self, book: str) -> Sequence[Any]:
+        """The answer of the statement of a book, ``counting`` it."""
+        raise NotImplementedError
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         held, names = await self._read("usage"), [encode(bound) for bound in rates]

@@ -14,7 +14,6 @@ from uuid import UUID
 import apsw
 import msgspec
 
-from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import ErrorInfo, History, Job, Spec
 from headrace.core.query import Filter
@@ -25,7 +24,7 @@ from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
 from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import encode, micros
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
-from headrace.engines.sql.verifying import book_of, counting, settings_book
+from headrace.engines.sql.verifying import counting
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
@@ -138,13 +137,9 @@ class Records(SqlRecords):
         rows = await self._read("history", id)
         return history_of(*rows[0]) if rows else History()
 
-    async def verify(self, book: str) -> Book:
-        if book == "ledger":
-            return ledger_book(await self.ledger())
-        if book == "settings":
-            return settings_book(await self._search("verify_settings"))
+    async def _compare(self, book: str) -> Sequence[Any]:
         statement = counting(book, ask(f"verify_{book}"))
-        return book_of(book, await self._searcher.run(lambda connection: connection.execute(statement).fetchall()))
+        return await self._searcher.run(lambda connection: connection.execute(statement).fetchall())
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)
