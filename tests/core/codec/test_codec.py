@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from headrace.core.codec.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
 
@@ -59,3 +60,40 @@ def test_keys_that_only_one_of_two_encoders_takes_are_a_misfit() -> None:
     codec = RecordCodec("any", [Parameter("value", Any, True)])
     with pytest.raises(Misfit, match="keys"):
         codec.encode({"value": {"": float("inf"), True: ""}})
+
+
+class Plain(BaseModel):
+    name: str
+    weight: float | None = None
+
+
+class Own(Plain):
+    def model_dump(self, **how: Any) -> dict[str, Any]:
+        return {**super().model_dump(**how), "name": self.name.upper()}
+
+
+def test_a_model_is_written_and_read_as_its_class_says() -> None:
+    codec = RecordCodec("f", [Parameter("a", Plain, True), Parameter("b", Own, False, None)])
+    text = codec.encode({"a": Plain(name="x"), "b": Own(name="x", weight=1.5)})
+    assert text == '{"a":{"name":"x","weight":null},"b":{"name":"X","weight":1.5}}'
+    assert codec.decode(text) == {"a": Plain(name="x"), "b": Own(name="X", weight=1.5)}
+    assert codec.decode('{"a":{"name":"x"}}') == {"a": Plain(name="x")}
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [('{"a":{"name":1}}', "a.name"), ('{"a":7}', "a"), ('{"a":{}}', "a.name"), ('{"a":{"name":"x"},"b":{}}', "b.name")],
+)
+def test_what_is_wrong_with_a_model_is_told_with_its_place(text: str, path: str) -> None:
+    codec = RecordCodec("f", [Parameter("a", Plain, True), Parameter("b", Own, False, None)])
+    with pytest.raises(Misfit) as caught:
+        codec.decode(text)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_in_a_model_that_json_lacks_is_refused(number: float) -> None:
+    codec = RecordCodec("f", [Parameter("a", Plain, True)])
+    with pytest.raises(Misfit, match="NaN and Infinity") as caught:
+        codec.encode({"a": Plain(name="x", weight=number)})
+    assert caught.value.path == "a.weight"
