@@ -3,19 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from headrace.draft import Draft
+from headrace.endpoints.answers import Answer
+from headrace.endpoints.asked import Asked, route_of, values_of
 from headrace.endpoints.reading import broken_off
+from headrace.endpoints.status import StatusPages
 from headrace.endpoints.submitting import BeforeSubmit
 from headrace.web.events import HELLO, STILL_HERE, Telling
 
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Here", "Told", "in_threads"]
+__all__ = ["PLACE", "Here", "Told", "asking", "in_threads", "sent_headers"]
+
+PLACE = UUID(int=0)
+"""What stands for the id of a job in an address that a framework makes."""
+
+
+def asking(
+    headers: Iterable[tuple[str, str]],
+    values: Mapping[str, Any],
+    query: Sequence[tuple[str, str]],
+    caller: str | None,
+    place: str | None,
+    pages: StatusPages | None,
+) -> Callable[[], Awaitable[Asked]]:
+    """Read a request on its own thread; what is returned gives it as values, on the loop.
+
+    ``values``: the parameters in its path. ``place``: the address of a job's page, with ``PLACE`` in it; None: there is
+    none. ``pages``: those that are there, if it is known which.
+    """
+    given, route = values_of((name.lower(), value) for name, value in headers), route_of(values)
+
+    def where(id: UUID) -> str | None:
+        path = None if place is None else place.replace(str(PLACE), str(id))
+        return path if path is None or pages is None else pages.address(path, id)
+
+    async def ask() -> Asked:
+        if pages is not None:
+            await pages.ready()
+        return Asked(headers=given, route=route, query=query, identity=caller, where=where)
+
+    return ask
+
+
+def sent_headers(answer: Answer) -> dict[str, str]:
+    """The headers of an answer, all but those of the connection, which is the server's own business (PEP 3333)."""
+    return {name: value for name, value in answer.headers.items() if name != "Connection"}
 
 
 class Here(NamedTuple):

@@ -13,15 +13,14 @@ web.register_blueprint(status_blueprint(jobs, identity=current_user), url_prefix
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
-from uuid import UUID
 
 from headrace.core.retry import Seconds
 from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import HEADERS, Asked, route_of, values_of
+from headrace.endpoints.asked import HEADERS, Asked
 from headrace.endpoints.binding import FORM, Binding, FromHeader
-from headrace.endpoints.blocking import Here, Told, in_threads
+from headrace.endpoints.blocking import PLACE, Here, Told, asking, in_threads, sent_headers
 from headrace.endpoints.failures import describe
 from headrace.endpoints.in_worker import InWorker
 from headrace.endpoints.reading import (
@@ -62,8 +61,6 @@ Identity = Callable[[], Any]
 """Gives the id of whoever asks (``flask.request``) as text, or None."""
 
 _JOB: JobOptions = {}
-_PLACE = UUID(int=0)
-"""What stands for the id of a job in the address that Flask makes."""
 _EXTENSION = "headrace"
 
 
@@ -194,22 +191,13 @@ class JobBlueprint(Blueprint):
 # -- requests
 
 
-def _asked(jobs: App, caller: str | None, values: dict[str, Any], fixed: str | None = None) -> Any:
+def _asked(
+    jobs: App, caller: str | None, values: dict[str, Any], fixed: str | None = None
+) -> Callable[[], Awaitable[Asked]]:
     """The request of this thread as values, once they are awaited."""
-    headers, route = values_of((name.lower(), value) for name, value in request.headers.items()), route_of(values)
+    place, pages = (fixed.replace("{id}", str(PLACE)), None) if fixed is not None else _place(jobs)
     query = list(request.args.items(multi=True))
-    place, pages = (fixed.replace("{id}", str(_PLACE)), None) if fixed is not None else _place(jobs)
-
-    def where(id: UUID) -> str | None:
-        path = None if place is None else place.replace(str(_PLACE), str(id))
-        return path if path is None or pages is None else pages.address(path, id)
-
-    async def ask() -> Asked:
-        if pages is not None:
-            await pages.ready()
-        return Asked(headers=headers, route=route, query=query, identity=caller, where=where)
-
-    return ask
+    return asking(request.headers.items(), values, query, caller, place, pages)
 
 
 def _place(jobs: App) -> tuple[str | None, StatusPages | None]:
@@ -220,7 +208,7 @@ def _place(jobs: App) -> tuple[str | None, StatusPages | None]:
             names = next(current_app.url_map.iter_rules(endpoint)).arguments
             given = {name: one for name, one in (request.view_args or {}).items() if name in names}
             try:
-                return url_for(endpoint, **{**given, "id": _PLACE, "_external": False}), pages
+                return url_for(endpoint, **{**given, "id": PLACE, "_external": False}), pages
             except BuildError:  # a parameter in the path of the pages that this request does not have
                 return None, None
     return None, None
@@ -256,9 +244,7 @@ def _response(jobs: App, answer: Any) -> Any:
         return Response(Told(jobs, answer), 200, EVENT_HEADERS)
     if not isinstance(answer, Answer):
         return answer
-    # The connection is the server's own business (PEP 3333).
-    headers = {name: value for name, value in answer.headers.items() if name != "Connection"}
-    response = Response(answer.body, answer.status, headers, content_type=answer.media)
+    response = Response(answer.body, answer.status, sent_headers(answer), content_type=answer.media)
     if not answer.body and answer.status != 200:
         del response.headers["Content-Type"]
     return response

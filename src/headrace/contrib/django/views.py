@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
-from uuid import UUID
 
 from django.core.handlers.asgi import ASGIRequest
 from django.db import connections
@@ -25,9 +24,9 @@ from headrace.contrib.django.project import project_app
 from headrace.core.retry import Seconds
 from headrace.draft import Draft
 from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import HEADERS, Asked, route_of, values_of
+from headrace.endpoints.asked import HEADERS, Asked
 from headrace.endpoints.binding import Binding, FromHeader
-from headrace.endpoints.blocking import Here, Told, in_threads
+from headrace.endpoints.blocking import PLACE, Here, Told, asking, in_threads, sent_headers
 from headrace.endpoints.failures import describe
 from headrace.endpoints.in_worker import InWorker
 from headrace.endpoints.reading import (
@@ -59,8 +58,6 @@ Identity = Callable[[HttpRequest], Any]
 """Gives the caller's id as text, a number or a UUID, or None."""
 View = Callable[..., HttpResponse]
 
-_PLACE = UUID(int=0)
-"""What stands for the id of a job in the address that Django makes."""
 _shown: dict[str, StatusPages] = {}
 """The status pages of this process, by their namespace."""
 _JOB: JobOptions = {}
@@ -196,18 +193,12 @@ def _answered(
 ) -> HttpResponse:
     """The response to a request, whose answer is made on the background loop; what is Django's is read before."""
     caller = None if identity is None else identity_text(identity(request))
-    given, route = values_of((name.lower(), value) for name, value in request.headers.items()), route_of(values)
     query = [(name, value) for name, values in request.GET.lists() for value in values]
-    place, pages = (fixed.replace("{id}", str(_PLACE)), None) if fixed is not None else _place(jobs, request, values)
-
-    def where(id: UUID) -> str | None:
-        found = None if place is None else place.replace(str(_PLACE), str(id))
-        return found if found is None or pages is None else pages.address(found, id)
+    place, pages = (fixed.replace("{id}", str(PLACE)), None) if fixed is not None else _place(jobs, request, values)
+    ask = asking(request.headers.items(), values, query, caller, place, pages)
 
     async def work() -> Any:
-        if pages is not None:
-            await pages.ready()
-        return await answer(Asked(headers=given, route=route, query=query, identity=caller, where=where))
+        return await answer(await ask())
 
     return _response(jobs, request, jobs.wait(work()))
 
@@ -215,7 +206,7 @@ def _answered(
 def _place(jobs: App, request: HttpRequest, values: dict[str, Any]) -> tuple[str | None, StatusPages | None]:
     """Where the project shows the jobs of an App."""
     for namespace, pages in _shown.items():
-        for given in ({"id": _PLACE}, {**values, "id": _PLACE}):
+        for given in ({"id": PLACE}, {**values, "id": PLACE}):
             if pages.app is jobs:
                 try:
                     return reverse(f"{namespace}:{PAGES[0].name}", kwargs=given), pages
@@ -277,9 +268,7 @@ def _response(jobs: App, request: HttpRequest, answer: Any) -> HttpResponse:
         )
     if not isinstance(answer, Answer):
         return answer
-    # The connection is the server's own business (PEP 3333).
-    headers = {name: value for name, value in answer.headers.items() if name != "Connection"}
-    response = HttpResponse(answer.body, status=answer.status, headers=headers, content_type=answer.media)
+    response = HttpResponse(answer.body, status=answer.status, headers=sent_headers(answer), content_type=answer.media)
     if not answer.body and answer.status != 200:
         del response.headers["Content-Type"]
     return response
