@@ -12,14 +12,12 @@ from pathlib import Path
 
 import apsw
 
+from headrace.engines.sqlite.inodes import Identity, Inodes, identity_of
 from headrace.errors import StoreLost
 
 __all__ = ["Files", "find", "has_moved", "refuse_empty"]
 
 _REOPEN = "close the App and open it again, or restart the program"
-
-_Identity = tuple[int, int]
-"""Device and inode."""
 
 
 class Files:
@@ -27,14 +25,15 @@ class Files:
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         """:raises StoreLost: the file was replaced while it was being opened"""
-        self._path, self._name = path, str(path)
+        self._path = path
         self._beside = (f"{path}-wal", f"{path}-shm")
+        self._all = Inodes([str(path), *self._beside])
         self._file = find(path)
         # In this order, so that the identity that was read is that of the file that the connection has open.
         if has_moved(connection):
             raise _replaced(self._path)
         self._logs = [_identity(name) for name in self._beside]
-        self._known: tuple[int, ...] = ()
+        self._known: Identity = ()
         """All of these, once all files are there."""
 
     def check(self) -> None:
@@ -42,14 +41,8 @@ class Files:
 
         :raises StoreLost: they would not
         """
-        stat = os.stat
-        try:
-            file, log, index = stat(self._name), stat(self._beside[0]), stat(self._beside[1])
-        except OSError:
-            self._look()
-            return
-        found = file.st_dev, file.st_ino, log.st_dev, log.st_ino, index.st_dev, index.st_ino
-        if found != self._known or not file.st_size:
+        found = self._all.look()
+        if found is None or found[0] != self._known or not found[1]:
             self._look()
 
     def _look(self) -> None:
@@ -65,7 +58,7 @@ class Files:
         self._known = *self._file, *(self._logs[0] or ()), *(self._logs[1] or ())
 
 
-def find(path: Path) -> _Identity:
+def find(path: Path) -> Identity:
     """The identity of the file that is at this path, where one was open.
 
     :raises StoreLost: it is gone, or nothing is left in it
@@ -78,7 +71,7 @@ def find(path: Path) -> _Identity:
         raise StoreLost(f"{path} cannot be looked at: {error}; then {_REOPEN}", outcome="unknown") from error
     if not found.st_size:  # SQLite writes its first page before anything else, and never takes it back
         raise _emptied(path)
-    return found.st_dev, found.st_ino
+    return identity_of(found)
 
 
 def refuse_empty(connection: apsw.Connection, path: Path) -> None:
@@ -94,12 +87,9 @@ def has_moved(connection: apsw.Connection) -> bool:
     return known and bool(answer.value)
 
 
-def _identity(name: str) -> _Identity | None:
-    try:
-        found = os.stat(name)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def _identity(name: str) -> Identity | None:
+    found = Inodes([name]).look()
+    return None if found is None else found[0]
 
 
 def _deleted(path: Path) -> StoreLost:
