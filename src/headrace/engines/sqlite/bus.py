@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.engine.bus import Hint, LocalBus, Topic
+from headrace.engines.sqlite.watching import LISTING, NAME, Watch, watch
 from headrace.runtime.host import Host
 
 __all__ = ["LETTERS", "SocketBus", "directory_of"]
@@ -40,7 +41,7 @@ _MOST = 60_000
 _LONGEST = 100
 """Bytes in the path of a socket; systems differ, none allows much more."""
 _FRESH = 1.0
-"""For how many seconds a listing is trusted while the time stamp of the directory does not change."""
+"""For how many seconds a listing is trusted while nothing is known to have changed."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Hint).decode
@@ -70,13 +71,15 @@ class SocketBus:
         self._own = ""
         self._name = ""
         self._others: list[str] = []
-        self._listed: tuple[int, float] = (-1, 0.0)
+        self._listed, self._listed_at = 0, 0.0
+        """The time stamp of the directory as it was listed, and when that was."""
+        self._watch: Watch | None = None
 
     def open(self) -> None:
         """Begin to send and to receive, on the loop that runs now."""
         self._loop = asyncio.get_running_loop()
         self._own = f"{self._host.dice.token():016x}"
-        self._listed = (-1, 0.0)
+        self._listed = 0
         try:
             self._directory = _make_directory(directory_of(self._path))
             self._place = str(self._directory)
@@ -148,7 +151,7 @@ class SocketBus:
                 try:
                     sender.sendto(data, str(directory / name))
                 except (ConnectionRefusedError, FileNotFoundError):  # its owner is gone, or listens for something else
-                    self._listed = (-1, 0.0)
+                    self._listed = 0
                     _remove(directory / name)
                 except OSError:  # the receiver is too slow: it will poll
                     pass
@@ -158,11 +161,18 @@ class SocketBus:
         return [name for name in self._list(directory) if letter in name.partition(".")[2]]
 
     def _list(self, directory: Path) -> list[str]:
-        stamp, now = os.stat(self._place).st_mtime_ns, self._host.clock.monotonic()
-        if stamp != self._listed[0] or not 0 <= now - self._listed[1] < _FRESH:
+        now = self._host.clock.monotonic()
+        fresh = self._listed and 0 <= now - self._listed_at < _FRESH
+        if not fresh or not (self._is_as_listed() if self._watch is None else self._watch.is_quiet()):
+            # Anew each time, and first: the directory may be another one, and who comes meanwhile is found next time.
+            self._watch = watch({self._place: NAME | LISTING})
+            self._listed = os.stat(self._place).st_mtime_ns
             self._others = [name for name in os.listdir(directory) if not name.startswith(self._own)]
-            self._listed = (stamp, now)
+            self._listed_at = now
         return self._others
+
+    def _is_as_listed(self) -> bool:
+        return os.stat(self._place).st_mtime_ns == self._listed
 
     # -- receiving
 

@@ -15,6 +15,7 @@ from uuid import UUID
 import apsw
 
 from headrace.engines.sql.record import encode
+from headrace.engines.sqlite.answers import Answers
 from headrace.engines.sqlite.connection import ask, damaged, translate
 from headrace.engines.sqlite.files import Files
 from headrace.errors import EngineError, NotOpen, StoreLost
@@ -24,7 +25,7 @@ __all__ = ["DbThread"]
 
 T = TypeVar("T")
 
-_Call = tuple[Callable[[apsw.Connection], Any], Callable[[Any, Exception | None], None], asyncio.AbstractEventLoop]
+_Call = tuple[Callable[[apsw.Connection], Any], Callable[[Any, Exception | None], None]]
 _Work = _Call | Literal["tidy"]
 
 PATIENCE = 30.0
@@ -61,6 +62,7 @@ class DbThread:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._over: asyncio.Future[None] | None = None
+        self._answers: Answers | None = None
         self._process = 0
         """The process that has the thread; 0: it has ended."""
         self._turn = threading.Lock()
@@ -77,14 +79,15 @@ class DbThread:
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
         over: asyncio.Future[None] = loop.create_future()
-        self._work, self._over, self._busy = SimpleQueue(), over, False
+        answers = Answers(loop)
+        self._work, self._over, self._busy, self._answers = SimpleQueue(), over, False, answers
 
         def main(work: SimpleQueue[_Work | None] = self._work) -> None:
             try:
-                self._main(work, lambda error: _tell(loop, partial(_settle, ready), None, error))
+                self._main(work, answers, lambda error: answers.put(partial(_settle, ready), None, error))
             finally:
                 self._process = 0
-                _tell(loop, partial(_settle, over), None, None)
+                answers.put(partial(_settle, over), None, None)
 
         self._process = os.getpid()
         self._thread = threading.Thread(target=main, name=self._name, daemon=True)
@@ -103,6 +106,8 @@ class DbThread:
             if self._process == os.getpid():  # in a forked process there is no such thread
                 await asyncio.shield(self._over)
             thread.join()  # it has nothing left to do
+        if self._answers is not None:
+            self._answers.close()
 
     async def fetch(self, name: str, *args: Any) -> list[Any]:
         """Run the statement of this name; the rows that it answers."""
@@ -116,9 +121,9 @@ class DbThread:
         return await answer
 
     def begin(self, call: Callable[[apsw.Connection], T], over: Callable[[T | None, Exception | None], None]) -> None:
-        """Run this call on the thread; ``over`` is called on this loop with its answer or its error."""
+        """Run this call on the thread; ``over`` is called on the loop of ``open`` with its answer or its error."""
         self._make_sure()
-        self._work.put((call, over, asyncio.get_running_loop()))
+        self._work.put((call, over))
 
     def run_at_once(self, call: Callable[[apsw.Connection], T]) -> T | None:
         """Run this call on the thread that asks, which must not be one that runs a loop; None: not now.
@@ -158,7 +163,9 @@ class DbThread:
 
     # -- on the thread
 
-    def _main(self, work: SimpleQueue[_Work | None], ready: Callable[[Exception | None], None]) -> None:
+    def _main(
+        self, work: SimpleQueue[_Work | None], answers: Answers, ready: Callable[[Exception | None], None]
+    ) -> None:
         try:
             connection, files = self._begun = self._patiently(None, self._begin)
         except Exception as error:
@@ -171,7 +178,7 @@ class DbThread:
                 self._busy = True
                 with self._turn:
                     if item != "tidy":
-                        self._answer(item, connection, files)
+                        self._answer(item, answers, connection, files)
                     if self._tidy is not None and (item == "tidy" or self._host.clock.monotonic() >= self._tidy_at):
                         self._tidy_at = self._host.clock.monotonic() + self._tidy(connection)
                         connection.set_busy_timeout(_WAIT)
@@ -182,12 +189,13 @@ class DbThread:
                 self._begun = None
                 connection.close()
 
-    def _answer(self, item: _Call, connection: apsw.Connection, files: Files) -> None:
-        call, over, asker = item
+    def _answer(self, item: _Call, answers: Answers, connection: apsw.Connection, files: Files) -> None:
+        call, over = item
         try:
-            _tell(asker, over, self._do(connection, call, files), None)
-        except BaseException as error:  # whatever it is, the calls behind this one must be run
-            _tell(asker, over, None, self._mean(error, files))
+            answer, error = self._do(connection, call, files), None
+        except BaseException as failed:  # whatever it is, the calls behind this one must be run
+            answer, error = None, self._mean(failed, files)
+        answers.put(over, answer, error)
 
     def _begin(self) -> tuple[apsw.Connection, Files]:
         connection = self._connect()
@@ -268,18 +276,6 @@ def _undo(connection: apsw.Connection | None) -> None:
     """Roll back a transaction that an error left open."""
     if connection is not None and connection.in_transaction:
         connection.execute("ROLLBACK")
-
-
-def _tell(
-    loop: asyncio.AbstractEventLoop,
-    over: Callable[[T | None, Exception | None], None],
-    answer: T | None,
-    error: Exception | None,
-) -> None:
-    try:
-        loop.call_soon_threadsafe(over, answer, error)
-    except RuntimeError:  # the loop is closed: nobody waits any more
-        pass
 
 
 def _settle(future: asyncio.Future[Any], answer: Any, error: Exception | None) -> None:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from pathlib import Path
 
 import apsw
 
 from headrace.engines.sqlite.inodes import Identity, Inodes, identity_of
+from headrace.engines.sqlite.watching import CONTENT, NAME, Watch, watch
 from headrace.errors import StoreLost
 
 __all__ = ["Files", "find", "has_moved", "refuse_empty"]
+
+_LOOK_EVERY = 0.01
+"""Seconds after which files are looked at although the kernel says nothing: a folder above them may have been moved."""
 
 _REOPEN = "close the App and open it again, or restart the program"
 
@@ -35,15 +40,20 @@ class Files:
         self._logs = [_identity(name) for name in self._beside]
         self._known: Identity = ()
         """All of these, once all files are there."""
+        self._watch: Watch | None = None
+        self._look_at = 0.0
 
     def check(self) -> None:
-        """Make sure that whoever opens the path finds what is committed here; takes a few microseconds.
+        """Make sure that whoever opens the path finds what is committed here; takes a microsecond or a few.
 
         :raises StoreLost: they would not
         """
-        found = self._all.look()
-        if found is None or found[0] != self._known or not found[1]:
-            self._look()
+        if self._watch is None or not self._watch.is_quiet() or time.monotonic() >= self._look_at:
+            self._look_at = 0.0  # what is lost now is lost the next time, too
+            found = self._all.look()
+            if found is None or found[0] != self._known or not found[1]:
+                self._look()
+            self._look_at = time.monotonic() + _LOOK_EVERY
 
     def _look(self) -> None:
         """Look at each file, and say what is wrong: ``check`` takes no more steps than it must when all is well."""
@@ -56,6 +66,14 @@ class Files:
             elif found != known:
                 raise _logless(self._path, name)
         self._known = *self._file, *(self._logs[0] or ()), *(self._logs[1] or ())
+        if self._watch is None and None not in self._logs:
+            self._watch = self._begin_watch()
+            if self._watch is not None:
+                self._look()  # once more: what happened before is not told
+
+    def _begin_watch(self) -> Watch | None:
+        # The file itself is written to only when the log is copied into it, or when somebody empties it.
+        return watch({str(self._path): NAME | CONTENT} | dict.fromkeys(self._beside, NAME))
 
 
 def find(path: Path) -> Identity:
