@@ -78,6 +78,10 @@ def remove_folder(path: Path) -> None:
     path.parent.rmdir()
 
 
+def move_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
 def replace(path: Path) -> None:
     other = path.with_suffix(".other")
     new_store(other)
@@ -101,6 +105,7 @@ HARMS = {
     delete_all: "was deleted or moved away",
     move_away: "was deleted or moved away",
     remove_folder: "was deleted or moved away",
+    move_folder: "was deleted or moved away",
     replace: "was replaced by another file",
     empty: "was emptied",
     delete_log: r"jobs\.db-wal was deleted or replaced",
@@ -115,10 +120,15 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "place" / "jobs.db"
 
 
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "looked-at"])
 @pytest.mark.parametrize(("harm", "words"), HARMS.items(), ids=[harm.__name__ for harm in HARMS])
 async def test_what_would_not_be_found_is_not_acknowledged(
-    place: Path, harm: Callable[[Path], None], words: str
+    place: Path, harm: Callable[[Path], None], words: str, watched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if watched:  # by the kernel alone, if that can tell
+        monkeypatch.setattr("headrace.engines.sqlite.files._LOOK_EVERY", 600.0)
+    else:
+        monkeypatch.setattr("headrace.engines.sqlite.files.watch", lambda *_: None)
     sums = Sums(f"sqlite:///{place}?synchronous=normal")
     async with sums.app as app:
         before = await sums.add.submit(1)

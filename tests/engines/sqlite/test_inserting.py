@@ -293,6 +293,45 @@ async def test_a_number_that_another_took_is_not_given_again(lab: Lab) -> None:
     assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
 
 
+async def counted(lab: Lab) -> int:
+    """Up to which number the books have counted."""
+    assert isinstance(lab.engine, SqliteEngine)
+    found: int = await lab.engine._writer.run(lambda connection: connection.execute("SELECT counted FROM books").get)
+    return found
+
+
+async def test_lone_jobs_are_counted_by_whoever_writes_the_books_next(lab: Lab) -> None:
+    await lab.put()
+    jobs = [at_once(lab) for _ in range(4)]
+    for job in jobs:
+        assert isinstance(await begin(lab, job), Inserted)
+    assert await counted(lab) == 2, "the first of them had to look; the others left the books alone"
+    assert (await lab.engine.records.ledger()).accepted == 5
+    await lab.put()
+    assert await counted(lab) == 6
+    assert (await lab.engine.records.ledger()).accepted == 6
+
+
+async def test_numbers_of_lone_jobs_are_not_given_again_after_a_delete(lab: Lab) -> None:
+    """All of them are removed, those that were not counted yet as well."""
+    known = await lab.put()
+    jobs = [at_once(lab) for _ in range(3)]
+    for job in jobs:
+        assert isinstance(await begin(lab, job), Inserted)
+    assert await counted(lab) < 4
+    for job in (known, *jobs):
+        await lab.cancel(await lab.get(job))
+    assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 4
+    assert await counted(lab) == 4
+    ledger = await lab.engine.records.ledger()
+    assert (ledger.accepted, ledger.pruned, ledger.unaccounted) == (4, 4, 0)
+    answer = await begin(lab, at_once(lab))
+    assert isinstance(answer, Inserted)
+    assert answer.job.seq == 5
+    assert (await lab.put()).seq == 6
+    assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
+
+
 async def test_lone_jobs_are_listed_wherever_their_numbers_are(lab: Lab) -> None:
     """Where one block follows another, and where one span of time follows another within a block."""
     assert isinstance(lab.engine, SqliteEngine)

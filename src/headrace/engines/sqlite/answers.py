@@ -15,8 +15,10 @@ _Over = Callable[[Any, Exception | None], None]
 
 
 class Answers:
-    """Calls back on a loop. Where the system has ``eventfd``, that is what the loop is woken by: ``call_soon_threadsafe``
-    of asyncio sends and receives through a pair of sockets, which takes three system calls and an error more."""
+    """Calls back on a loop, which is woken by ``eventfd`` where the system has that.
+
+    ``call_soon_threadsafe`` of asyncio goes through a pair of sockets: three system calls and an error more.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """To be made on the loop."""

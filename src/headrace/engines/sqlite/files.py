@@ -20,7 +20,8 @@ from headrace.errors import StoreLost
 __all__ = ["Files", "find", "has_moved", "refuse_empty"]
 
 _LOOK_EVERY = 0.01
-"""Seconds after which files are looked at although the kernel says nothing: a folder above them may have been moved."""
+"""Seconds after which files are looked at although the kernel says nothing: a link that leads to them may have been
+changed."""
 
 _REOPEN = "close the App and open it again, or restart the program"
 
@@ -73,7 +74,8 @@ class Files:
 
     def _begin_watch(self) -> Watch | None:
         # The file itself is written to only when the log is copied into it, or when somebody empties it.
-        return watch({str(self._path): NAME | CONTENT} | dict.fromkeys(self._beside, NAME))
+        files = {str(self._path): NAME | CONTENT} | dict.fromkeys(self._beside, NAME)
+        return watch(files, map(str, self._path.absolute().parents))
 
 
 def find(path: Path) -> Identity:

@@ -180,6 +180,6 @@ class ApswConnection:
 
 def _last_seq(connection: apsw.Connection) -> int:
     tracer, connection.row_trace = connection.row_trace, None
-    last: int = connection.execute("SELECT last_seq FROM books").get
+    last: int = connection.execute("SELECT last FROM numbers").get
     connection.row_trace = tracer
     return last

@@ -10,7 +10,8 @@ import ctypes
 import itertools
 import os
 import select
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["CONTENT", "LISTING", "NAME", "Watch", "watch"]
@@ -19,8 +20,11 @@ NAME = 0x4 | 0x400 | 0x800
 """IN_ATTRIB (which tells of links), IN_DELETE_SELF, IN_MOVE_SELF: whether a path still leads to the same file."""
 CONTENT = 0x2
 """IN_MODIFY."""
+_PLACE = 0x400 | 0x800
 LISTING = 0x100 | 0x200 | 0x40 | 0x80
 """IN_CREATE, IN_DELETE, IN_MOVED_FROM, IN_MOVED_TO: which files a directory has."""
+_MORE = 0x20000000
+"""IN_MASK_ADD: another may watch the same file for something else."""
 _FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -42,7 +46,7 @@ class _Events:
 
     def add(self, path: str, mask: int) -> None:
         """Watch this file, too; :raises OSError:"""
-        if self._add(self.file, os.fsencode(path), mask) < 0:
+        if self._add(self.file, os.fsencode(path), mask | _MORE) < 0:
             raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
 
     def take(self) -> None:
@@ -54,19 +58,8 @@ class _Events:
             pass
 
 
-_events: _Events | None = None
-
-
-def _forget() -> None:
-    """In a forked process: its parent's events are not its own."""
-    global _events
-    if _events is not None:
-        os.close(_events.file)
-        _events = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+_of_process: dict[int, _Events] = {}
+"""By process: what a parent's kernel tells is not to be taken by its fork."""
 
 
 class Watch:
@@ -94,14 +87,18 @@ class Watch:
         return False
 
 
-def watch(what: Mapping[str, int]) -> Watch | None:
-    """Watch these paths, each for what is of interest of it; None: that cannot be done here, or not for all of them."""
-    global _events
+def watch(what: Mapping[str, int], folders: Iterable[str] = ()) -> Watch | None:
+    """Watch these paths, each for what is of interest of it; None: that cannot be done here, or not for all of them.
+
+    ``folders`` are watched for being moved or removed, those that this user may read.
+    """
     try:
-        if _events is None:
-            _events = _Events()
+        events = _of_process.get(os.getpid()) or _of_process.setdefault(os.getpid(), _Events())
         for path, mask in what.items():
-            _events.add(path, mask)
+            events.add(path, mask)
     except (OSError, AttributeError, TypeError):  # another system, or as many as the user may have
         return None
-    return Watch(_events)
+    for folder in folders:
+        with suppress(OSError):
+            events.add(folder, _PLACE)
+    return Watch(events)
