@@ -25,7 +25,11 @@ def without(monkeypatch: pytest.MonkeyPatch, bell: bool) -> bool:
 
 
 def _from_a_thread(answers: Answers, over: Any, count: int) -> None:
-    thread = threading.Thread(target=lambda: [answers.put(over, number, None) for number in range(count)])
+    def put() -> None:
+        for number in range(count):
+            answers.put(over, number, None)
+
+    thread = threading.Thread(target=put)
     thread.start()
     thread.join()
 
