@@ -17,6 +17,7 @@ from headrace.core import acts
 from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.core.status import Status
+from headrace.engine import FindsChanged
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, NotOpen, ResultTimeout, Unavailable
 from headrace.runtime import following
@@ -260,7 +261,7 @@ async def test_while_hints_come_questions_are_rare_and_a_lost_one_makes_them_fre
     watcher._hear_changes(Hint(Topic.CHANGED, (str(jobs[0].id),)))
     assert watcher._first(waits[0]) == following.RARE_FIRST
     assert watcher._first(following._Wait[Job](None)) == following.FIRST  # who waits for a result is not kept waiting
-    watched = following._Watched[Job](jobs[0].id, following.FIRST)
+    watched = following._Watched[Job](jobs[0].id, following.FIRST, None)
     watched.waits.add(waits[0])
     assert watcher._longest(watched) == following.RARE
     watched.waits.add(following._Wait(None))
@@ -308,6 +309,10 @@ class Counted:
             self.questions.append(len(ids))
             return await get(ids)
 
+        async def counted_changed(known: Sequence[tuple[UUID, int]]) -> list[UUID]:
+            self.questions.append(len(known))
+            return await changed(known)
+
         async def counted_batches(ids: Sequence[UUID]) -> list[Batch | None]:
             self.questions.append(len(ids))
             return await batches(ids)
@@ -317,6 +322,9 @@ class Counted:
             return listen(topics, listener)
 
         vars(engine.jobs)["get"] = counted_get
+        if isinstance(engine.jobs, FindsChanged):
+            changed = engine.jobs.changed
+            vars(engine.jobs)["changed"] = counted_changed
         vars(engine.families)["batches"] = counted_batches
         vars(engine.bus)["listen"] = counted_listen
 
@@ -410,3 +418,26 @@ async def test_who_waits_later_shares_the_questions(sums: Sums, store: Store) ->
     first.cancel()
     await store.end(job)
     assert all(await asyncio.gather(*later))
+
+
+async def test_of_many_that_are_followed_only_those_are_read_that_changed(tmp_path: Path) -> None:
+    sums = Sums(url_of("sqlite", tmp_path))
+    async with sums.app:
+        handles = await sums.add.options(delay=600).map([(i,) for i in range(3 * following.MANY)])
+        store = Store(sums.app.session)
+        watcher = store.watcher
+        follows = [watcher.follow(handle.id) for handle in handles]
+        for follow in follows:
+            await anext(follow)
+        waits = [asyncio.create_task(anext(follow)) for follow in follows]
+        await until(lambda: len(watcher._watched) == len(handles))
+        before = handles[7].last
+        assert before is not None
+        await store.end(before, quietly=True)
+        store.asked.clear()
+        watcher._hear_changes(Hint(Topic.CHANGED, (), 1))
+        assert (await waits[7]).status is Status.CANCELLED
+        assert store.asked == [1]
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)

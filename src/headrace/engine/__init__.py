@@ -16,8 +16,8 @@ Five rules hold for every verb of every role:
 - **Every write may be repeated.** A caller whose reply was lost calls again with the same ids, and nothing more
   changes.
 - **No verb is optional.** An engine that has no transactions has ``transactions`` None, and one that cannot write on
-  the thread of its caller has ``direct`` None; its ``jobs`` may have a short way for one job (``InsertsOne``). There is
-  nothing else that an engine may leave out.
+  the thread of its caller has ``direct`` None; its ``jobs`` may have a short way for one job (``InsertsOne``), and one
+  to see which of many have changed (``FindsChanged``). There is nothing else that an engine may leave out.
 
 Errors that every verb may raise:
 
@@ -62,7 +62,7 @@ from headrace.engine.direct import Direct
 from headrace.engine.documents import Documents
 from headrace.engine.entries import Entries
 from headrace.engine.families import Families
-from headrace.engine.jobs import InsertsOne, Jobs
+from headrace.engine.jobs import FindsChanged, InsertsOne, Jobs
 from headrace.engine.records import Records
 from headrace.engine.rollups import MAX_ROLL, Rollups
 from headrace.engine.session import Engine
@@ -100,6 +100,7 @@ __all__ = [
     "Enlisted",
     "Entries",
     "Families",
+    "FindsChanged",
     "Gone",
     "Hint",
     "InsertAnswer",

@@ -237,3 +237,15 @@ class InsertsOne(Protocol):
         *Nobody can stop it.* The write belongs to no task: whoever waits for the answer may be cancelled meanwhile.
         """
         ...
+
+
+@runtime_checkable
+class FindsChanged(Protocol):
+    """What the ``jobs`` of an engine may have beside that: a look at many jobs that reads none of them."""
+
+    async def changed(self, known: Sequence[tuple[UUID, int]]) -> list[UUID]:
+        """Of these jobs, each with the rev at which it was read last: those that may be another now, or are gone.
+
+        Progress leaves the rev alone. So a job that has reported some is always among them.
+        """
+        ...

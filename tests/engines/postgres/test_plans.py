@@ -223,6 +223,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "cancel_batch": {"batches_pkey"},
     "settle": {"batches_pkey"},
     "get": {"bodies_pkey", "jobs_pkey"},
+    "changed": {"bodies_pkey", "jobs_pkey"},
     "promote": {"due", "jobs_pkey"},
     "overdue": {"held", "expiring", "jobs_pkey", "bodies_pkey"},
     "lease": set(),

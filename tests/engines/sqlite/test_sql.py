@@ -85,6 +85,7 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
     ("verb", "uses"),
     [
         ("get", ["sqlite_autoindex_jobs_1 (id=?)"]),
+        ("changed", ["sqlite_autoindex_jobs_1 (id=?)"]),
         ("promote", ["USING COVERING INDEX due (available_at<?)"]),
         ("overdue", ["USING INDEX held", "USING INDEX expiring (act_by<?)"]),
         ("beat_answer", ["USING INDEX held (worker=?)"]),

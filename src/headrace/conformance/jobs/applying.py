@@ -13,7 +13,7 @@ from headrace.core.job import Attempt, ErrorInfo, Event, Progress
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, Cause, Outcome, Reason, Status
-from headrace.engine import MAX_BATCH, Duplicated
+from headrace.engine import MAX_BATCH, Duplicated, FindsChanged
 
 __all__ = ["Applying"]
 
@@ -206,6 +206,22 @@ class Applying(Part):
         lost = await lab.do(lifecycle.lose(asked, Cause.LEASE, lab.now, 0.5, lab.rules))
         assert await lab.apply(report) == [WasStale(lost)]
         assert await lab.get(job) == lost
+
+    async def test_what_has_changed_is_found_without_reading_it(self, lab: Lab) -> None:
+        if not isinstance(lab.engine.jobs, FindsChanged):
+            return  # which it may leave out
+        worker = await lab.worker()
+        silent, told, started = [await lab.held(worker) for _ in range(3)]
+        still, cancelled, unknown = await lab.put(delay=60), await lab.put(delay=60), lab.job()
+        silent, told = await lab.start(silent), await lab.start(told)
+        known = [silent, told, started, still, cancelled, unknown]
+        await lab.do(lifecycle.progress(told, lab.now, Progress(50.0)))
+        await lab.start(started)
+        await lab.cancel(cancelled)
+        found = await lab.engine.jobs.changed([(job.id, job.rev) for job in known])
+        assert set(found) == {told.id, started.id, cancelled.id, unknown.id}
+        assert len(found) == 4
+        assert await lab.engine.jobs.changed([]) == []
 
     # -- keys
 

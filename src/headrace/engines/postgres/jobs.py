@@ -100,6 +100,10 @@ class Jobs:
         while (await self._cold.fetch(sql(statement, self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
             pass
 
+    async def changed(self, known: Sequence[tuple[UUID, int]]) -> list[UUID]:
+        ids, revs = [id for id, _ in known], [rev for _, rev in known]
+        return [row[0] for row in await self._hot.fetch(sql("changed", self._schema), ids, revs)]
+
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))
         jobs = {job.id: job for job in Reader().jobs(rows)}

@@ -150,6 +150,10 @@ class Jobs:
         removed: int = rows[0][0]
         return removed
 
+    async def changed(self, known: Sequence[tuple[UUID, int]]) -> list[UUID]:
+        rows = await self._reader.fetch("changed", list(known))
+        return [known[place][0] for (place,) in rows]
+
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         [(found,)] = await self._reader.fetch("get", list(dict.fromkeys(ids)))
         jobs = {job.id: job for job in jobs_of(found)}
