@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import Any, TypeVar
 
 import psutil  # type: ignore[import-untyped]
@@ -97,7 +98,7 @@ def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
             _listen(found, store)
         progress.step("hub: drains, with and without subscribers")
         with stores.fresh() as store:
-            _drains(found, store, int(40_000 * size))
+            _drains(found, store, *((20_000, 2) if quick else (80_000, 4)))
         progress.step(f"hub: {IDLE:,} idle sockets")
         with stores.fresh() as store:
             _crowd(found, store, int(IDLE * (0.1 if quick else 1)), int(3_000 * size))
@@ -227,22 +228,25 @@ async def _hear(address: str, store: str) -> dict[str, list[float]]:
     return spans
 
 
-def _drains(found: HubFigures, store: str, jobs: int) -> None:
+def _drains(found: HubFigures, store: str, jobs: int, pairs: int) -> None:
     """A worker beside a hub, by turns with and without subscribers to jobs that wait."""
     with hub_process(store, "--no-access-log") as (address, _):
-        run(_by_turns(found, address, store, jobs))
+        run(_by_turns(found, address, store, jobs, pairs))
 
 
-async def _by_turns(found: HubFigures, address: str, store: str, jobs: int) -> None:
+async def _by_turns(found: HubFigures, address: str, store: str, jobs: int, pairs: int) -> None:
     with shop.override(url=url_of(store)):
         async with shop:
             waiting = await shop.by_name["never"].map([(n,) for n in range(LISTENERS)])
             await _drain(store, jobs // 4)  # the first is slower than the rest, whoever listens
-            for rates, listeners in ((found.alone, 0), (found.listened, LISTENERS)) * 2:
-                with connected() as transports:
-                    paths = [f"/api/jobs/{job.id}/events" for job in waiting[:listeners]]
-                    await subscribed(address, paths, lambda status, seconds: None, transports)
-                    rates.append(await _drain(store, jobs))
+            turns = [(found.alone, 0), (found.listened, LISTENERS)]
+            for _ in range(pairs):
+                for rates, listeners in turns:
+                    with connected() as transports:
+                        paths = [f"/api/jobs/{job.id}/events" for job in waiting[:listeners]]
+                        await subscribed(address, paths, lambda status, seconds: None, transports)
+                        rates.append(await _drain(store, jobs))
+                turns.reverse()  # what grows as the store fills is shared
 
 
 async def _drain(store: str, jobs: int) -> float:
@@ -310,11 +314,12 @@ def hub_lines(found: HubFigures) -> Iterator[str]:
     for what, spans in (("start", found.start_ms), ("end", found.end_ms)):
         yield line(what, f"{min(spans):,.0f} ms", "(≤ 250)", min(spans) <= 250)
     yield line("not told", str(found.unheard), "", not found.unheard)
-    alone, listened = max(found.alone), max(found.listened)
-    yield "drain of one worker beside the hub, jobs a second"
-    yield line("nobody listens", f"{alone:,.0f}")
-    ratio = listened / alone
-    yield line(f"{LISTENERS:,} subscribers", f"{listened:,.0f}", f"{ratio:.2f}× (≥ 0.97)", ratio >= 0.97)
+    # One drain is off by a tenth either way, so it is the median of what followed one another.
+    pairs = [listened / alone for alone, listened in zip(found.alone, found.listened, strict=True)]
+    yield f"drain of one worker beside the hub, jobs a second, medians of {len(pairs)} by turns"
+    yield line("nobody listens", f"{median(found.alone):,.0f}")
+    ratio = median(pairs)
+    yield line(f"{LISTENERS:,} subscribers", f"{median(found.listened):,.0f}", f"{ratio:.2f}× (≥ 0.97)", ratio >= 0.97)
     yield f"{found.idle:,} idle sockets"
     yield line("memory for each", f"{min(found.idle_kib):,.1f} KiB")
     yield line("p99 of a request beside them", f"{min(found.crowded_ms):,.1f} ms", f"without {min(found.usual_ms):.1f}")
