@@ -22,6 +22,7 @@ from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.files import Files
 from headrace.errors import ConfigError, StoreLost
+from headrace.runtime.clock import SystemClock
 from headrace.runtime.host import Host
 from tests.support.apps import Sums
 from tests.support.until import until
@@ -241,7 +242,7 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_noticed(file: Path) -> No
     other.close()
     Path(f"{file}.other").rename(file)
     with pytest.raises(StoreLost, match="replaced"):
-        Files(connection, file)
+        Files(connection, file, SystemClock())
     connection.close()
 
 

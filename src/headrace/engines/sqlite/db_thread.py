@@ -201,7 +201,7 @@ class DbThread:
         connection = self._connect()
         try:
             connection.set_busy_timeout(_WAIT)
-            return connection, Files(connection, self._path)
+            return connection, Files(connection, self._path, self._host.clock)
         except BaseException:
             connection.close()
             raise

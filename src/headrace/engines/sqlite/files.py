@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from pathlib import Path
 
 import apsw
@@ -16,6 +15,7 @@ import apsw
 from headrace.engines.sqlite.inodes import Identity, Inodes, identity_of
 from headrace.engines.sqlite.watching import CONTENT, NAME, Watch, watch
 from headrace.errors import StoreLost
+from headrace.runtime.clock import Clock
 
 __all__ = ["Files", "find", "has_moved", "refuse_empty"]
 
@@ -29,9 +29,9 @@ _REOPEN = "close the App and open it again, or restart the program"
 class Files:
     """The files that a connection has open, by device and inode; checked after every commit."""
 
-    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock) -> None:
         """:raises StoreLost: the file was replaced while it was being opened"""
-        self._path = path
+        self._path, self._clock = path, clock
         self._beside = (f"{path}-wal", f"{path}-shm")
         self._all = Inodes([str(path), *self._beside])
         self._file = find(path)
@@ -49,12 +49,12 @@ class Files:
 
         :raises StoreLost: they would not
         """
-        if self._watch is None or not self._watch.is_quiet() or time.monotonic() >= self._look_at:
+        if self._watch is None or not self._watch.is_quiet() or self._clock.monotonic() >= self._look_at:
             self._look_at = 0.0  # what is lost now is lost the next time, too
             found = self._all.look()
             if found is None or found[0] != self._known or not found[1]:
                 self._look()
-            self._look_at = time.monotonic() + _LOOK_EVERY
+            self._look_at = self._clock.monotonic() + _LOOK_EVERY
 
     def _look(self) -> None:
         """Look at each file, and say what is wrong: ``check`` takes no more steps than it must when all is well."""

@@ -77,7 +77,7 @@ class Transactions:
         connection = await self._aside(lambda: connect(path, self._synchronous, make=False), lambda made: made.close())
         try:
             await self._begin(connection)
-            before, files = _last_seq(connection), Files(connection, path)
+            before, files = _last_seq(connection), Files(connection, path, self._host.clock)
             try:
                 yield connection
             except BaseException:
