@@ -241,7 +241,7 @@ class InsertsOne(Protocol):
 
 @runtime_checkable
 class FindsChanged(Protocol):
-    """What the ``jobs`` of an engine may have beside that: a look at many jobs that reads none of them."""
+    """What the ``jobs`` of an engine may have beside the verbs of ``Jobs``: a look at many that reads none of them."""
 
     async def changed(self, known: Sequence[tuple[UUID, int]]) -> list[UUID]:
         """Of these jobs, each with the rev at which it was read last: those that may be another now, or are gone.

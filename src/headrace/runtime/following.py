@@ -38,7 +38,7 @@ LINGER = 5.0
 TOGETHER = 0.01
 """Seconds; questions that fall due so soon after one another are asked at once."""
 MANY = 50
-"""Jobs of one question of which it is asked first whether they have changed."""
+"""From so many jobs on, it is asked first which have changed."""
 MOST_A_SECOND = 10_000
 """Jobs or batches that are asked about without a hint: the more there are, the rarer the questions."""
 SHORTEST_REST, MOST_MISSED = 0.1, 1000

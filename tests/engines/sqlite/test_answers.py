@@ -73,6 +73,34 @@ async def test_one_that_fails_keeps_nobody_from_an_answer(without: bool) -> None
     assert [type(failure) for failure in failures] == [ZeroDivisionError]
 
 
+@BELLS
+def test_an_interrupt_keeps_nobody_from_an_answer(without: bool) -> None:
+    """A loop that is run again after Ctrl-C delivers what is left."""
+    loop = asyncio.new_event_loop()
+    got = list[int]()
+
+    async def make() -> Answers:
+        return Answers(loop)
+
+    def over(number: int, error: Exception | None) -> None:
+        if number == 0:
+            raise KeyboardInterrupt
+        got.append(number)
+
+    answers = loop.run_until_complete(make())
+    _from_a_thread(answers, over, 3)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(asyncio.sleep(30))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert got == [1, 2]
+    loop.run_until_complete(_close(answers))
+    loop.close()
+
+
+async def _close(answers: Answers) -> None:
+    answers.close()
+
+
 async def test_what_was_put_before_the_end_is_delivered_by_it() -> None:
     answers, got = Answers(asyncio.get_running_loop()), list[int]()
     if answers._bell < 0:

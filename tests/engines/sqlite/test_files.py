@@ -234,6 +234,27 @@ async def test_a_link_that_leads_elsewhere_is_a_replaced_file(tmp_path: Path) ->
     await engine.close()
 
 
+async def test_a_link_above_that_leads_elsewhere_is_noticed_by_the_next_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As deployments do it: the kernel tells nobody, so the files are looked at each time."""
+    monkeypatch.setattr("headrace.engines.sqlite.files._LOOK_EVERY", 600.0)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    link = tmp_path / "current"
+    link.symlink_to(tmp_path / "one")
+    engine = SqliteEngine(link / "jobs.db", rules=Rules(), host=Host())
+    await engine.open()
+    lab = Lab(lambda: engine, Host(), Rules())
+    await lab.put()
+    await lab.put()
+    (tmp_path / "next").symlink_to(tmp_path / "two")
+    (tmp_path / "next").rename(link)
+    with pytest.raises(StoreLost):
+        await lab.put()
+    await engine.close()
+
+
 def test_a_file_that_is_replaced_while_it_is_opened_is_noticed(file: Path) -> None:
     connection = apsw.Connection(str(file))
     connection.execute("CREATE TABLE t (x)")

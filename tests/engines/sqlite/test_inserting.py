@@ -296,7 +296,7 @@ async def test_a_number_that_another_took_is_not_given_again(lab: Lab) -> None:
 async def counted(lab: Lab) -> int:
     """Up to which number the books have counted."""
     assert isinstance(lab.engine, SqliteEngine)
-    found: int = await lab.engine._writer.run(lambda connection: connection.execute("SELECT counted FROM books").get)
+    found: int = await lab.engine._writer.run(lambda connection: connection.execute("SELECT last_seq FROM books").get)
     return found
 
 
@@ -329,6 +329,38 @@ async def test_numbers_of_lone_jobs_are_not_given_again_after_a_delete(lab: Lab)
     assert isinstance(answer, Inserted)
     assert answer.job.seq == 5
     assert (await lab.put()).seq == 6
+    assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
+
+
+async def test_lone_jobs_are_counted_when_the_session_is_closed(lab: Lab) -> None:
+    other = lab.engine.another_session()
+    await other.open()
+    mine = Lab(lambda: other, lab.host, lab.rules)
+    await other.jobs.insert([at_once(lab)], lab.now)
+    for _ in range(3):
+        assert isinstance(await begin(mine, at_once(lab)), Inserted)
+    await other.close()
+    assert await counted(lab) == 4
+
+
+async def test_a_number_beyond_the_next_is_not_given(lab: Lab) -> None:
+    """A backup that is restored into the file takes numbers back that a session has seen."""
+    await lab.put()
+    backup = apsw.Connection(":memory:")
+    assert isinstance(lab.engine, SqliteEngine)
+
+    def copy(into: apsw.Connection, of: apsw.Connection) -> None:
+        with into.backup("main", of, "main") as copying:
+            while not copying.done:
+                copying.step()
+
+    await lab.engine._writer.run(lambda connection: copy(backup, connection))
+    for _ in range(3):
+        assert isinstance(await begin(lab, at_once(lab)), Inserted)
+    await lab.engine._writer.run(lambda connection: copy(connection, backup))
+    answer = await begin(lab, at_once(lab))
+    assert isinstance(answer, Inserted)
+    assert answer.job.seq == 2
     assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
 
 

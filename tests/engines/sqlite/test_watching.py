@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines.sqlite import watching
+from headrace.engines.sqlite import inodes, watching
 from headrace.engines.sqlite.inodes import Inodes
 from headrace.engines.sqlite.watching import CONTENT, LISTING, NAME, watch
 
@@ -144,6 +146,54 @@ def test_a_forked_process_takes_none_of_its_parents_events(tmp_path: Path) -> No
         os._exit(0 if own is not None and not own.is_quiet() and own.is_quiet() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not seen.is_quiet(), "the child has taken its own"
+
+
+@linux
+def test_what_is_watched_no_more_is_given_back(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    one, two = (watch({str(tmp_path / "file"): NAME}, [str(tmp_path)]) for _ in range(2))
+    assert one is not None
+    assert two is not None
+    events = watching._of_process[os.getpid()]
+    assert sorted(events._users.values()) == [2, 2]
+    one.close()
+    one.close()
+    assert two.is_quiet()
+    (tmp_path / "file").unlink()
+    assert not two.is_quiet()
+    two.close()
+    assert events._users == {}
+
+
+@linux
+def test_a_descriptor_that_somebody_closed_leaves_nothing_unseen(tmp_path: Path) -> None:
+    seen = watch({str(tmp_path): NAME})
+    assert seen is not None
+    assert seen.is_quiet()
+    os.close(watching._of_process[os.getpid()].file)
+    assert not seen.is_quiet()
+    assert not seen.is_quiet()
+
+
+def test_without_what_only_unix_has_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows: nothing fails when it is imported, and nothing when it is used."""
+    monkeypatch.delattr(os, "O_NONBLOCK")
+    monkeypatch.delattr(os, "major")
+    monkeypatch.delattr(select, "poll")
+    monkeypatch.setattr(inodes, "_STATX", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(ctypes, "CDLL", _none)
+        importlib.reload(watching)
+        assert watching.watch({str(tmp_path): NAME}) is None
+    importlib.reload(watching)
+    (tmp_path / "file").write_text("abc")
+    found = Inodes([str(tmp_path / "file")]).look()
+    assert found is not None
+    assert found[1] == 3
+
+
+def _none(*_: object, **__: object) -> None:
+    raise TypeError("there is no library of the program itself")
 
 
 def test_a_look_says_the_same_by_either_call(tmp_path: Path) -> None:

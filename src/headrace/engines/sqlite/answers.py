@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from typing import Any
 
@@ -15,19 +16,20 @@ _Over = Callable[[Any, Exception | None], None]
 
 
 class Answers:
-    """Calls back on a loop, which is woken by ``eventfd`` where the system has that.
+    """Calls back on a loop, which is woken by an ``eventfd`` where the system has that.
 
-    ``call_soon_threadsafe`` of asyncio goes through a pair of sockets: three system calls and an error more.
+    ``call_soon_threadsafe`` of asyncio sends through one socket and receives from another until there is no more: that
+    takes three system calls where one is enough.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """To be made on the loop."""
         self._loop, self._process = loop, os.getpid()
         self._waiting: deque[tuple[_Over, Any, Exception | None]] = deque()
-        self._bell = self._hang()
+        self._bell = self._listen()
+        """The descriptor of the eventfd; -1: there is none."""
 
-    def _hang(self) -> int:
-        """A file that the loop listens to; -1: it cannot."""
+    def _listen(self) -> int:
         try:
             bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         except (AttributeError, OSError):
@@ -35,7 +37,7 @@ class Answers:
         try:
             # In a context of its own: what is begun by an answer has nothing to do with whoever opened the store.
             Context().run(self._loop.add_reader, bell, self._deliver)
-        except NotImplementedError:
+        except (NotImplementedError, OSError):
             os.close(bell)
             return -1
         return bell
@@ -61,8 +63,13 @@ class Answers:
             self._call()
 
     def _deliver(self) -> None:
-        os.eventfd_read(self._bell)
-        self._call()
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+        try:
+            self._call()
+        finally:
+            if self._waiting and self._bell >= 0:  # an interrupt came between: the rest is due all the same
+                os.eventfd_write(self._bell, 1)
 
     def _call(self) -> None:
         while self._waiting:

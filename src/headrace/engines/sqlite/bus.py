@@ -72,12 +72,13 @@ class SocketBus:
         self._name = ""
         self._others: list[str] = []
         self._listed, self._listed_at = 0, 0.0
-        """The time stamp of the directory as it was listed, and when that was."""
+        """The time stamp of the directory as it was listed, 0 if it must be listed anew; and when that was."""
         self._watch: Watch | None = None
+        self._process = 0
 
     def open(self) -> None:
         """Begin to send and to receive, on the loop that runs now."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         self._own = f"{self._host.dice.token():016x}"
         self._listed = 0
         try:
@@ -91,13 +92,18 @@ class SocketBus:
 
     def close(self) -> None:
         """Send and receive no more."""
+        if self._process != os.getpid():  # forked: the socket and who listens to it are the parent's
+            self._loop = None
+            return
         self._unbind()
         if self._sender is not None:
             self._sender.close()
+        if self._watch is not None:
+            self._watch.close()
         if self._directory is not None:
             with contextlib.suppress(OSError):  # others are still in it
                 self._directory.rmdir()
-        self._loop = self._directory = self._sender = None
+        self._loop = self._directory = self._sender = self._watch = None
 
     def send(self, hint: Hint) -> None:
         """Send a hint; never blocks, never fails."""
@@ -164,8 +170,10 @@ class SocketBus:
         now = self._host.clock.monotonic()
         fresh = self._listed and 0 <= now - self._listed_at < _FRESH
         if not fresh or not (self._is_as_listed() if self._watch is None else self._watch.is_quiet()):
-            # Anew each time, and first: the directory may be another one, and who comes meanwhile is found next time.
-            self._watch = watch({self._place: NAME | LISTING})
+            # Anew each time: the directory may be another one. And first: who comes meanwhile is found the next time.
+            before, self._watch = self._watch, watch({self._place: NAME | LISTING})
+            if before is not None:
+                before.close()
             self._listed = os.stat(self._place).st_mtime_ns
             self._others = [name for name in os.listdir(directory) if not name.startswith(self._own)]
             self._listed_at = now

@@ -77,7 +77,14 @@ _plainly = [column for column in _kept if column.name in _plain]
 _batch = _values(batches.COLUMNS, "$1")
 _batch["calls"] = f"coalesce({_batch['calls']}, '[null,null]')"
 
+_LAST_NUMBER = "(SELECT max(last_seq, coalesce((SELECT max(seq) FROM jobs), 0)) FROM books)"
+
 WORDS = {
+    "last_number": _LAST_NUMBER,
+    "count_jobs": (
+        f"UPDATE books SET accepted = accepted + {_LAST_NUMBER} - last_seq, last_seq = {_LAST_NUMBER}"
+        f" WHERE last_seq < {_LAST_NUMBER}"
+    ),
     "record": ", ".join(column.selected for column in RECORD),
     "new_columns": names(_kept),
     "new_values": ", ".join(_new[column.name] for column in _kept),

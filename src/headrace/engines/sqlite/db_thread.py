@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -61,6 +62,8 @@ class DbThread:
         self._name, self._path, self._host, self._connect, self._tidy = name, path, host, connect, tidy
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._ending: threading.Thread | None = None
+        """The same while it ends: a close that was cancelled is repeated."""
         self._over: asyncio.Future[None] | None = None
         self._answers: Answers | None = None
         self._process = 0
@@ -100,14 +103,16 @@ class DbThread:
 
     async def close(self) -> None:
         """Run the calls that are queued, disconnect, and end the thread."""
-        thread, self._thread = self._thread, None
-        if thread is not None and self._over is not None:
+        if self._thread is not None:
+            self._ending, self._thread = self._thread, None
             self._work.put(None)
-            if self._process == os.getpid():  # in a forked process there is no such thread
-                await asyncio.shield(self._over)
-            thread.join()  # it has nothing left to do
-        if self._answers is not None:
-            self._answers.close()
+        if self._ending is None or self._over is None or self._answers is None:
+            return
+        if self._process == os.getpid():  # in a forked process there is no such thread
+            await asyncio.shield(self._over)
+        self._ending.join()  # it has nothing left to do
+        self._ending = None
+        self._answers.close()
 
     async def fetch(self, name: str, *args: Any) -> list[Any]:
         """Run the statement of this name; the rows that it answers."""
@@ -187,6 +192,10 @@ class DbThread:
         finally:
             with self._turn:
                 self._begun = None
+                if self._tidy is not None:
+                    with suppress(Exception):  # whatever it is, there is nobody left to be told
+                        self._tidy(connection)
+                files.close()
                 connection.close()
 
     def _answer(self, item: _Call, answers: Answers, connection: apsw.Connection, files: Files) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +17,7 @@ from headrace.engines.sqlite import checks, migrate, records
 from headrace.engines.sqlite.bus import SocketBus
 from headrace.engines.sqlite.connection import (
     Synchronous,
+    ask,
     check_library,
     check_place,
     connect,
@@ -64,7 +66,7 @@ class SqliteEngine:
         self._open = False
         self._holders: set[SqliteEngine] = set()
         """The open sessions made from one another: while there is one, a file that is gone is lost and never made."""
-        self._writer = DbThread("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
+        self._writer = DbThread("headrace-sqlite-write", self._path, host, self._connect_writer, self._tidy)
         self._reader = DbThread("headrace-sqlite-read", self._path, host, self._connect_reader)
         # A thread of its own: whoever waits for a result must not wait for a search through all jobs.
         self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
@@ -188,7 +190,9 @@ class SqliteEngine:
             raise
         return connection
 
-    def _trim_log(self, connection: apsw.Connection) -> float:
+    def _tidy(self, connection: apsw.Connection) -> float:
+        with suppress(apsw.Error):  # the next one who writes the books does it
+            connection.execute(ask("count_jobs"))  # so that the ledger would miss the newest jobs, too
         return trim_log(connection, self._path)
 
     def _connect_reader(self) -> apsw.Connection:

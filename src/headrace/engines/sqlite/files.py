@@ -20,8 +20,8 @@ from headrace.runtime.clock import Clock
 __all__ = ["Files", "find", "has_moved", "refuse_empty"]
 
 _LOOK_EVERY = 0.01
-"""Seconds after which files are looked at although the kernel says nothing: a link that leads to them may have been
-changed."""
+"""Seconds after which files are looked at although the kernel says nothing: it does not know of all that can happen, as
+on a file system of another machine."""
 
 _REOPEN = "close the App and open it again, or restart the program"
 
@@ -29,11 +29,14 @@ _REOPEN = "close the App and open it again, or restart the program"
 class Files:
     """The files that a connection has open, by device and inode; checked after every commit."""
 
-    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock) -> None:
-        """:raises StoreLost: the file was replaced while it was being opened"""
+    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock | None = None) -> None:
+        """``clock``: they are checked often, and so watched.
+
+        :raises StoreLost: the file was replaced while it was being opened
+        """
         self._path, self._clock = path, clock
         self._beside = (f"{path}-wal", f"{path}-shm")
-        self._all = Inodes([str(path), *self._beside])
+        self._inodes = Inodes([str(path), *self._beside])
         self._file = find(path)
         # In this order, so that the identity that was read is that of the file that the connection has open.
         if has_moved(connection):
@@ -42,22 +45,32 @@ class Files:
         self._known: Identity = ()
         """All of these, once all files are there."""
         self._watch: Watch | None = None
-        self._look_at = 0.0
+        self._next_look = 0.0
 
     def check(self) -> None:
-        """Make sure that whoever opens the path finds what is committed here; takes a microsecond or a few.
+        """Make sure that whoever opens the path finds what is committed here; takes a few microseconds at most.
 
         :raises StoreLost: they would not
         """
-        if self._watch is None or not self._watch.is_quiet() or self._clock.monotonic() >= self._look_at:
-            self._look_at = 0.0  # what is lost now is lost the next time, too
-            found = self._all.look()
-            if found is None or found[0] != self._known or not found[1]:
-                self._look()
-            self._look_at = self._clock.monotonic() + _LOOK_EVERY
+        if self._clock is None or self._watch is None:
+            self._look_at_all()
+        elif not self._watch.is_quiet() or self._clock.monotonic() >= self._next_look:
+            self._next_look = 0.0  # if the look raises, the next check must look again
+            self._look_at_all()
+            self._next_look = self._clock.monotonic() + _LOOK_EVERY
+
+    def close(self) -> None:
+        """Watch them no more."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def _look_at_all(self) -> None:
+        found = self._inodes.look()
+        if found is None or found[0] != self._known or not found[1]:
+            self._look()
 
     def _look(self) -> None:
-        """Look at each file, and say what is wrong: ``check`` takes no more steps than it must when all is well."""
+        """Look at one after the other, and say what is wrong with it."""
         if find(self._path) != self._file:
             raise _replaced(self._path)
         for place, name in enumerate(self._beside):
@@ -67,15 +80,17 @@ class Files:
             elif found != known:
                 raise _logless(self._path, name)
         self._known = *self._file, *(self._logs[0] or ()), *(self._logs[1] or ())
-        if self._watch is None and None not in self._logs:
+        if self._clock is not None and self._watch is None and None not in self._logs:
             self._watch = self._begin_watch()
             if self._watch is not None:
                 self._look()  # once more: what happened before is not told
 
     def _begin_watch(self) -> Watch | None:
+        if os.path.realpath(self._path) != str(self._path):
+            return None  # where a link leads may change, and the kernel tells nobody
         # The file itself is written to only when the log is copied into it, or when somebody empties it.
         files = {str(self._path): NAME | CONTENT} | dict.fromkeys(self._beside, NAME)
-        return watch(files, map(str, self._path.absolute().parents))
+        return watch(files, map(str, self._path.parents))
 
 
 def find(path: Path) -> Identity:

@@ -18,8 +18,8 @@ __all__ = ["Identity", "Inodes", "identity_of"]
 Identity = tuple[int, ...]
 """Of each path: inode, and the device, by its major and minor number."""
 
-_HERE = -100  # AT_FDCWD
-_WANTED = 0x300  # STATX_INO | STATX_SIZE
+_AT_FDCWD = -100
+_INO_AND_SIZE = 0x300
 _SIZE = 256
 _WHICH, _LENGTH = "32xQ96xII112x", "40xQ"
 """Identity and size within a ``struct statx``, which is the same on all machines."""
@@ -33,7 +33,7 @@ def _statx() -> Any:
         return None
     found.restype = ctypes.c_int
     answer = ctypes.create_string_buffer(_SIZE)
-    return found if found(_HERE, b"/", 0, _WANTED, answer) == 0 else None
+    return found if found(_AT_FDCWD, b"/", 0, _INO_AND_SIZE, answer) == 0 else None
 
 
 _STATX = _statx()
@@ -47,14 +47,14 @@ class Inodes:
         self._buffer = ctypes.create_string_buffer(_SIZE * len(self._paths))
         place = ctypes.addressof(self._buffer)
         self._calls = [
-            (_HERE, os.fsencode(path), 0, _WANTED, ctypes.c_void_p(place + number * _SIZE))
+            (_AT_FDCWD, os.fsencode(path), 0, _INO_AND_SIZE, ctypes.c_void_p(place + number * _SIZE))
             for number, path in enumerate(self._paths)
         ]
         self._which = Struct("=" + _WHICH * len(self._paths)).unpack_from
         self._length = Struct("=" + _LENGTH).unpack_from
 
     def look(self) -> tuple[Identity, int] | None:
-        """Which files are there, and the size of the first; None: not all are there, or can be looked at."""
+        """Which files are there, and the size of the first; None if any is missing or cannot be looked at."""
         if _STATX is None:
             return self._look_by_stat()
         for call in self._calls:
@@ -72,4 +72,6 @@ class Inodes:
 
 def identity_of(found: os.stat_result) -> Identity:
     """Which file that is."""
+    if not hasattr(os, "major"):  # on Windows
+        return found.st_ino, found.st_dev, 0
     return found.st_ino, os.major(found.st_dev), os.minor(found.st_dev)

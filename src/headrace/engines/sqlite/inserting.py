@@ -254,7 +254,7 @@ def inserting(jobs: Sequence[Job], companions: Companions | None = None) -> Stat
         at = Micros()
         rows = [row_of_new(*taken[index], at) for index in chosen]
         labels = [(place, label) for place, index in enumerate(chosen) for label in labels_of(taken[index][0])]
-        before = int((yield Statement("SELECT last FROM numbers", "")))
+        before = int((yield Statement(ask("last_number"), "")))
         requests, lists = (
             _requests(taken[index][0] for index in chosen),
             _lists(*zip(*(taken[index] for index in chosen), strict=True)),

@@ -16,7 +16,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import Bus, Companions, Enlisted, Hint, InsertAnswer, Statements, Topic
 from headrace.engines.sqlite.applying import applying
-from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
+from headrace.engines.sqlite.connection import Synchronous, ask, connect, drive, translate
 from headrace.engines.sqlite.db_thread import PATIENCE
 from headrace.engines.sqlite.files import Files, has_moved
 from headrace.engines.sqlite.inserting import inserting
@@ -77,7 +77,7 @@ class Transactions:
         connection = await self._aside(lambda: connect(path, self._synchronous, make=False), lambda made: made.close())
         try:
             await self._begin(connection)
-            before, files = _last_seq(connection), Files(connection, path, self._host.clock)
+            before, files = _last_number(connection), Files(connection, path)
             try:
                 yield connection
             except BaseException:
@@ -85,7 +85,7 @@ class Transactions:
                     connection.execute("ROLLBACK")
                 raise
             if connection.in_transaction:
-                more = _last_seq(connection) > before
+                more = _last_number(connection) > before
                 await self._aside(lambda: connection.execute("COMMIT"))
                 files.check()
                 if more:
@@ -178,8 +178,8 @@ class ApswConnection:
             raise ConfigError(f"connection: a temporary table {name!r} hides the one of the same name: rename it")
 
 
-def _last_seq(connection: apsw.Connection) -> int:
+def _last_number(connection: apsw.Connection) -> int:
     tracer, connection.row_trace = connection.row_trace, None
-    last: int = connection.execute("SELECT last FROM numbers").get
+    last: int = connection.execute(ask("last_number")).get
     connection.row_trace = tracer
     return last

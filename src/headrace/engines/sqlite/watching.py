@@ -10,8 +10,8 @@ import ctypes
 import itertools
 import os
 import select
+import threading
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 __all__ = ["CONTENT", "LISTING", "NAME", "Watch", "watch"]
@@ -19,59 +19,98 @@ __all__ = ["CONTENT", "LISTING", "NAME", "Watch", "watch"]
 NAME = 0x4 | 0x400 | 0x800
 """IN_ATTRIB (which tells of links), IN_DELETE_SELF, IN_MOVE_SELF: whether a path still leads to the same file."""
 CONTENT = 0x2
-"""IN_MODIFY."""
-_PLACE = 0x400 | 0x800
+"""IN_MODIFY: whether it was written to, or emptied."""
 LISTING = 0x100 | 0x200 | 0x40 | 0x80
 """IN_CREATE, IN_DELETE, IN_MOVED_FROM, IN_MOVED_TO: which files a directory has."""
-_MORE = 0x20000000
+_MOVED = 0x400 | 0x800
+"""IN_DELETE_SELF, IN_MOVE_SELF: whether a directory is still where it was."""
+_ADD = 0x20000000
 """IN_MASK_ADD: another may watch the same file for something else."""
-_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class _Events:
-    """The events of a process. There is one of them, since a user may have few; nothing is watched less until it ends.
-
-    A file that is deleted is forgotten by the kernel, and one that is opened again is the same to it.
-    """
+    """The events of a process. One instance serves all of it, because a user may have only 128."""
 
     def __init__(self) -> None:
+        """:raises OSError: the user has as many as may be; AttributeError, TypeError: another system"""
         library: Any = ctypes.CDLL(None, use_errno=True)
-        self._add = library.inotify_add_watch
+        self._add, self._remove = library.inotify_add_watch, library.inotify_rm_watch
         self.file: int = library.inotify_init1(_FLAGS)
         if self.file < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._lock = threading.Lock()
+        self._users: dict[int, int] = {}
+        """How many use each watch: the kernel has one of a file, however often it is asked for."""
         self._numbers = itertools.count(1)
         self.number = 0
-        """How often there was something; grows before the events are taken, so that nobody finds neither."""
+        """How often there was something. Counted up before the events are read, so that a thread that finds none finds
+        the higher number."""
 
-    def add(self, path: str, mask: int) -> None:
-        """Watch this file, too; :raises OSError:"""
-        if self._add(self.file, os.fsencode(path), mask | _MORE) < 0:
-            raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
+    def add(self, path: str, mask: int) -> int:
+        """Watch this file, too; the number of the watch. :raises OSError:"""
+        with self._lock:
+            number: int = self._add(self.file, os.fsencode(path), mask | _ADD)
+            if number < 0:
+                raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
+            self._users[number] = self._users.get(number, 0) + 1
+        return number
+
+    def remove(self, number: int) -> None:
+        """Take back one ``add``."""
+        with self._lock:
+            left = self._users.pop(number) - 1
+            if left:
+                self._users[number] = left
+            else:
+                self._remove(self.file, number)  # which fails if the file is gone, and the watch with it
 
     def take(self) -> None:
-        """Take what there is, whosever it is."""
+        """Read what there is, whosever it is."""
         self.number = next(self._numbers)
         try:
             os.read(self.file, 65536)
-        except BlockingIOError:  # another thread was faster
+        except OSError:  # another thread was faster; or somebody closed the file, and nothing can be told any more
             pass
 
 
 _of_process: dict[int, _Events] = {}
-"""By process: what a parent's kernel tells is not to be taken by its fork."""
+"""By process id: a forked child must not read its parent's events."""
+
+
+def _events() -> _Events:
+    found = _of_process.get(os.getpid())
+    if found is None:
+        made = _Events()
+        found = _of_process.setdefault(os.getpid(), made)
+        if found is not made:  # another thread was faster
+            os.close(made.file)
+    return found
 
 
 class Watch:
-    """Of some files, for whoever asks."""
+    """What was asked to be watched, for whoever wants to know; until it is closed."""
 
-    __slots__ = ("_events", "_poll", "_seen")
+    __slots__ = ("_events", "_numbers", "_poll", "_seen")
 
-    def __init__(self, events: _Events) -> None:
-        self._events, self._seen = events, events.number
+    def __init__(self) -> None:
+        """Of nothing yet; :raises OSError: and what else says that it cannot be done here"""
+        self._events = _events()
+        self._seen = self._events.number
+        self._numbers: list[int] = []
         poll = select.poll()
-        poll.register(events.file, select.POLLIN)
+        poll.register(self._events.file, select.POLLIN)
         self._poll = poll.poll
+
+    def add(self, path: str, mask: int) -> None:
+        """Watch this path, too; :raises OSError:"""
+        self._numbers.append(self._events.add(path, mask))
+
+    def close(self) -> None:
+        """Watch no more."""
+        numbers, self._numbers = self._numbers, []
+        for number in numbers:
+            self._events.remove(number)
 
     def is_quiet(self) -> bool:
         """Whether nothing happened since this was asked last."""
@@ -88,17 +127,20 @@ class Watch:
 
 
 def watch(what: Mapping[str, int], folders: Iterable[str] = ()) -> Watch | None:
-    """Watch these paths, each for what is of interest of it; None: that cannot be done here, or not for all of them.
+    """Watch these paths, each for what is of interest of it, and that these folders stay where they are.
 
-    ``folders`` are watched for being moved or removed, those that this user may read.
+    None: it cannot be done here, or not for all of them.
     """
     try:
-        events = _of_process.get(os.getpid()) or _of_process.setdefault(os.getpid(), _Events())
-        for path, mask in what.items():
-            events.add(path, mask)
-    except (OSError, AttributeError, TypeError):  # another system, or as many as the user may have
+        made = Watch()
+    except (OSError, AttributeError, TypeError):  # as many as the user may have, or another system
         return None
-    for folder in folders:
-        with suppress(OSError):
-            events.add(folder, _PLACE)
-    return Watch(events)
+    try:
+        for path, mask in what.items():
+            made.add(path, mask)
+        for folder in folders:
+            made.add(folder, _MOVED)
+    except OSError:  # one is missing, or this user may not read it
+        made.close()
+        return None
+    return made

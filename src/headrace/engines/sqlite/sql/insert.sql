@@ -9,4 +9,4 @@ CREATE TEMP TRIGGER arriving INSTEAD OF INSERT ON arrival BEGIN
 {insert_rows}
 END;
 -- ask
-INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING (SELECT counted FROM books)
+INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING (SELECT last_seq FROM books)

@@ -1,6 +1,6 @@
 -- The ledger: accepted, live, ended as completed, failed and cancelled, pruned, and that again by kind; in one statement,
 -- so that the numbers belong together.
-SELECT b.accepted + (SELECT last FROM numbers) - b.counted,
+SELECT b.accepted + {last_number} - b.last_seq,
   (SELECT count(*) FROM jobs WHERE stage = 2) + (SELECT count(*) FROM jobs WHERE stage = -1)
   + (SELECT count(*) FROM jobs WHERE stage = 1)
   + (SELECT count(*) FROM jobs WHERE stage = 0)

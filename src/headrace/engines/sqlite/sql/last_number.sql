@@ -1,0 +1,2 @@
+-- The highest order number that was given.
+SELECT {last_number}
