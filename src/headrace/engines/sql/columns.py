@@ -196,8 +196,23 @@ def fields_of(kept: type[msgspec.Struct], source: str, type: Any) -> str:
 READ_STATE = fields_of(State, "state", Job)
 """The arguments for ``Job`` that are made of its state."""
 
-state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", [f"encode({fields_to(State, 'job', Job)})"])
-"""What no statement looks at, as it is kept."""
+_ENDS = ("reason", "moved_to")
+"""The fields of a state in front of which it ends, if all from there on is as on a new job: the first for nearly all that
+are kept, the second for jobs that were lost."""
+
+
+def _states() -> list[str]:
+    """The lines of a function that makes the text of a state."""
+    lines, fields = list[str](), msgspec.structs.fields(State)
+    for end in _ENDS:
+        rest = fields[State.__struct_fields__.index(end) :]
+        new = " and ".join(f"job.{one.name} is None" if one.default is None else f"not job.{one.name}" for one in rest)
+        lines.append(f"if {new}: return encode({fields_to(State, 'job', Job, but=len(rest))})")
+    return [*lines, f"encode({fields_to(State, 'job', Job)})"]
+
+
+state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", _states())
+"""What no statement looks at, as it is kept: without the last fields, where these are as on a new job."""
 
 NAMES["state_of"] = state_of
 
