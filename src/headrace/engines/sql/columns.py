@@ -210,8 +210,8 @@ READ_STATE = fields_of(State, "state", Job)
 """The arguments for ``Job`` that are made of its state."""
 
 _ENDS = ("reason", "moved_to")
-"""The fields of a state in front of which it ends, if all from there on is as on a new job: the first for nearly all that
-are kept, the second for jobs that were lost."""
+"""The fields of a state in front of which it ends, if all from there on is as on a new job: the first for nearly all
+that are kept, the second for jobs that were lost."""
 
 
 def _new_from(fields: Iterable[msgspec.structs.FieldInfo]) -> str:

@@ -30,8 +30,8 @@ JOB = (
     Column("number", "integer", changed="None if done is None else done.number", set="coalesce(number, {})"),
     Column("took", "real", changed="None if done is None else done.processing_time", set="coalesce(took, {})"),
 )
-"""All columns of a job. In what is written with a change, ``done`` is the attempt that completes the job, and ``attempt``
-one that it closes otherwise; each may be None."""
+"""All columns of a job. In what is written with a change, ``done`` is the attempt that completes the job, and
+``attempt`` one that it closes otherwise; each may be None."""
 
 NEW = tuple(column for column in JOB if column.new)
 """The rows that ``insert_rows.sql`` takes."""
