@@ -208,6 +208,18 @@ def test_completing() -> None:
 
 
 @pytest.mark.parametrize("recorded", [True, False])
+def test_a_completed_job_that_was_lost_in_a_power_cut_differs_from_others_in_its_attempts_alone(recorded: bool) -> None:
+    lost = lifecycle.lose(given(submitted()), Cause.LEASE, NOW, 0.5, RULES, mass_death=True).job
+    assert (lost.attempt, lost.unstarted_losses, lost.blameless_losses) == (1, 1, 1)
+    others, ours = (
+        lifecycle.finish(started(job) if recorded else job, Completed("1"), at(5), 0.5, RULES, NOW).job
+        for job in (given(submitted()), given(lost))
+    )
+    assert set(differs(others, ours)) == {"attempt", "rev", "epoch"}
+    assert (ours.attempt, ours.charged) == (2, 1)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_completing_leaves_most_fields_alone(recorded: bool, cancelled: bool) -> None:
     job = given(submitted(dedup="k", not_after=99))

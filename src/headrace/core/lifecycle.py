@@ -61,6 +61,7 @@ _DID = Outcome.COMPLETED
 
 _UNTROUBLED: dict[str, Any] = {
     "unstarted_losses": 0,
+    "blameless_losses": 0,
     "suspect": 0,
     "spared": False,
     "reason": None,
@@ -265,8 +266,8 @@ def _complete(
     # What few jobs have is cleared apart: Python passes 14 keywords in a third of the time that a few more would take.
     if job.suspect or job.spared or job.reason is not None or job.error is not None:
         job = replace(job, **_UNTROUBLED)
-    elif job.unstarted_losses:
-        job = replace(job, unstarted_losses=0)
+    elif job.unstarted_losses or job.blameless_losses:
+        job = replace(job, unstarted_losses=0, blameless_losses=0)
     done = replace(
         job,
         status=_COMPLETED,

@@ -13,13 +13,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.attempt import ErrorInfo, Progress
+from headrace.core.attempt import ErrorInfo, Progress, Streak
 from headrace.core.job import Job, Spec
-from headrace.core.status import Reason, Status
+from headrace.core.status import Outcome, Reason, Status
+from headrace.core.target import Told
 from headrace.engines.postgres import columns as postgres
 from headrace.engines.postgres import rows as postgres_rows
-from headrace.engines.sql.columns import Column, fields_in
-from headrace.engines.sql.record import State
+from headrace.engines.sql.columns import CUT_OFF, Column, fields_in, state_of
+from headrace.engines.sql.record import Micros, State
 from headrace.engines.sqlite import columns as sqlite
 from headrace.engines.sqlite import rows as sqlite_rows
 
@@ -101,3 +102,63 @@ def test_a_job_that_an_earlier_version_stored_is_read(rows: ModuleType) -> None:
     job = reader.job(list(stored.values()))
     assert job.headers == {"accept": ("text/html",)}
     assert job.query == {"q": ("a", "b"), "n": ("7",)}
+
+
+STATES: dict[str, Any] = {
+    "attempt": 2,
+    "charged": 1,
+    "redrives": 1,
+    "waits": 3,
+    "not_after": NOW,
+    "started_at": NOW,
+    "first_started_at": NOW,
+    "reason": Reason.USER,
+    "streak": Streak(1, Outcome.SNOOZED),
+    "suspect": 1,
+    "spared": True,
+    "blameless_losses": 1,
+    "moved_to": "q",
+    "reprioritised_to": 7,
+    "fingerprint": "f",
+    "failed_at": NOW,
+    "told": (Told("https://example.org", 1, UUID(int=3), NOW),),
+}
+"""Of each field of a state a value that a new job does not have."""
+
+
+def read(rows: ModuleType, state: str) -> Job:
+    """The job that is as ``JOB``, and has this state."""
+    columns = sqlite.RECORD if rows is sqlite_rows else postgres.RECORD
+    stored: dict[str, Any] = dict.fromkeys(column.name for column in columns)
+    stored |= {"spec": msgspec.json.encode(JOB.spec).decode(), "status": "queued", "payload": "{}", "state": state}
+    reader = sqlite_rows.reader() if rows is sqlite_rows else postgres_rows.Reader()
+    return reader.job(list(stored.values()))
+
+
+def kept(job: Job) -> dict[str, Any]:
+    """What a state keeps of a job."""
+    return {name: getattr(job, name) for name in State.__struct_fields__}
+
+
+@pytest.mark.parametrize("rows", [sqlite_rows, postgres_rows], ids=["sqlite", "postgres"])
+@pytest.mark.parametrize("beside", [{}, {"attempt": 1, "blameless_losses": 1}], ids=["new", "lost"])
+@pytest.mark.parametrize("field", State.__struct_fields__)
+def test_a_state_says_all_there_is_wherever_it_ends(rows: ModuleType, field: str, beside: dict[str, Any]) -> None:
+    job = replace(JOB, **beside | {field: STATES[field]})
+    text = state_of(job, Micros())
+    assert kept(read(rows, text)) == kept(job)
+    assert text != CUT_OFF or kept(job) == kept(replace(JOB, attempt=1, blameless_losses=1))
+
+
+@pytest.mark.parametrize("rows", [sqlite_rows, postgres_rows], ids=["sqlite", "postgres"])
+def test_a_state_that_an_earlier_version_wrote_to_its_end_is_read(rows: ModuleType) -> None:
+    for blameless in (0, 1):
+        text = f"[1,0,0,0,null,null,null,null,null,0,false,{blameless},null,null,null,null,null]"
+        assert kept(read(rows, text)) == kept(replace(JOB, attempt=1, blameless_losses=blameless))
+
+
+def test_all_that_were_lost_in_a_power_cut_have_one_short_state() -> None:
+    assert state_of(replace(JOB, attempt=1, blameless_losses=1), Micros()) == CUT_OFF
+    # Who takes it for an array reads a loss that does count, and stores the start before the call.
+    assert msgspec.json.decode(CUT_OFF, type=State) == State(attempt=1)
+    assert state_of(replace(JOB, attempt=1), Micros()) != CUT_OFF

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import apsw
 from msgspec.structs import replace
 
 from headrace.conformance.lab import OOPS, Lab
-from headrace.core import acts, lifecycle
+from headrace.core import acts, lifecycle, uniqueness
 from headrace.core.change import Applied, Conflict, Key
 from headrace.core.outcome import Completed, Failed
 from headrace.core.query import Filter
 from headrace.core.status import Reason, Status
+from headrace.engines.sql.attempts import past_of
+from headrace.engines.sql.record import Micros
 from headrace.engines.sqlite import SqliteEngine
 
 
@@ -106,3 +111,30 @@ async def test_all_of_many_that_follow_from_one_change_are_found(lab: Lab) -> No
         page = await lab.engine.records.find(Filter(task=frozenset({"hook"})), lab.now, 1000, cursor)
         found, cursor = found + len(page.items), page.cursor
     assert found == 3100
+
+
+async def test_the_attempt_that_completed_a_job_is_on_its_row_and_is_read_from_where_earlier_versions_kept_it(
+    lab: Lab, file: Path
+) -> None:
+    job = await lab.running(await lab.worker())
+    lab.later(2)
+    change = lifecycle.finish(job, Completed("1"), lab.now, 0.5, lab.rules, processing_time=1.25)
+    done = await lab.do(change)
+    assert change.attempt is not None
+    assert await lab.attempts(done) == [change.attempt]
+    connection = apsw.Connection(str(file))
+    assert connection.execute("SELECT count(*) FROM attempts").get == 0
+    connection.execute("UPDATE jobs SET number = NULL, took = NULL, worker = NULL")
+    connection.execute("INSERT INTO attempts VALUES (?, 1, ?)", (done.seq, past_of(change.attempt, Micros())))
+    connection.close()
+    assert await lab.get(done) == done
+    assert await lab.attempts(done) == [change.attempt]
+    assert await lab.engine.jobs.apply([change], lab.now) == [Applied(done)]
+
+
+async def test_a_change_of_a_completed_job_leaves_the_attempt_that_completed_it(lab: Lab) -> None:
+    job = await lab.running(await lab.worker(), dedup="k", dedup_for=60)
+    change = lab.end(job, Completed("1"))
+    done = await lab.do(change)
+    await lab.do(uniqueness.lapse(done, lab.later(60)))
+    assert await lab.attempts(done) == [change.attempt]

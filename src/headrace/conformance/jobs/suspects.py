@@ -14,7 +14,7 @@ from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Failed, Released, Snoozed
 from headrace.core.retry import Retry
-from headrace.core.status import Cause, Status
+from headrace.core.status import Cause, Outcome, Status
 from headrace.core.suspects import ALONE, AMONG, REQUIREMENT
 from headrace.engine import Claimed
 
@@ -54,6 +54,30 @@ class Suspects(Part):
         lost = await lab.sweep(found)
         assert (lost.unstarted_losses, lost.blameless_losses) == (1, int(mass_death))
         assert (await lab.get(lost)).blameless_losses == int(mass_death)
+
+    @pytest.mark.parametrize("recorded", [True, False])
+    async def test_what_was_lost_in_a_power_cut_completes_with_all_its_attempts(self, lab: Lab, recorded: bool) -> None:
+        worker, other = await lab.worker(), await lab.worker()
+        await lab.put()
+        [held] = await lab.claim(worker)
+        await lab.engine.workers.bury(worker, 0, mass_death=True)
+        [found] = await lab.engine.jobs.overdue(lab.now)
+        await lab.sweep(found)
+        lab.later(1)
+        [again] = await lab.claim(other)
+        assert (again.id, again.attempt, again.unstarted_losses, again.blameless_losses) == (held.id, 1, 1, 1)
+        began = lab.later(1)
+        if recorded:
+            again = await lab.do(lifecycle.start(again, began, lab.rules))
+        lab.later(1)
+        done = await lab.do(lab.end(again, Completed("2"), started_at=None if recorded else began))
+        assert await lab.get(done) == done
+        assert (done.attempt, done.charged, done.blameless_losses, done.worker) == (2, 1, 0, None)
+        assert (done.started_at, done.first_started_at, done.finished_at) == (began, began, lab.now)
+        lost, last = await lab.attempts(done)
+        assert (lost.number, lost.outcome, lost.worker, lost.started_at) == (1, Outcome.LOST, worker, None)
+        assert (last.number, last.outcome, last.worker, last.started_at) == (2, Outcome.COMPLETED, other, began)
+        assert (last.epoch, last.finished_at) == (again.epoch, lab.now)
 
     async def test_what_another_worker_runs_does_not_count(self, lab: Lab) -> None:
         worker, other = await lab.worker(), await lab.worker()

@@ -74,8 +74,8 @@ _job: Callable[..., Job] = function(
     f"at, specs, {names(RECORD)}",
     [
         "held = STATUS[status] in HELD",
-        # The state is not stored for a job that its first and only attempt completed.
-        f"{_STATE}NEW if number is None else State(number, number, 0, 0, None, began, began)",
+        # The state is not stored for a job that the only attempt completed which is charged, and on record as begun.
+        f"{_STATE}NEW if number is None else State(number, 1, 0, 0, None, began, began)",
         job_of(column.read for column in RECORD),
     ],
     HELD=HELD,
@@ -255,7 +255,7 @@ row_of_change: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
 
 
 _FOLLOWS = (
-    "job.attempt == job.charged == 1 and job.first_started_at is job.started_at"
+    "job.charged == 1 and job.first_started_at is job.started_at"
     " and job.redrives == job.waits == 0 and job.not_after is None and job.streak is None"
     " and job.moved_to is None and job.reprioritised_to is None and job.told is None"
 )
@@ -266,7 +266,7 @@ row_of_complete: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
     [
         "job = change.job; progress = job.progress",
         "took = None if change.attempt is None else change.attempt.processing_time",
-        # The state is left out where it follows from the first and only attempt.
+        # The state is left out where it follows from this attempt: those before it were lost before they began.
         f"follows = {_FOLLOWS}",
         row(column.changed for column in COMPLETE),
     ],

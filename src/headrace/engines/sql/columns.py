@@ -106,6 +106,19 @@ class Specs(dict[str, Spec]):
         return spec
 
 
+CUT_OFF = "[1]"
+"""The state, as it is kept, of a job whose first attempt was lost when several workers died at once: all that were in
+flight have it after a power cut, and whatever writes their rows reads it. It stands for more than it says as an array;
+who takes it for that stores the start of the job before its call, as after any other loss."""
+_CUT_OFF = State(attempt=1, blameless_losses=1)
+
+_read = msgspec.json.Decoder(State).decode
+
+
+def _read_state(text: str) -> State:
+    return _CUT_OFF if text == CUT_OFF else _read(text)
+
+
 _TYPES = {"uuid": UUID | None, "blob": UUID | None, "text": str | None, "boolean": bool | None}
 
 NAMES: dict[str, Any] = {
@@ -116,7 +129,7 @@ NAMES: dict[str, Any] = {
     "STATUS": {status.value: status for status in Status},
     "encode": encode,
     "rank_of": rank_of,
-    "read_state": msgspec.json.Decoder(State).decode,
+    "read_state": _read_state,
     "read_progress": msgspec.json.Decoder(Progress).decode,
     "read_error": msgspec.json.Decoder(ErrorInfo).decode,
 }
@@ -196,8 +209,30 @@ def fields_of(kept: type[msgspec.Struct], source: str, type: Any) -> str:
 READ_STATE = fields_of(State, "state", Job)
 """The arguments for ``Job`` that are made of its state."""
 
-state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", [f"encode({fields_to(State, 'job', Job)})"])
-"""What no statement looks at, as it is kept."""
+_ENDS = ("reason", "moved_to")
+"""The fields of a state in front of which it ends, if all from there on is as on a new job: the first for nearly all
+that are kept, the second for jobs that were lost."""
+
+
+def _new_from(fields: Iterable[msgspec.structs.FieldInfo]) -> str:
+    """The expression for whether a job has these fields of its state as a new one."""
+    return " and ".join(f"job.{one.name} is None" if one.default is None else f"not job.{one.name}" for one in fields)
+
+
+def _states() -> list[str]:
+    """The lines of a function that makes the text of a state."""
+    fields, texts = msgspec.structs.fields(State), list[str]()
+    for end in _ENDS:
+        rest = fields[State.__struct_fields__.index(end) :]
+        texts.append(f"if {_new_from(rest)}: return encode({fields_to(State, 'job', Job, but=len(rest))})")
+    cut = [one for one in fields if getattr(_CUT_OFF, one.name) == one.default]
+    others = [f"job.{one.name} == {getattr(_CUT_OFF, one.name)}" for one in fields if one not in cut]
+    texts.insert(1, f"if {' and '.join(others)} and {_new_from(cut)}: return CUT_OFF")
+    return [*texts, f"encode({fields_to(State, 'job', Job)})"]
+
+
+state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", _states(), CUT_OFF=CUT_OFF)
+"""What no statement looks at, as it is kept: without the last fields, where these are as on a new job."""
 
 NAMES["state_of"] = state_of
 

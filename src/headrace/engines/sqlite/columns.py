@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.core.status import Outcome, Status
 from headrace.engines.sql import batches, entries, verifying, workers
+from headrace.engines.sql.attempts import Past
 from headrace.engines.sql.columns import PLAIN as COMMON_PLAIN
 from headrace.engines.sql.columns import REPORTED, Column, at_once, job_columns, names, parameters, sets
-from headrace.engines.sql.record import State
+from headrace.engines.sql.record import STAGES, State
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "PLAIN", "RECORD", "REPORT", "WORDS"]
 
-JOB = job_columns(
-    id={"select": "hex(j.id)"},
-    worker={"select": "iif(j.worker IS NULL, NULL, hex(j.worker))"},
-    held_key={"set": "CASE WHEN {} IS NULL THEN held_key ELSE nullif({}, '') END"},
-    result={"table": "ends"},
-    error={"table": "ends"},
+JOB = (
+    *job_columns(
+        id={"select": "hex(j.id)"},
+        # On a completed job the worker is that of its attempt.
+        worker={
+            "select": f"iif(j.stage = {STAGES[Status.RUNNING]}, hex(j.worker), NULL)",
+            "changed": "job.worker if done is None else done.worker",
+            "set": "iif(number IS NULL, {}, worker)",
+        },
+        held_key={"set": "CASE WHEN {} IS NULL THEN held_key ELSE nullif({}, '') END"},
+        result={"table": "ends"},
+        error={"table": "ends"},
+    ),
+    # The number of the attempt that completed the job, and what its handler took.
+    Column("number", "integer", changed="None if done is None else done.number", set="coalesce(number, {})"),
+    Column("took", "real", changed="None if done is None else done.processing_time", set="coalesce(took, {})"),
 )
-"""All columns of a job."""
+"""All columns of a job. In what is written with a change, ``done`` is the attempt that completes the job, and
+``attempt`` one that it closes otherwise; each may be None."""
 
 NEW = tuple(column for column in JOB if column.new)
 """The rows that ``insert_rows.sql`` takes."""
@@ -33,7 +46,7 @@ CHANGE = (
     Column("seq", "integer", changed="job.seq"),
     Column("rev_before", "integer", changed="change.rev"),
     *(column for column in JOB if column.changed),
-    Column("number", "integer", changed="None if attempt is None else attempt.number"),
+    Column("attempt_number", "integer", changed="None if attempt is None else attempt.number"),
     Column("attempt", "text", changed="None if attempt is None else past_of(attempt, at)"),
     Column("event", "text", changed="None if change.event is None else encode(change.event)"),
     Column("ended", "integer", changed="ENDED in change.notes"),
@@ -67,6 +80,19 @@ def _told_id(column: str) -> str:
     parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
     return "lower(" + " || '-' || ".join(f"substr(hex({column}), {first}, {n})" for first, n in parts) + ")"
 
+
+_PAST_OF_COMPLETED = {
+    "count": "1",
+    "epoch": "j.epoch - 1",
+    "outcome": f"'{Outcome.COMPLETED}'",
+    "worker": "iif(j.worker IS NULL, NULL, hex(j.worker))",
+    "started_at": f"j.state ->> {verifying.STATE['started_at']}",
+    "cause": "NULL",
+    "error": "NULL",
+    "processing_time": "j.took",
+    "retry_at": "NULL",
+}
+"""What a completed job says of its last attempt, where that is not in the column of the same name."""
 
 _new, _report = _values(NEW), _values(REPORT, "e.value")
 _kept = [column for column in NEW if column.table == "jobs"]
@@ -107,7 +133,8 @@ WORDS = {
     "verb_of_event": "(e.data ->> 'verb')",
     "task_of_body": "(b.spec ->> 'task')",
     "attempt_of_job": f"coalesce(j.state ->> {verifying.STATE['attempt']}, 0)",
-    "attempt_on_row": "0",
+    "attempt_on_row": "(j.number IS NOT NULL)",
+    "past_of_completed": ", ".join(_PAST_OF_COMPLETED.get(name, f"j.{name}") for name in Past.__struct_fields__),
     "last_record_of_job": (
         f"coalesce(j.state -> {verifying.STATE['streak']} ->> 'number', j.state ->> {verifying.STATE['attempt']})"
     ),

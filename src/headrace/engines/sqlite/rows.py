@@ -10,6 +10,7 @@ import msgspec
 from headrace.core.bounds import is_text
 from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
+from headrace.core.status import Verb
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.attempts import PastRow, past_of
 from headrace.engines.sql.columns import fields_in, function, job_of, names, row, tuple_type
@@ -142,13 +143,18 @@ def is_one(job: Job) -> bool:
 row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
     "row_of_change",
     "change, at",
-    ["job, attempt = change.job, change.attempt", row(column.changed for column in CHANGE)],
+    [
+        "job, attempt, done = change.job, change.attempt, None",
+        "if change.verb is COMPLETE: attempt, done = done, attempt",
+        row(column.changed for column in CHANGE),
+    ],
     stage_of=stage_of,
     held_key=key_of,
     past_of=past_of,
     KEEP=Key.KEEP,
     RELEASE=Key.RELEASE,
     ENDED=Note.ENDED,
+    COMPLETE=Verb.COMPLETE,
 )
 """A change as ``apply_row.sql`` takes it."""
 
