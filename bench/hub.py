@@ -31,6 +31,7 @@ CLIENTS = 50
 LISTENERS, PER_SECOND, HELD = 1000, 200, 0.3
 """Subscribers, jobs a second that they listen to, and the seconds that each of these runs."""
 IDLE = 10_000
+TURNS = 10
 SUBMIT_ONE = post("/api/jobs", {"task": "noop", "payload": {"n": 1}})
 T = TypeVar("T")
 
@@ -74,22 +75,24 @@ def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
         runs_peer = True
     except Missing as why:
         found.peer, runs_peer = f"not run: {why}", False
-    progress = Progress((8 if runs_peer else 7) * repeat)
+    progress = Progress((7 if runs_peer else 6) * repeat)
     for _ in range(repeat):
         if runs_peer:
             progress.step("hub: submits to flower")
             with flower() as address:
                 found.peer_submits.append(_submits(address, int(5_000 * size), SUBMIT))
-        progress.step("hub: a route that only answers")
-        with _bare() as address:
-            found.bare.append(_submits(address, int(20_000 * size)))
-        for rates, flags, what in (
-            (found.submits, ["--no-access-log"], "submits over HTTP"),
-            (found.logged, [], "submits, with the access log"),
-        ):
-            progress.step(f"hub: {what}")
-            with stores.fresh() as store, hub_process(store, *flags) as (address, _):
-                rates.append(_submits(address, int(20_000 * size)))
+        progress.step("hub: submits over HTTP, by turns with a route that only answers")
+        with stores.fresh() as store, _bare() as bare, hub_process(store, "--no-access-log") as (address, _):
+            turns = [(bare, found.bare), (address, found.submits)]
+            for where, _ in turns:
+                _submits(where, 1000)
+            for _ in range(TURNS):  # what slows the machine down for a while slows both
+                for where, rates in turns:
+                    rates.append(_submits(where, int(40_000 * size / TURNS)))
+                turns.reverse()
+        progress.step("hub: submits, with the access log")
+        with stores.fresh() as store, hub_process(store) as (address, _):
+            found.logged.append(_submits(address, int(20_000 * size)))
         progress.step("hub: bulk")
         with stores.fresh() as store, hub_process(store, "--no-access-log") as (address, _):
             found.bulk.append(_bulk(address, int(100 * size)))
@@ -298,11 +301,13 @@ def p99(spans: Sequence[float]) -> float:
 
 
 def hub_lines(found: HubFigures) -> Iterator[str]:
-    """The figures against what was promised; of several runs the best, as everywhere."""
-    bare, ours, logged, bulk = max(found.bare), max(found.submits), max(found.logged), max(found.bulk)
-    yield f"submits over HTTP, {CLIENTS} clients with keep-alive, requests a second"
+    """The figures against what was promised: medians of what was measured by turns, of all else the best."""
+    bare, ours, logged, bulk = median(found.bare), median(found.submits), median(found.logged), max(found.bulk)
+    shares = [submits / answers for answers, submits in zip(found.bare, found.submits, strict=True)]
+    yield f"submits over HTTP, {CLIENTS} clients with keep-alive, requests a second, medians of {len(shares)} by turns"
     yield line("a route that only validates and answers", f"{bare:,.0f}")
-    yield line("the hub", f"{ours:,.0f}", f"{ours / bare:.2f}× (≥ 0.50)", ours >= 0.5 * bare)
+    share = median(shares)
+    yield line("the hub", f"{ours:,.0f}", f"{share:.2f}× (≥ 0.50)", share >= 0.5)
     yield line("… with its access log", f"{logged:,.0f}", f"{logged / bare:.2f}×")
     if found.peer_submits:
         peer = max(found.peer_submits)

@@ -12,11 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.endpoints.answers import Answer
+from headrace.endpoints.answers import JSON, PROBLEM, Answer
 from headrace.endpoints.asked import Asked, route_of, values_of
 from headrace.endpoints.reading import LARGEST_BODY, broken_off, too_large
 from headrace.endpoints.status import StatusPages
 from headrace.web.events import HEADERS, HELLO, STILL_HERE, Telling
+from headrace.web.responses import Made
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -172,6 +173,10 @@ def _address(path: str, given: Mapping[str, Any], pages: StatusPages, id: UUID) 
 
 # -- answers
 
+_QUICK = {JSON: JSON.encode(), PROBLEM: PROBLEM.encode()}
+"""The media types of what we answer."""
+_MADE = {b"content-type", b"content-length"}
+
 
 def response_of(answer: Any) -> Any:
     """The answer as it is sent; what is none of ours goes as it is."""
@@ -179,8 +184,12 @@ def response_of(answer: Any) -> Any:
         return EventResponse(answer)
     if not isinstance(answer, Answer):
         return answer
-    media = answer.media if answer.body or answer.status == 200 else None
-    return Response(answer.body, answer.status, dict(answer.headers), media)
+    if answer.body and (media := _QUICK.get(answer.media)) is not None:
+        headers = {name.lower().encode("latin-1"): value.encode("latin-1") for name, value in answer.headers.items()}
+        if headers.keys().isdisjoint(_MADE):
+            return Made(answer.body, answer.status, media, headers.items())
+    kind = answer.media if answer.body or answer.status == 200 else None
+    return Response(answer.body, answer.status, dict(answer.headers), kind)
 
 
 def hung_up() -> Response:

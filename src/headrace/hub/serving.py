@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
@@ -13,11 +13,12 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, malformed, problem_of
+from headrace.web.responses import Made
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -138,18 +139,7 @@ def _response(answer: Answer) -> Response:
     data = _encode(plain(document) if isinstance(document, Record | list | tuple) else document)
     if answer.headers:
         return Response(data, answer.status, dict(answer.headers), "application/json")
-    return _Json(data, answer.status)
-
-
-class _Json(Response):
-    """A document with no headers but what all have; made at once, since most answers are such."""
-
-    def __init__(self, data: bytes, status: int) -> None:
-        self.body, self.status_code, self.background = data, status, None
-        self.raw_headers = [(b"content-length", b"%d" % len(data)), _IS_JSON]
-
-
-_IS_JSON = (b"content-type", b"application/json")
+    return Made(data, answer.status, b"application/json")
 
 
 def problem_response(problem: Problem) -> Response:
@@ -221,22 +211,50 @@ async def read_body(request: Request, most: int, patience: float, media: bytes =
     length = given.get(b"content-length", b"")
     if length.isdigit() and int(length) > most:
         raise _too_large(most)
-    parts, size, more = list[bytes](), 0, True
+    parts, size = list[bytes](), 0
+
+    def add(message: Message) -> bool:
+        """Take a part; whether there are more."""
+        nonlocal size
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise _too_large(most)
+        more: bool = message.get("more_body", False)
+        return more
+
+    receiving, rest = request.receive().__await__(), None
+    try:
+        rest = _Rest(receiving, next(receiving))
+    except StopIteration as came:  # mostly the body is there already, and whole: then no timer is set for it
+        if not add(came.value):
+            return parts[0]
     try:
         async with asyncio.timeout(patience):
-            while more:  # as Request.stream does, whose generator costs as much as all of this
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > most:
-                    raise _too_large(most)
-                more = message.get("more_body", False)
+            if rest is None or add(await rest):
+                while add(await request.receive()):  # as Request.stream does, whose generator costs as much as all this
+                    pass
     except TimeoutError:
         detail, last = f"it must come within {patience:g} s", {"Connection": "close"}
         raise Problem(408, "too-slow", "The body did not come in time", detail, headers=last) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class _Rest:
+    """An awaitable that was begun, and what it waits for."""
+
+    def __init__(self, begun: Generator[Any, None, Message], waits_for: Any) -> None:
+        self._begun, self._waits_for = begun, waits_for
+
+    def __await__(self) -> Generator[Any, None, Message]:
+        try:
+            yield self._waits_for
+        except BaseException as error:
+            self._begun.throw(error)
+            raise
+        return (yield from self._begun)
 
 
 def _too_large(most: int) -> Problem:

@@ -28,7 +28,8 @@ _WHICH, _LENGTH = "32xQ96xII112x", "40xQ"
 def _statx() -> Any:
     """The function of the C library, if there is one and the kernel lets us call it."""
     try:
-        found: Any = ctypes.CDLL(None).statx
+        # By ``PyDLL``: the call takes a microsecond, and to give up the interpreter for it would take many.
+        found: Any = ctypes.PyDLL(None).statx
     except (AttributeError, OSError, TypeError):
         return None
     found.restype = ctypes.c_int

@@ -1,0 +1,19 @@
+"""Answers of Starlette that are made at once: what is sent is known, and nothing has to be looked at again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.responses import Response
+
+__all__ = ["Made"]
+
+
+class Made(Response):
+    """A body with its media type, and headers whose names are in lower case."""
+
+    def __init__(
+        self, body: bytes, status: int, media: bytes | None, headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> None:
+        self.body, self.status_code, self.background = body, status, None
+        self.raw_headers = [*headers, (b"content-length", b"%d" % len(body)), (b"content-type", media)]
