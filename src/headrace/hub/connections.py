@@ -104,11 +104,6 @@ class _Joined:
         """Bytes that were written and not read."""
         return self._transport.get_write_buffer_size() + len(self._held)
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """From now on another one reads."""
-        self._send()
-        self._transport.set_protocol(protocol)
-
     def _send(self) -> None:
         held, self._held = self._held, b""
         if held and not self._transport.is_closing():
@@ -124,7 +119,7 @@ class _Http(_Unread, H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = cast("asyncio.Transport", _Joined(transport, self.loop))
+        self._bare, self.transport = transport, cast("asyncio.Transport", _Joined(transport, self.loop))
         if len(self.connections) > self._most:
             transport.write(_FULL)
             transport.close()
@@ -146,6 +141,10 @@ class _Http(_Unread, H11Protocol):
             # Whoever stands in front may have gone by the length, and what follows the chunks may be somebody else's
             # body: it is not listened to (RFC 9112, 6.1).
             self.headers.append(_LAST)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self.transport = self._bare  # messages are one write each
+        super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()

@@ -12,8 +12,6 @@ __all__ = ["Made"]
 class Made(Response):
     """A body with its media type, and headers whose names are in lower case."""
 
-    def __init__(
-        self, body: bytes, status: int, media: bytes | None, headers: Iterable[tuple[bytes, bytes]] = ()
-    ) -> None:
+    def __init__(self, body: bytes, status: int, media: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self.body, self.status_code, self.background = body, status, None
         self.raw_headers = [*headers, (b"content-length", b"%d" % len(body)), (b"content-type", media)]
