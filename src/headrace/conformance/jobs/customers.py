@@ -96,7 +96,12 @@ class OfCustomers(Part):
             await given(lab, STRICT, queues=("other", "default"))
         assert await given(lab, STRICT, queues=("other",)) == []
         assert await given(lab, STRICT, queues=None) == [], "of the queues that are set"
+        dead = await lab.worker()
+        await lab.ask(dead, queues=("other",), customers=STRICT)
+        await lab.engine.workers.bury(dead, 0)
         await setting(lab, "queue:other", {})
+        with pytest.raises(ConfigError):  # before it is said that the worker is dead
+            await lab.ask(dead, queues=("other",), customers=STRICT)
         with pytest.raises(ConfigError, match="headrace queues set QUEUE --by-customer"):
             await given(lab, STRICT, queues=None)
         assert await given(lab) == ["a"]

@@ -90,15 +90,16 @@ class Claiming:
                 continue
             rows = await self._ask(given, ask, serving, promoted, reach)
             head = rows[0]
+            stale = (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev)
             if not head[_ALIVE]:
-                return Dead()
+                return await self._dead(ask, stale)
             due = head[_NEXT_DUE]
             if not promoted and due is not None and due <= micros(now):
                 # Once only: jobs that another claim is promoting at this moment stay due, and are left to that claim.
                 while await self.promote(now) == MAX_BATCH:
                     pass
                 promoted = True
-            elif (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
+            elif stale:
                 serving = await self._serving(ask, anew=True)
             elif head[_AGAIN]:
                 rows = await self._hot.fetch(sql("claimed", self._schema), worker, request)
@@ -117,6 +118,12 @@ class Claiming:
                 claimed = self._claimed(head, jobs, serving)
                 # Other claims took some of the jobs, and there are more behind them: have the worker ask again at once.
                 return replace(claimed, next_due=now) if more else claimed
+
+    async def _dead(self, ask: Ask, stale: bool) -> Dead:
+        """That the worker is dead, unless the ask is refused by what is set now: that comes before anything else."""
+        if stale:
+            await self._serving(ask, anew=True)
+        return Dead()
 
     async def _serving(self, ask: Ask, *, anew: bool = False) -> Serving:
         """The lines of the ask; :raises ConfigError: it chooses customers in queues that are not set so"""

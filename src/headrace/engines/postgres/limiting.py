@@ -106,10 +106,10 @@ class Limiting:
         # Each statement sees what was committed before it began. The gates are locked by now, so this one sees all that
         # their earlier holders wrote.
         head: Any = await connection.fetchrow(self._head, given.worker, given.claim, serving.lines)
-        if not head["alive"]:
-            return Dead()
         if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
             return None
+        if not head["alive"]:
+            return Dead()
         due = head["next_due"]
         # Begin again after promoting: a promoted job may be of a task whose gate is not locked here. What another claim
         # promotes is left to that claim.
