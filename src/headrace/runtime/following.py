@@ -70,12 +70,14 @@ class _Wait(Generic[T]):
 class _Watched(Generic[T]):
     """What somebody waits for; however many do, they share its questions."""
 
-    __slots__ = ("due", "id", "last", "pause", "waits")
+    __slots__ = ("asked", "due", "id", "last", "pause", "waits")
 
     def __init__(self, id: UUID, pause: float, last: T | None) -> None:
         self.id, self.due, self.pause = id, 0.0, pause
         self.last = last
         """As it was read last."""
+        self.asked = float("-inf")
+        """When it was asked about last because of a hint."""
         self.waits: set[_Wait[T]] = set()
 
     def __lt__(self, other: _Watched[T]) -> bool:
@@ -227,7 +229,11 @@ class _Watching(ABC, Generic[T]):
     def _due(self) -> list[UUID]:
         """What to ask about now; those whose pause is over get a longer one."""
         hinted, self._hinted = self._hinted, set()
-        due = [id for id in hinted if id in self._watched]
+        due = []
+        for id in hinted:
+            if (told := self._watched.get(id)) is not None:
+                told.asked = self._time
+                due.append(id)
         now = self._time + TOGETHER
         over: list[_Watched[T]] = []
         while self._questions and self._questions[0].due <= now:
@@ -237,7 +243,8 @@ class _Watching(ABC, Generic[T]):
         polled = set[UUID]()
         for watched in over:
             if self._watched.get(watched.id) is watched:  # else nobody waits for it any more
-                if watched.id not in hinted:
+                # Nor is it asked about if it was just now, as all are again and again while hints are incomplete.
+                if watched.id not in hinted and self._time - watched.asked >= watched.pause / 2:
                     polled.add(watched.id)
                 self._ask_later(watched, max(watched.pause, least) * jitter)
                 watched.pause = min(watched.pause * GROWTH, self._longest(watched))
