@@ -106,13 +106,14 @@ class DbThread:
         if self._thread is not None:
             self._ending, self._thread = self._thread, None
             self._work.put(None)
-        if self._ending is None or self._over is None or self._answers is None:
+        ending, answers = self._ending, self._answers
+        if ending is None or self._over is None or answers is None:
             return
         if self._process == os.getpid():  # in a forked process there is no such thread
             await asyncio.shield(self._over)
-        self._ending.join()  # it has nothing left to do
+        ending.join()  # it has nothing left to do
         self._ending = None
-        self._answers.close()
+        answers.close()
 
     async def fetch(self, name: str, *args: Any) -> list[Any]:
         """Run the statement of this name; the rows that it answers."""
