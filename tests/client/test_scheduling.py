@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -463,6 +464,41 @@ async def test_an_edited_schedule_keeps_its_task_and_their_options(url: str) -> 
             await app.edit_schedule("none", Every(hours=1))
         with pytest.raises(ConfigError, match="would never fire"):
             await app.edit_schedule("sum", Every(hours=1, end=datetime(2020, 1, 1, tzinfo=UTC)))
+
+
+async def test_an_edit_does_not_bring_back_what_was_deleted_meanwhile(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = Sums(url)
+    async with sums.app as app:
+        await app.schedule("sum", Every(hours=1), sums.add.draft(1))
+        written = app.engine.documents.put_setting
+
+        async def after_another(key: str, *args: Any) -> Any:
+            monkeypatch.setattr(app.engine.documents, "put_setting", written)
+            await app.delete_schedule("sum")
+            return await written(key, *args)
+
+        monkeypatch.setattr(app.engine.documents, "put_setting", after_another)
+        with pytest.raises(UnknownSchedule):
+            await app.edit_schedule("sum", Every(hours=2))
+        assert await app.schedules() == []
+
+
+async def test_an_edit_keeps_the_task_that_another_gave_it_meanwhile(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = Sums(url)
+    async with sums.app as app:
+        await app.schedule("sum", Every(hours=1), sums.add.draft(1))
+        written = app.engine.documents.put_setting
+
+        async def after_another(key: str, *args: Any) -> Any:
+            monkeypatch.setattr(app.engine.documents, "put_setting", written)
+            await app.schedule("sum", Every(hours=1), sums.add.options(queue="aside").draft(7))
+            return await written(key, *args)
+
+        monkeypatch.setattr(app.engine.documents, "put_setting", after_another)
+        info = await app.edit_schedule("sum", Every(hours=2))
+        assert (info.rule, info.queue, info.payload["a"]) == (Every(hours=2), "aside", 7)
 
 
 async def test_a_schedule_that_code_defines_is_not_edited_elsewhere(url: str) -> None:

@@ -103,12 +103,7 @@ class Scheduling(Lifetime):
             raise TypeError(f"schedule {name!r} takes a draft, as of task.draft(...), not {type(draft).__name__}")
         draft.refuse_times("a schedule says when its jobs run")
         now = self.host.clock.now()
-        return await self._changed(new_schedule(name, rule, draft.spec(now), draft.payload_text, now), by)
-
-    async def _changed(self, doc: ScheduleDoc, by: str | None) -> ScheduleInfo:
-        if doc.state() == "ended":
-            told = f"{doc.rule} has no fire after now and before its end"
-            raise ConfigError(f"schedule {doc.name!r} would never fire: {told}")
+        doc = _firing(new_schedule(name, rule, draft.spec(now), draft.payload_text, now))
         return await self._told(await schedules.create_schedule(self.engine, doc, self._act("set", by, doc.task)))
 
     async def edit_schedule(
@@ -119,9 +114,11 @@ class Scheduling(Lifetime):
         :raises UnknownSchedule:
         :raises ConfigError: the rule never fires from now on, or code defines the schedule
         """
-        known, now = await schedules.find_schedule(self.engine, name), self.host.clock.now()
-        payload = known.payload_text if draft is None else draft.payload_text
-        return await self._changed(new_schedule(name, rule, known.spec, payload, now), by)
+        known = await schedules.find_schedule(self.engine, name)
+        act = self._act("set", by, known.task)
+        _firing(new_schedule(name, rule, known.spec, known.payload_text, act.at))
+        payload = None if draft is None else draft.payload_text
+        return await self._told(await schedules.edit_schedule(self.engine, name, rule, payload, act.at, act))
 
     async def next_fires(self, schedule: str | Cron | Every, n: int = 5) -> list[datetime]:
         """The next ``n`` fires, in UTC, of a schedule by its name (as if it were not paused) or of a rule from now on.
@@ -172,6 +169,14 @@ class Scheduling(Lifetime):
         now, rules = self.host.clock.now(), self.engine.rules
         rows = [row.as_heard(now, rules) for row in await self.engine.workers.list()]
         return frozenset(task for row in rows if row.alive for task in row.info.tasks)
+
+
+def _firing(doc: ScheduleDoc) -> ScheduleDoc:
+    """The schedule, if it will ever fire; :raises ConfigError:"""
+    if doc.state() == "ended":
+        told = f"{doc.rule} has no fire after now and before its end"
+        raise ConfigError(f"schedule {doc.name!r} would never fire: {told}")
+    return doc
 
 
 async def announce_schedules(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from headrace.core import audit
 from headrace.core.job import Event, Job
 from headrace.core.schedule.changes import check_removable, paused, replaced, resumed, retired, revised, trigger
-from headrace.core.schedule.schedule import ScheduleDoc
+from headrace.core.schedule.schedule import Rule, ScheduleDoc, new_schedule
 from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
@@ -24,6 +24,7 @@ __all__ = [
     "PREFIX",
     "create_schedule",
     "delete_schedule",
+    "edit_schedule",
     "find_schedule",
     "list_schedules",
     "pause_schedule",
@@ -66,6 +67,22 @@ async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
 async def create_schedule(engine: Engine, doc: ScheduleDoc, act: Event | None = None) -> ScheduleDoc:
     """Make a schedule, or change the one of its name, as ``core.schedule.changes.replaced`` says; as stored."""
     return await _edit(engine, doc.name, lambda old: replaced(old, doc), act)
+
+
+async def edit_schedule(
+    engine: Engine, name: str, rule: Rule, payload: str | None, now: datetime, act: Event | None = None
+) -> ScheduleDoc:
+    """Change the rule of a schedule, and its payload unless that is None; as stored.
+
+    Its task is read with each try: what others made of it meanwhile stays, and one that is gone is not brought back.
+    """
+
+    def edited(old: ScheduleDoc | None) -> ScheduleDoc:
+        known = _known(old, name)
+        text = known.payload_text if payload is None else payload
+        return replaced(known, new_schedule(name, rule, known.spec, text, now))
+
+    return await _edit(engine, name, edited, act)
 
 
 async def pause_schedule(engine: Engine, name: str, act: Event | None = None) -> ScheduleDoc:
