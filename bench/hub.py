@@ -101,7 +101,7 @@ def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
             _listen(found, store)
         progress.step("hub: drains, with and without subscribers")
         with stores.fresh() as store:
-            _drains(found, store, *((20_000, 2) if quick else (80_000, 4)))
+            _drains(found, store, *((20_000, 2) if quick else (80_000, 8)))
         progress.step(f"hub: {IDLE:,} idle sockets")
         with stores.fresh() as store:
             _crowd(found, store, int(IDLE * (0.1 if quick else 1)), int(3_000 * size))

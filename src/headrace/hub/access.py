@@ -91,11 +91,13 @@ class Access:
             counts = self.answered[key] = [0, 0.0]
         counts[0] += 1
         counts[1] += seconds
+        if not self._hub.options.access_log:
+            return
         path = _path(scope)
         here = path.removeprefix(scope.get("root_path", ""))
         quiet = here in _PROBES or (here.startswith(_CALLS) and status < 400)
         level = logging.DEBUG if quiet else logging.INFO
-        if self._hub.options.access_log and _log.isEnabledFor(level):
+        if _log.isEnabledFor(level):
             _tell(level, scope, path, here, status, seconds, size)
 
 

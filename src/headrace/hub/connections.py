@@ -128,16 +128,16 @@ class _Http(_Unread, H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
-        if self._head is None and (before is None or before.response_complete):
-            self._await_head()
         super().data_received(data)
         if self.cycle is not before or self.transport.get_protocol() is not self:
             self._head_came()
+        elif self._head is None and (before is None or before.response_complete):
+            self._await_head()  # mostly the head is there at once, and no timer is set for it
 
     def handle_events(self) -> None:
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before and {name for name, _ in self.headers} >= _COUNTED_AND_CHUNKED:
+        if self.cycle is not before and dict(self.headers).keys() >= _COUNTED_AND_CHUNKED:
             # Whoever stands in front may have gone by the length, and what follows the chunks may be somebody else's
             # body: it is not listened to (RFC 9112, 6.1).
             self.headers.append(_LAST)

@@ -137,9 +137,14 @@ def _response(answer: Answer) -> Response:
     if document is None:
         return Response(status_code=answer.status, headers=dict(answer.headers))
     data = _encode(plain(document) if isinstance(document, Record | list | tuple) else document)
-    if answer.headers:
-        return Response(data, answer.status, dict(answer.headers), "application/json")
-    return Made(data, answer.status, b"application/json")
+    headers = [(_lower(name), value.encode("latin-1")) for name, value in answer.headers.items()]
+    return Made(data, answer.status, b"application/json", headers)
+
+
+@cache
+def _lower(name: str) -> bytes:
+    """The name of a header as it is sent; there are few."""
+    return name.lower().encode("latin-1")
 
 
 def problem_response(problem: Problem) -> Response:

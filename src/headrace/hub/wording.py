@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from headrace.core.bounds import COUNT, KEY, NAME, TAG, TAGS
 from headrace.core.family import MAX_AFTER
@@ -145,10 +146,13 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     options: dict[str, Any]
 
 
-_OPTIONS = (
-    "queue", "priority", "delay", "not_before", "not_after", "dedup", "dedup_for", "on_duplicate", "request_key",
-    "timeout", "tags", "metadata", "requires", "customer", "concurrency_key", "after", "after_when",
-    "on_parent_failure", "trace", "webhook",
+_PLAIN = {"task", "payload"}
+_OPTIONS = frozenset(
+    (
+        "queue", "priority", "delay", "not_before", "not_after", "dedup", "dedup_for", "on_duplicate", "request_key",
+        "timeout", "tags", "metadata", "requires", "customer", "concurrency_key", "after", "after_when",
+        "on_parent_failure", "trace", "webhook",
+    )
 )  # fmt: skip
 """What is an option by the same name, of the same form."""
 _RETRY = {
@@ -168,11 +172,10 @@ def submission_of(body: SubmitBody, key: str | None = None) -> Submission:
 
     :raises Problem: 400, it says one thing twice, and differently, or names no task
     """
-    options: dict[str, Any] = {}
-    for name in _OPTIONS:
-        value = getattr(body, name)
-        if value is not UNSET:
-            options[name] = value
+    said = _given(body)
+    if key is None and said.keys() == _PLAIN:  # as most are
+        return Submission(_task(body), body.payload, {})
+    options = {name: value for name, value in said.items() if name in _OPTIONS}
     if body.customer_id is not UNSET:
         _say(options, "customer", body.customer_id, "customer_id")
     if body.idempotency_key is not UNSET:
@@ -183,7 +186,7 @@ def submission_of(body: SubmitBody, key: str | None = None) -> Submission:
         kept = body.retention
         options["retention"] = _given(kept) if isinstance(kept, KeptBody) else kept
     policy = {} if body.retry is UNSET else _given(body.retry)
-    if any(getattr(body, name) is not UNSET for name in _OTHERS):
+    if not said.keys().isdisjoint(_OTHERS):
         _translate(body, options, policy)
     if policy or body.retry is not UNSET:
         options["retry"] = Retry(**policy)
@@ -309,8 +312,7 @@ def _one_of(*values: str | None) -> dict[str, Any]:
 
 
 def _given(struct: msgspec.Struct) -> dict[str, Any]:
-    values = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
-    return {name: value for name, value in values if value is not UNSET}
+    return {name: value for name, value in asdict(struct).items() if value is not UNSET}
 
 
 def _say(said: dict[str, Any], name: str, value: Any, theirs: str, of: str = "") -> None:
