@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.defaults import Rules
-from headrace.core.liveness import PAUSE, Seen, Watch, is_certain, is_dead, is_gone, is_late
+from headrace.core.liveness import PAUSE, Seen, Watch, died_together, is_certain, is_dead, is_gone, is_late
 from headrace.core.status import Cause
 
 
@@ -114,3 +114,11 @@ def test_a_worker_may_have_a_lease_of_its_own(looks: int, seconds: float, earlie
 def test_a_lease_of_its_own_may_be_shorter() -> None:
     assert is_dead(Seen(3, 6), Rules(), lease=6)
     assert not is_dead(Seen(3, 5.9), Rules(), lease=6)
+
+
+def test_a_job_kills_one_process_with_all_workers_in_it() -> None:
+    assert not died_together([])
+    assert not died_together([("a", 1)])
+    assert not died_together([("a", 1), ("a", 1)])
+    assert died_together([("a", 1), ("a", 2)])
+    assert died_together([("a", 1), ("b", 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from uuid import UUID
 
@@ -51,13 +51,16 @@ class Scene:
         self.w = w
         self.workers = Provable(w.engine._session)
         self.workers.free, self.workers.probed = set(), []
+        self.pids = 100
         w.engine.workers = self.workers
 
-    async def worker(self, *, proof: str | None = "held") -> Player:
-        """A worker for which something is held, or nothing."""
+    async def worker(self, *, proof: str | None = "held", pid: int | None = None) -> Player:
+        """A worker for which something is held, or nothing; in a process of its own if it is not said in which."""
         w = self.w
-        id = w.host.dice.new_id(w.now)
-        info = WorkerInfo(id=id, host="here", pid=1, started_at=w.now, concurrency=10, tasks=("work",), proof=proof)
+        id, self.pids = w.host.dice.new_id(w.now), self.pids + 1
+        info = WorkerInfo(
+            id=id, host="here", pid=pid or self.pids, started_at=w.now, concurrency=10, tasks=("work",), proof=proof
+        )
         await self.workers.register(info, w.now)
         return Player(w, id)
 
@@ -293,11 +296,12 @@ async def test_a_duty_goes_on_under_the_new_id_of_its_worker() -> None:
         assert sweeper.elector.token is not None
 
 
-@pytest.mark.parametrize("deaths", [1, 2])
-async def test_it_is_put_on_record_whether_workers_died_at_the_same_time(deaths: int) -> None:
-    """The standby of a dead leader finds who died with it."""
+@pytest.mark.parametrize(("deaths", "processes"), [(1, 1), (2, 2), (2, 1)])
+async def test_it_is_put_on_record_whether_workers_died_at_the_same_time(deaths: int, processes: int) -> None:
+    """The standby of a dead leader finds who died with it. One job may have killed all workers of a process."""
     async with scene() as s:
-        first, second, third = await s.worker(), await s.worker(), await s.worker()
+        first, third = await s.worker(pid=7), await s.worker()
+        second = await s.worker(pid=7 if processes < deaths else None)
         leader, _ = s.duties(first)
         await leader.round()
         jobs = [await s.w.submit() for _ in range(2)]
@@ -310,8 +314,30 @@ async def test_it_is_put_on_record_whether_workers_died_at_the_same_time(deaths:
         found = [await s.w.job(job) for job in jobs]
         lost = [job for job in found if job.unstarted_losses]
         assert len(lost) == deaths
-        assert [job.blameless_losses for job in lost] == [deaths - 1] * deaths
-        assert [start_may_wait(job) for job in lost] == [deaths > 1] * deaths
+        assert [job.blameless_losses for job in lost] == [processes - 1] * deaths
+        assert [start_may_wait(job) for job in lost] == [processes > 1] * deaths
+
+
+@pytest.mark.parametrize(("deaths", "fails"), [(1, False), (2, False), (2, True)])
+async def test_so_it_is_where_nothing_proves_their_deaths(deaths: int, fails: bool) -> None:
+    """After a power cut locks are of another boot, and servers of another run: then all are dead by the same look."""
+    async with scene() as s:
+        w, rules = s.w, s.w.engine.rules
+        dead = [await s.worker(proof=None) for _ in range(deaths)]
+        keeper = await s.worker()
+        sweeper, _ = s.duties(keeper)
+        jobs = [await w.submit() for _ in range(deaths)]
+        for player in dead:
+            assert len(await player.claim(1)) == 1
+        for _ in range(round(rules.lease / rules.beat) + 1):
+            s.workers.failing = s.workers.failing or fails
+            with suppress(Unavailable):
+                await s.run(rules.beat, sweeper)
+            await s.workers.beat(keeper.id, Beat(), w.now)
+        s.workers.failing = False
+        await s.run(rules.beat, sweeper)
+        assert await w.alive() == {keeper.id}
+        assert [(await w.job(job)).blameless_losses for job in jobs] == [deaths - 1] * deaths
 
 
 async def test_a_worker_with_a_lease_of_its_own_is_buried_by_that() -> None:

@@ -185,6 +185,56 @@ async def test_it_begins_when_what_was_done_before_is_stored(shop: Shop) -> None
     shop.engine.jobs.apply = stored  # type: ignore[method-assign]
 
 
+async def test_it_begins_when_it_is_stored_what_else_runs(shop: Shop) -> None:
+    """If one of these kills the worker, the store knows that the suspect was not the only one."""
+    running, done = asyncio.Event(), asyncio.Event()
+    seen: list[Status] = []
+
+    async def long() -> None:
+        running.set()
+        await done.wait()
+
+    async def bad() -> None:
+        seen.append((await shop.get(first)).status)
+        done.set()
+
+    shop.task(long)
+    shop.task(bad)
+    first = await shop.submit("long")
+    async with shop.worker(concurrency=8):
+        await running.wait()
+        other = replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)
+        await shop.lanes.insert(other)
+        await shop.ended(other.id)
+        await shop.ended(first)
+    assert seen == [Status.RUNNING]
+
+
+async def test_beside_it_what_was_lost_with_several_workers_is_stored_before_it_begins(shop: Shop) -> None:
+    running, done = asyncio.Event(), asyncio.Event()
+    seen: list[Status] = []
+
+    async def bad() -> None:
+        running.set()
+        await done.wait()
+
+    async def work(ctx: Context) -> None:
+        seen.append((await shop.get(ctx.job_id)).status)
+        done.set()
+
+    shop.task(bad)
+    shop.task(work)
+    async with shop.worker(concurrency=8):
+        suspect = replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)
+        await shop.lanes.insert(suspect)
+        await running.wait()
+        lost = replace(shop.job("work", retry=AT_ONCE), attempt=1, unstarted_losses=1, blameless_losses=1)
+        await shop.lanes.insert(lost)
+        await shop.ended(lost.id)
+        await shop.ended(suspect.id)
+    assert seen == [Status.RUNNING]
+
+
 async def test_a_store_without_suspects_is_not_asked_for_any(shop: Shop) -> None:
     """An ordinary job costs no more than before."""
     asks: list[Ask] = []

@@ -177,13 +177,17 @@ def start(job: Job, now: datetime, rules: Rules) -> Change:
     return change(job, Verb.START, now, fields, owner=True)
 
 
-def start_may_wait(job: Job) -> bool:
+def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:
     """Whether the start may be written together with the finish; else it must be durable before the call.
 
     Only in a job's very first attempt, and only if there may be another: a start that rides may be lost uncharged.
-    One that was lost when several workers died at once does not count: no job has killed them all.
+    One that was lost when several workers died at once does not count: no job has killed them all. But beside a suspect
+    it does: the job may have killed one of them, and a suspect on its last attempt is spared only if it can be seen
+    that others ran.
     """
     first = job.attempt == job.unstarted_losses == job.blameless_losses
+    if beside_suspect and job.blameless_losses:
+        return False
     return first and job.charged + 1 < job.spec.retry.max_attempts
 
 

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from headrace.core.defaults import Rules
 from headrace.core.status import Cause
 
-__all__ = ["PAUSE", "Seen", "Watch", "is_certain", "is_dead", "is_gone", "is_late"]
+__all__ = ["PAUSE", "Seen", "Watch", "died_together", "is_certain", "is_dead", "is_gone", "is_late"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -51,6 +51,15 @@ def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0, lease: float | None 
 def is_gone(seen: Seen, after: float) -> bool:
     """Whether a worker is dead for whom nothing was held for so long: found twice, ``after`` seconds apart."""
     return seen.looks > 1 and seen.seconds >= after
+
+
+def died_together(processes: Iterable[tuple[str, int]]) -> bool:
+    """Whether workers that were found dead at the same time, by host and process, were killed by no single job.
+
+    What a job kills is one process, with all the workers in it. What it takes along can kill again only after the
+    burial. So several processes at once ended of something else: a power cut, a deployment, a network.
+    """
+    return len(set(processes)) > 1
 
 
 def is_late(seen: Seen, rules: Rules) -> bool:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from headrace.core.account import short
 from headrace.core.explain.explanation import many
-from headrace.core.liveness import Seen, Watch, is_dead, is_gone
+from headrace.core.liveness import Seen, Watch, died_together, is_dead, is_gone
 from headrace.engine import Engine, Watched, WorkerRow
 from headrace.runtime.host import Host
 
@@ -41,6 +41,8 @@ class Deathwatch:
         """Who was gone at the last probe."""
         self._dying: frozenset[UUID] = frozenset()
         """Of several that were found gone at the same time: those that are still to be buried."""
+        self._silent: frozenset[UUID] = frozenset()
+        """The same of several that were dead by the same look."""
         self._ripe_in: float | None = None
         """Seconds after which the first of them is dead if it is still gone then."""
         self._probed_at = float("-inf")
@@ -85,11 +87,11 @@ class Deathwatch:
         rows = await self.meet()
         self._beats.look(((row.info.id, row.beats) for row in rows), before, clock.monotonic())
         self._before = {key: known for row in rows if (known := self._record_of(row, key := _key(row)))}
-        for row in rows:
-            key = _key(row)
-            own = self._beats.of(key)
-            earlier = self._before.get(key, _NEVER)
-            if is_dead(own, self._rules, earlier.seconds, row.info.lease):
+        seen = [(row, self._beats.of(_key(row)), self._before.get(_key(row), _NEVER)) for row in rows]
+        dead = [row for row, own, earlier in seen if is_dead(own, self._rules, earlier.seconds, row.info.lease)]
+        self._silent = _together(dead, self._silent)
+        for row, own, earlier in seen:
+            if row in dead:
                 silent = max(own.seconds + earlier.seconds, (clock.now() - row.beat_at).total_seconds())
                 buried += await self._bury(row, f"silent for {silent:.0f} s")
             elif self._is_overdue(row):
@@ -120,9 +122,8 @@ class Deathwatch:
         if found.workers - self._found:
             await self.meet()  # from here on its beat must stand still
         self._found = found.workers
-        # Several at once: no single job has killed them. What a job takes along can kill again only after the burial.
-        self._dying = self._found if len(self._found) > 1 else self._dying & self._found
         gone = [row for id in found.workers if (row := self._living.get(id)) is not None]
+        self._dying = _together(gone, self._dying)
         self._free.look(((*_key(row), found.by) for row in gone), before, after)
         self._ripe_in = None
         for row in gone:
@@ -152,11 +153,13 @@ class Deathwatch:
 
     async def _bury(self, row: WorkerRow, why: str) -> int:
         worker = row.info.id
-        buried = await self._engine.workers.bury(worker, row.beats, mass_death=worker in self._dying)
+        mass_death = worker in self._dying | self._silent
+        buried = await self._engine.workers.bury(worker, row.beats, mass_death=mass_death)
         # Only now: if the store does not answer, what is known of the worker is still true.
         self._living.pop(worker, None)
         self._found -= {worker}
         self._dying -= {worker}
+        self._silent -= {worker}
         if worker == self.ended:
             self.ended = None
         if not buried:
@@ -187,6 +190,12 @@ class Deathwatch:
 
 
 _NEVER = Seen(0, 0.0)
+
+
+def _together(dead: Iterable[WorkerRow], before: frozenset[UUID]) -> frozenset[UUID]:
+    """Those of the dead that died with others; ``before``: the same at an earlier finding, of which some may be left."""
+    by_id = {row.info.id: (row.info.host, row.info.pid) for row in dead}
+    return frozenset(by_id) if died_together(by_id.values()) else before & frozenset(by_id)
 
 
 def _key(row: WorkerRow) -> _Key:

@@ -86,10 +86,9 @@ class OwnedJob:
         self._queue: deque[tuple[Decide, Then | None]] | None = None
         self._landing: asyncio.Future[None] | None = None
 
-    @property
-    def must_start_first(self) -> bool:
-        """Whether the start must be durable before the handler is called."""
-        return not start_may_wait(self.job)
+    def must_start_first(self, *, beside_suspect: bool) -> bool:
+        """Whether the start must be durable before the handler is called; ``beside_suspect``: suspects are here."""
+        return not start_may_wait(self.job, beside_suspect=beside_suspect)
 
     @property
     def start_due(self) -> bool:

@@ -120,7 +120,7 @@ class Run(Caller):
         """Execute the job in its task, and write how it ended."""
         owned, slots = self.owned, self._slots
         try:
-            if owned.must_start_first:
+            if owned.must_start_first(beside_suspect=slots.suspects.any_here):
                 if not await self._started_first():
                     return
                 self.began = slots.host.clock.monotonic()

@@ -49,6 +49,11 @@ class Suspects:
         self._owned: dict[OwnedJob, int] = {}
         self._round_began = -math.inf
 
+    @property
+    def any_here(self) -> bool:
+        """Whether this worker owns suspects, as far as it knows."""
+        return bool(self._owned)
+
     def _running(self) -> list[int]:
         """The levels of the suspects owned; those are left out that have yielded their slots.
 
@@ -128,8 +133,14 @@ class Suspects:
         collector.call([owned, *self.waiting.remove(lambda job: job.spec.task in collector.names)])
 
     async def clear_the_way(self) -> None:
-        """Wait until the finishes on their way now are stored: the job that begins next may kill the worker."""
+        """Wait until what happened here so far is stored: the finishes on their way, since the job that begins next may
+        kill the worker, and the starts of what runs, since one of these may, and the store must know that they ran."""
         slots = self._slots
+        running = [owned for owned in slots.runs if owned.start_due]
+        for owned in running:
+            owned.write_start()
+        for owned in running:
+            await owned.landed()
         if slots.unacknowledged:
             for owned in [one for one in slots.owned.values() if one.ending is not None and not one.over]:
                 await owned.landed()
