@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,9 +14,10 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from headrace import App, Status
+from headrace import App, Rate, Status
 from headrace.engine.bus import Hint, Topic
 from headrace.hub import HubOptions
+from headrace.hub.work import claims
 from tests.hub.live.listening import connected
 from tests.hub.serving import Served, serving
 from tests.hub.work.working import CAN, said, submitted, work
@@ -345,3 +347,20 @@ async def test_limits_and_rates_hold_for_them_too(small: Served) -> None:
     await until(lambda: any(worker.given for worker in small.hub.fleet.workers.values()))
     await work(small.client, "complete_job", lease=first["lease"])
     assert (await claiming)["type"] == "job_assigned", "the slot that came free is for whoever waits"
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_what_spent_a_permit_begins_in_time_or_not_at_all(
+    small: Served, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """By time that nobody can set back."""
+    if late:
+        monkeypatch.setattr(claims, "LEAD", 0.0)
+    await small.app.set_rate("few", Rate(5, per=3600))
+    await small.app.set_limit("text_to_image", rates=["few"])
+    id = await submitted(small.client)
+    job = await work(small.client, "claim_job", worker_id="w", capabilities=CAN, wait=20)
+    monkeypatch.setattr(small.app.host.clock, "now", lambda now=small.app.host.clock.now: now() - timedelta(hours=1))
+    answer = await said(small.client, "start_job", lease=job["lease"])
+    assert answer.status_code == (409 if late else 200)
+    assert (await small.app.get(id)).status is (Status.QUEUED if late else Status.RUNNING)

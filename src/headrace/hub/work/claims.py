@@ -12,7 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -377,6 +377,7 @@ class Claims:
                 if kept and not (ask := replace(ask, profiles=ask.profiles - kept)).profiles:
                     return None, None
             now = await session.lanes.now()
+            begin_by = self._fleet.monotonic() + LEAD
             answer = await self._surely(worker, ask, waiting.request, now)
             if isinstance(answer, Dead):
                 worker.buried = True
@@ -385,16 +386,15 @@ class Claims:
             line.again, line.full = line.again and not answer.jobs, answer.full
             self._profiles_rev = answer.profiles_rev
             if answer.jobs:
-                return await self._given(worker, answer, now), None
+                return await self._given(worker, answer, now, begin_by), None
             assert self._profiles is not None
             if answer.profiles_rev == self._profiles.rev:
                 return None, answer.next_due
         return None, None
 
-    async def _given(self, worker: RemoteWorker, answer: Claimed, now: datetime) -> Held | None:
+    async def _given(self, worker: RemoteWorker, answer: Claimed, now: datetime, begin_by: float) -> Held | None:
         [job] = answer.jobs
-        begin_by = now + timedelta(seconds=LEAD) if job.id in answer.paced else None
-        held = self._fleet.hold(worker, job, begin_by=begin_by)
+        held = self._fleet.hold(worker, job, begin_by=begin_by if job.id in answer.paced else None)
         held.offers += 1
         worker.claimed_at, worker.loaded = now, loaded_by(job.requires)
         self._fleet.lanes.changes.tell([job])

@@ -243,7 +243,7 @@ class Fleet:
             raise Stale(lease.job, "it was taken back, or has ended")
         return worker, self.hold(worker, job)
 
-    def hold(self, worker: RemoteWorker, job: Job, begin_by: datetime | None = None) -> Held:
+    def hold(self, worker: RemoteWorker, job: Job, begin_by: float | None = None) -> Held:
         """What the worker holds, from now on this as well; ``begin_by``: it must begin until then."""
         held = worker.held.get(job.id)
         if held is None or held.epoch < job.epoch:

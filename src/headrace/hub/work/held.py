@@ -40,8 +40,8 @@ class Held:
         self._lost = lost
         self.job, self.epoch = job, job.epoch
         """The job as last known to be stored."""
-        self.begin_by: datetime | None = None
-        """Until when it must begin, if it spent a permit of a rate."""
+        self.begin_by: float | None = None
+        """Until when it must begin, by monotonic time, if it spent a permit of a rate."""
         self.offers = 0
         """Claims that are answered with it: more than one, if the claim was repeated."""
         self.since = lanes.host.clock.monotonic()
@@ -112,7 +112,7 @@ class Held:
             nonlocal late
             if job.status is Status.RUNNING:
                 return None
-            late = self.begin_by is not None and now > self.begin_by
+            late = self.begin_by is not None and self.lanes.host.clock.monotonic() > self.begin_by
             return release(job, now) if late else start(job, now, self.lanes.engine.rules)
 
         job = await self.written(decide)
