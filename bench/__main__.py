@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ from bench.harness import measure
 from bench.hub import hub, hub_lines
 from bench.idle import PRELOAD, idle, idle_lines
 from bench.limits import limits, limits_lines
-from bench.machine import describe
+from bench.machine import AWAKE, awake, describe
 from bench.plan import ENGINES, LABELS, MEASURES, RIVALS, SIDES, STATES, EngineName, Plan, SideName
 from bench.programs import Missing, program
 from bench.recovery import recovery, recovery_lines
@@ -79,8 +79,11 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
         "dashboard": {},
         "remote": {"autovacuum": "off"},
     }
-    with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
-        facts = describe(home) | stores.facts()
+    with (
+        _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores,
+        awake() if args.awake else nullcontext(),
+    ):
+        facts = describe(home) | ({"processors": AWAKE} if args.awake else {}) | stores.facts()
         if mode in ("figures", "states"):
             return _figures(plan, stores, facts, args)
         said, kept = _special(mode, plan, stores, args)
@@ -225,6 +228,7 @@ def _parser() -> argparse.ArgumentParser:
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)
     parser.add_argument("--dsn", metavar="URL", help="a PostgreSQL server to use instead of starting one")
+    parser.add_argument("--awake", action="store_true", help="keep the processors from sleeping, for all sides (Linux)")
     parser.add_argument("--docs", action="store_true", help="put table and chart into docs/benchmarks.md")
     parser.add_argument("--json", metavar="FILE", help="write every sample")
     parser.add_argument("--svg", metavar="FILE", help="draw the rates")
