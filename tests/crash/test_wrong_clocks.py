@@ -13,7 +13,7 @@ from headrace.core.clock_steps import SETTING, Steps
 from headrace.core.status import Outcome, Status
 from headrace.runtime.clock import Clock
 from headrace.runtime.store_clock import StoreClock
-from tests.crash.wrong_clock_scene import BUSY, LEASE, play
+from tests.crash.wrong_clock_scene import BUSY, LEASE, Scene, play
 from tests.crash.wrong_clocks import app, begins, waits
 from tests.support.crew import Crew, crew
 from tests.support.postgres import shared
@@ -28,7 +28,7 @@ HOUR = 3600.0
 
 @pytest.mark.xdist_group("crash postgres")
 async def test_workers_with_wrong_clocks_run_nothing_early_late_or_expired(tmp_path: Path) -> None:
-    figures = await play(tmp_path, 5)
+    figures = await play(tmp_path, Scene(seconds=5))
     assert figures.moved < BUSY
 
 
