@@ -13,10 +13,11 @@ from headrace.core.clock_steps import SETTING, Steps
 from headrace.core.status import Outcome, Status
 from headrace.runtime.clock import Clock
 from headrace.runtime.store_clock import StoreClock
-from tests.crash.wrong_clock_scene import BUSY, LEASE, play
+from tests.crash.wrong_clock_scene import BUSY, LEASE, Scene, play
 from tests.crash.wrong_clocks import app, begins, waits
 from tests.support.crew import Crew, crew
 from tests.support.postgres import shared
+from tests.support.server_clock import ServerClock
 from tests.support.until import until
 from tests.support.wrong_clock import SharedClock
 
@@ -27,7 +28,7 @@ HOUR = 3600.0
 
 @pytest.mark.xdist_group("crash postgres")
 async def test_workers_with_wrong_clocks_run_nothing_early_late_or_expired(tmp_path: Path) -> None:
-    figures = await play(tmp_path, 5)
+    figures = await play(tmp_path, Scene(seconds=5))
     assert figures.moved < BUSY
 
 
@@ -88,18 +89,7 @@ async def test_a_step_of_the_clock_on_one_machine_charges_nobody(verb: str, by: 
 @pytest.mark.xdist_group("crash postgres")
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
 async def test_a_step_of_the_servers_clock_charges_nobody(by: float, tmp_path: Path) -> None:
-    server = shared()
-    database = server.create_database()
-    # A function of that name in front of the one that reads the clock: a server whose clock can be set.
-    reads = "SELECT pg_catalog.clock_timestamp() + off * interval '1 s' FROM fake.clock"
-    for statement in (
-        "CREATE SCHEMA fake",
-        "CREATE TABLE fake.clock AS SELECT 0.0::float8 AS off",
-        f"CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $body$ {reads} $body$",
-        f'ALTER DATABASE "{database}" SET search_path = fake, pg_catalog, public',
-    ):
-        server.execute(statement, database)
-    with at_work(server.url(database), tmp_path, SharedClock(tmp_path / "clock")) as workers:
+    server = ServerClock(shared())
+    with at_work(server.url, tmp_path, SharedClock(tmp_path / "clock")) as workers:
         async with app:
-            set_clock = partial(server.execute, f"UPDATE fake.clock SET off = {by}", database)
-            await step_under_running_jobs(tmp_path, workers, set_clock, by)
+            await step_under_running_jobs(tmp_path, workers, partial(server.set, by), by)

@@ -1,4 +1,7 @@
-"""The App whose workers are halted, cut off and killed; its store comes from HEADRACE_URL."""
+"""The App whose workers are halted, cut off and killed; its store comes from HEADRACE_URL, its clock from a file.
+
+The file is ``CLOCK``; without it the clock is the machine's.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ import time
 from pathlib import Path
 
 from headrace import App, Every, Retry
+from headrace.runtime.store_clock import StoreClock
+from tests.support.wrong_clock import SharedClock
 
-app = App()
+_file = os.environ.get("CLOCK")
+
+app = App(clock=StoreClock(SharedClock(Path(_file))) if _file else None)
 
 
 @app.task(retry=Retry(100, backoff="fixed", initial=0.05), timeout=None)

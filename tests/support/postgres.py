@@ -115,9 +115,15 @@ class Server:
         self._created.append(name)
         return name
 
-    def terminate(self) -> int:
-        """Cut all connections of clients, on a given server those to databases made here; how many they were."""
+    def terminate(self, process: int | None = None) -> int:
+        """Cut all connections of clients, on a given server those to databases made here; how many they were.
+
+        ``process``: cut those of this process only.
+        """
         mine = "" if self._home else f"AND datname = ANY('{{{','.join(self._created)}}}')"
+        if process is not None:
+            ports = [one.laddr.port for one in psutil.Process(process).net_connections("tcp")]
+            mine += f" AND client_port = ANY('{{{','.join(map(str, ports))}}}')"
         [(count,)] = self.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
             " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
