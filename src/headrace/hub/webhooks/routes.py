@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headrace.core.bounds import KEY, NAME, NOTE
-from headrace.core.status import Status
 from headrace.core.subscription import Webhook, checked_wish
 from headrace.core.target import Occasion
 from headrace.core.webhooks import QUEUE, TASK
 from headrace.hub.documents import JobPage, JobView, job_view, page_view
 from headrace.hub.examples import ID, JOB, PATH
+from headrace.hub.filters import SaidStatus, filters_in
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import Problem
 from headrace.hub.scoping import customer_of, filters_of, job_of
@@ -123,8 +123,10 @@ class WhichDeliveries(msgspec.Struct, frozen=True):
 
     webhook: str | None = None
     job: str | None = None
-    status: tuple[Status, ...] = ()
+    status: tuple[SaidStatus, ...] = ()
     customer: str | None = None
+    customer_id: str | None = None
+    """The same as ``customer``."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
     cursor: str | None = None
 
@@ -251,14 +253,9 @@ async def delete_webhook(ask: Ask) -> Answer:
 async def list_deliveries(ask: Ask) -> Answer:
     """What was sent, or is to be."""
     query: WhichDeliveries = ask.query
-    customer: Any = filters_of(ask, {"customer": query.customer}).get("customer")
+    given: Any = filters_in(ask, query)
     page = await ask.hub.app.deliveries(
-        webhook=query.webhook,
-        job=query.job,
-        status=query.status or None,
-        customer=customer,
-        limit=query.limit,
-        cursor=query.cursor,
+        webhook=query.webhook, job=query.job, limit=query.limit, cursor=query.cursor, **given
     )
     return Answer(page_view(page))
 
