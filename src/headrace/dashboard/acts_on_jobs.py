@@ -334,6 +334,8 @@ async def cancel_batch(ask: Ask, told: OfId) -> Done:
 async def redeliver(ask: Ask, told: OfId) -> Done:
     """Send a message of a webhook once more."""
     job = await ask.job(str(told.id))
+    if job.ended:
+        await ask.dashboard.gate.admit(ask.viewer, 1, job)
     await ask.app.redeliver(job.id, by=ask.viewer.name)
     return Done(told="The message is sent once more.")
 

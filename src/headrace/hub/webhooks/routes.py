@@ -235,6 +235,8 @@ async def test_webhook(ask: Ask) -> Answer:
     """Send it a message, to see whether it takes one."""
     webhook = await _own(ask)
     _may_change(ask)
+    ask.hub.door.spend(ask.caller)
+    await ask.hub.caps.live(ask.caller, task=TASK)
     handle = await ask.hub.app.test_webhook(webhook.id, by=ask.caller.name)
     return Answer(job_view(await handle.refresh()), 202)
 
@@ -263,6 +265,9 @@ async def list_deliveries(ask: Ask) -> Answer:
 async def redeliver(ask: Ask) -> Answer:
     """Send a message once more."""
     job = await job_of(ask, ask.path["id"])
+    if job.ended and job.task == TASK:
+        ask.hub.door.spend(ask.caller)
+        await ask.hub.caps.live(ask.caller, task=TASK)
     return Answer(job_view(await ask.hub.app.redeliver(job.id, by=ask.caller.name)), 202)
 
 
