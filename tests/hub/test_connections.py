@@ -126,6 +126,17 @@ async def test_a_message_is_taken_while_writing_is_paused_and_no_more_is_read(hu
         await until(transport.is_reading)
 
 
+async def test_nothing_is_read_after_a_close_that_nobody_reads(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected(hub) as client:
+        protocol, transport = client.protocol, client.protocol.transport
+        protocol.read_paused = True  # with a message that nobody has taken
+        transport.pause_reading()
+        monkeypatch.setattr(transport, "write", lambda data: protocol.pause_writing())  # the buffer is full with it
+        await protocol.send({"type": "websocket.close"})
+        assert not transport.is_reading(), "uvicorn waits for the other side to close, and reads its pings meanwhile"
+        transport.abort()
+
+
 @pytest.mark.parametrize("part", [b"", b" "], ids=["empty", "one byte"])
 async def test_pieces_of_a_message_cost_what_is_in_them(hub: Served, part: bytes) -> None:
     count = 50_000
