@@ -35,6 +35,11 @@ def test_a_promise_that_is_kept_and_one_that_is_not_are_told_apart() -> None:
     assert "✗" not in "\n".join(hub_lines(figures(1000, 500)))
     (missed,) = [line for line in hub_lines(figures(1000, 499)) if "✗" in line]
     assert "0.50×" in missed
+    crowded = figures(1000, 500)
+    for usual, beside, good in ((1.0, 9.9, True), (1.0, 10.1, False), (6.0, 11.9, True), (6.0, 12.1, False)):
+        crowded.usual_ms, crowded.crowded_ms = [usual], [beside]
+        (said,) = [line for line in hub_lines(crowded) if "beside them" in line]
+        assert said.startswith("  ✓" if good else "  ✗")
 
 
 def test_the_peer_says_what_it_is_or_why_it_was_not_run() -> None:

@@ -13,6 +13,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.hub.process import Running, started
+from tests.hub.timing import Waits, asked
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="a process has fewer sockets there"),
@@ -59,18 +60,26 @@ BODY = (
 )
 
 
+def test_answers_that_take_long_are_noticed() -> None:
+    usual = Waits([0.01] * 50)
+    Waits([0.9] * 49 + [4.9]).as_usual(usual)
+    with pytest.raises(AssertionError, match="the slowest took"):
+        Waits([0.01] * 49 + [5.1]).as_usual(usual)
+    with pytest.raises(AssertionError, match="half of them took"):
+        Waits([1.1] * 50).as_usual(usual)
+    Waits([1.1] * 50).as_usual(Waits([0.1] * 50))  # where everything is slow
+
+
 async def test_others_are_answered_and_memory_is_bounded(hub: Running) -> None:
     process = psutil.Process(hub.process.pid)
     async with httpx2.AsyncClient(base_url=hub.address, trust_env=False, timeout=20) as client:
-        for _ in range(50):
-            assert (await client.get("/readyz")).status_code == 200
+        usual = await asked(client.get)
         before = process.memory_info().rss
         async with crowd(hub, IDLE, ASKED) as idle, crowd(hub, SLOW, HALF), crowd(hub, SLOW, BODY):
             for reader in idle:
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
             async with crowd(hub, SLOW, BODY, eof=True) as closed:
-                for _ in range(50):
-                    assert (await client.get("/readyz")).status_code == 200
+                (await asked(client.get)).as_usual(usual)
                 for reader in closed:
                     await reader.read()  # the hub has let go of it
             grown = process.memory_info().rss - before
@@ -81,6 +90,7 @@ async def test_others_are_answered_and_memory_is_bounded(hub: Running) -> None:
 async def test_a_thousand_idle_sockets_cost_little_and_are_told_when_it_stops(hub: Running) -> None:
     process = psutil.Process(hub.process.pid)
     async with httpx2.AsyncClient(base_url=hub.address, trust_env=False, timeout=20) as client:
+        usual = await asked(client.get)
         async with crowd(hub, 50, UPGRADE) as few:
             for reader in few:
                 assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
@@ -88,8 +98,7 @@ async def test_a_thousand_idle_sockets_cost_little_and_are_told_when_it_stops(hu
         async with crowd(hub, IDLE, UPGRADE) as sockets:
             for reader in sockets:
                 await reader.readuntil(b"\r\n\r\n")
-            for _ in range(50):
-                assert (await client.get("/readyz")).status_code == 200
+            (await asked(client.get)).as_usual(usual)
             assert process.memory_info().rss - before < MOST * IDLE
             hub.process.terminate()
             for reader in sockets:

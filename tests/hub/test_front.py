@@ -12,10 +12,12 @@ import httpx2
 import pytest
 
 from headrace import App
+from headrace.core.webhooks import TASK
 from headrace.hub import HubOptions
 from headrace.hub.front import LASTS, SESSION
 from headrace.testing.clock import FakeClock
 from tests.hub.serving import Served, serving
+from tests.support.apps import Sums
 from tests.support.until import until
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -205,6 +207,30 @@ async def test_the_key_of_a_customer_is_kept_to_its_jobs_and_caps(tmp_path: Path
         ]
         assert [one.status_code for one in answers] == [200, 429]
         assert [event.by for event in (await app.history(own[0].id)).events] == [None, "ann"]
+
+
+async def test_the_caps_of_a_customer_count_deliveries_apart(tmp_path: Path) -> None:
+    sums = Sums(f"sqlite:///{tmp_path}/jobs.db")
+    app, options = sums.app, HubOptions(maintenance=False, webhooks=False, customer_jobs=2)
+    async with serving(app, options) as served, browser_of(served) as client:
+        key = await app.create_key("ann", ["read", "act"], customer="ann")
+        webhook = (await app.add_webhook("https://hooks.example/", events=["failed"], customer="ann")).webhook
+        sent = [await app.test_webhook(webhook.id) for _ in range(3)]
+        await app.resolve(sent[0].id, error="no answer")
+        ended = [await sums.add.options(customer="ann").submit(number) for number in range(2)]
+        for job in ended:
+            await job.cancel()
+        await until(lambda: served.hub.door.keyed)
+        await log_in(client, key.text)
+        token = {"x-headrace-token": await token_of(client)}
+        for body, status in (
+            ({"act": "redeliver", "id": str(sent[0].id)}, 429),
+            ({"act": "jobs", "verb": "retry", "filter": {"task": TASK}}, 429),
+            ({"act": "jobs", "verb": "retry", "filter": {"task": "add"}}, 200),
+        ):
+            answer = await client.post("/act", json=body, headers=token)
+            assert answer.status_code == status, (body, answer.text)
+        assert [(await job.refresh()).ended for job in (sent[0], *ended)] == [True, False, False]
 
 
 async def test_behind_a_proxy_everything_is_below_its_prefix(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from headrace.hub.table import OPERATIONS
 from tests.cli.patience import until_sync
 from tests.hub.process import Running, started
 from tests.hub.serving import Served, serving
+from tests.hub.timing import Waits, asked
 from tests.hub.walking import path_of
 
 pytestmark = [
@@ -60,6 +61,7 @@ class Besieged:
         self.running, self.port = running, int(running.address.rpartition(":")[2])
         self.client = httpx2.Client(base_url=running.address, trust_env=False, timeout=READS)
         self._process = psutil.Process(running.process.pid)
+        self._waits = Waits()
 
     def close(self) -> None:
         """Leave."""
@@ -67,7 +69,8 @@ class Besieged:
 
     def check(self) -> None:
         """Others are answered."""
-        answer = self.client.get("/api/version")
+        with self._waits.one():
+            answer = self.client.get("/api/version")
         assert answer.status_code == 200
 
     def say(self, *parts: bytes, stay: bool = False) -> bytes:
@@ -87,9 +90,11 @@ class Besieged:
         """Itself; what came of it all is looked at then."""
         for _ in range(50):
             self.check()
+        usual, self._waits = self._waits, Waits()
         memory, files = self._process.memory_info().rss, self._process.num_fds()
         yield self
         self.check()
+        self._waits.as_usual(usual)
         until_sync(lambda: self._process.num_fds() <= files + 3)
         assert self._process.memory_info().rss - memory < MOST
 
@@ -372,9 +377,11 @@ DRIPPED = {
 async def test_who_sends_a_byte_at_a_time_is_not_waited_for(what: str, tmp_path: Path) -> None:
     options = HubOptions(read_timeout=0.5, maintenance=False, webhooks=False)
     async with serving(f"sqlite:///{tmp_path}/jobs.db", options) as hub:
+        usual, meanwhile = await asked(hub.client.get, "/api/version"), Waits()
         dripping = [asyncio.create_task(drip(hub, DRIPPED[what])) for _ in range(20)]
         while not all(one.done() for one in dripping):
-            assert (await hub.client.get("/api/version")).status_code == 200
+            meanwhile.spans += (await asked(hub.client.get, "/api/version", 1)).spans
+        meanwhile.as_usual(usual)
         for answer in await asyncio.gather(*dripping):
             # Once, or not at all if what it sends on makes its own system throw the answer away.
             assert statuses(answer) in ([408], [])

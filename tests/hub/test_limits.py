@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,16 @@ import pytest
 
 from headrace import App
 from headrace.client.registry import UnregisteredTask
+from headrace.core.status import Verb
+from headrace.core.webhooks import TASK
 from headrace.hub.caller import LOCAL, SCOPES, Caller
 from headrace.hub.limits import Caps, SubmitRate
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
 from headrace.testing import FakeClock
 from tests.hub.serving import serving
-from tests.support.apps import ENGINES, url_of
+from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.until import until
 
 
 def test_submits_come_in_bursts_and_then_at_a_rate() -> None:
@@ -48,6 +52,11 @@ def test_a_slow_rate_says_how_long_to_wait() -> None:
         rate.spend(1.0)
     assert raised.value.headers["Retry-After"] == "9"
     rate.spend(10.0)
+
+
+def quiet(**more: Any) -> HubOptions:
+    """Nobody delivers, so that what is to be told waits."""
+    return HubOptions(maintenance=False, webhooks=False, **more)
 
 
 def key(**bounds: Any) -> Caller:
@@ -168,3 +177,107 @@ async def test_whoever_submits_too_fast_is_told_when_to_come_back() -> None:
             assert (await submit(other, **one)).status_code == 201
             looked = await hub.client.get("/api/jobs", headers={"authorization": f"Bearer {slow}"})
             assert looked.status_code == 200
+
+
+async def test_jobs_that_other_acts_make_are_counted_as_submits() -> None:
+    sums = Sums("memory://")
+    async with sums.app as app:
+        key, other = [(await app.create_key(name, ["act", "admin"])).text for name in ("slow", "other")]
+        webhook = (await app.add_webhook("https://hooks.example/")).webhook
+        job = await sums.add.submit(1)
+        await job.cancel()
+        async with serving(app, quiet(submits_per_second=0.001, submit_burst=4)) as hub:
+
+            async def ask(key: str, path: str, **body: Any) -> tuple[int, Any]:
+                headers = {"authorization": f"Bearer {key}"}
+                answer = await hub.client.post(f"/api/{path}", json=body, headers=headers)
+                return answer.status_code, answer.json()
+
+            assert (await ask(key, f"jobs/{job.id}/rerun"))[0] == 201
+            assert (await ask(key, "jobs/act", act="rerun", filter={"task": "add"}))[0] == 200  # one, as a bulk is
+            _, sent = await ask(key, f"webhooks/{webhook.id}/test")
+            await app.resolve(sent["id"], result={})
+            assert (await ask(key, f"webhooks/deliveries/{sent['id']}/redeliver"))[0] == 202
+            made = await app.count()
+            for path, body in (
+                (f"jobs/{job.id}/rerun", {}),
+                ("jobs/act", {"act": "rerun", "filter": {"task": "add"}}),
+                (f"webhooks/{webhook.id}/test", {}),
+                (f"webhooks/deliveries/{sent['id']}/redeliver", {}),
+            ):
+                assert (await ask(key, path, **body))[0] == 429, path
+            assert await app.count() == made
+            assert (await ask(key, "jobs/act", act="rerun", filter={"task": "add"}, dry_run=True))[0] == 200
+            assert (await ask(key, f"jobs/{job.id}/retry"))[0] == 200  # which makes none
+            assert (await ask(other, f"webhooks/{webhook.id}/test"))[0] == 202
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: str, tmp_path: Path) -> None:
+    sums = Sums(url_of(kind, tmp_path))
+    async with sums.app as app:
+        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
+        webhook = (await app.add_webhook("https://hooks.example/", customer="acme")).webhook
+        async with serving(app, quiet(customer_jobs=2)) as hub:
+
+            async def ask(path: str, **body: Any) -> Any:
+                headers = {"authorization": f"Bearer {acme}"}
+                return await hub.client.post(f"/api/{path}", json=body, headers=headers)
+
+            for _ in range(2):
+                await app.test_webhook(webhook.id)
+            answer = await ask(f"webhooks/{webhook.id}/test")
+            assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+            assert "may have 2 messages of webhooks that wait; there are 2" in answer.json()["detail"]
+            for _ in range(2):
+                assert (await ask("jobs", task="add", payload={"a": 1})).status_code == 201
+            answer = await ask("jobs", task="add", payload={"a": 1})
+            assert answer.status_code == 429
+            assert "may have 2 jobs that have not ended" in answer.json()["detail"]
+            ended = await app.test_webhook(webhook.id)
+            await app.resolve(ended.id, error="no answer")
+            for path in (
+                f"webhooks/deliveries/{ended.id}/redeliver",
+                f"jobs/{ended.id}/retry",
+                f"jobs/{ended.id}/rerun",
+            ):
+                assert (await ask(path)).status_code == 429, path
+            filter = {"task": TASK}
+            assert (await ask("jobs/act", act="retry", filter=filter)).status_code == 429
+            async for _ in app.cancel_all({"task": TASK}):
+                pass
+            await until(lambda: is_let_in(ask(f"webhooks/deliveries/{ended.id}/redeliver")))
+
+
+async def is_let_in(asking: Awaitable[Any]) -> bool:
+    """Whether it is, once deliveries are counted again."""
+    return bool((await asking).status_code == 202)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    app = App(url_of(kind, tmp_path), clock=clock)
+
+    @app.task
+    async def add() -> None: ...
+
+    async with app:
+        await app.add_webhook("https://hooks.example/", events=["submitted"], customer="acme")
+        caps, acme = Caps(app, HubOptions(customer_jobs=3)), key(customer="acme")
+        jobs = [await add.options(customer="acme").submit() for _ in range(3)]
+        assert await app.count(task=TASK, customer="acme") == 3
+        await jobs[0].cancel()
+        await caps.live(acme)
+        with pytest.raises(Problem):
+            await caps.live(acme)
+        with pytest.raises(Problem):
+            await caps.live(acme, task=TASK)
+        async for _ in app.cancel_all({"task": TASK}):
+            pass
+        clock.advance(2)
+        await caps.revive(acme, Verb.RETRY, {"customer": "acme"}, 1 + 3)  # the job, and what was to be told of it
+        with pytest.raises(Problem):
+            await caps.revive(acme, Verb.RETRY, {"customer": "acme", "task": "add"}, 1)
+        with pytest.raises(Problem):
+            await caps.revive(acme, Verb.RETRY, {"customer": "acme", "task": ["add", TASK]}, 3)

@@ -17,6 +17,7 @@ from headrace import App
 from headrace.hub import HubOptions
 from headrace.hub import about as about_module
 from headrace.hub.operation import Answer, Ask, Operation
+from headrace.hub.problems import PAGE
 from headrace.hub.running import listen, room_for
 from tests.hub.serving import Served, serving
 from tests.support.until import until
@@ -107,6 +108,7 @@ async def test_what_is_not_finished_in_time_is_told_to_ask_again(url: str, gate:
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"
         assert answer.json()["title"] == "The hub stops"
+        assert answer.json()["type"] == PAGE + "draining", "as whoever else is told so"
 
 
 async def test_told_twice_it_stops_at_once(url: str, gate: Gate) -> None:

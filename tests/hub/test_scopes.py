@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from starlette.routing import Route, WebSocketRoute
+
 from headrace import App
 from headrace.core.keys import SCOPES, Scope
+from headrace.dashboard.views import VIEWS
+from headrace.hub import Hub
 from headrace.hub.live.messages import MESSAGES
 from headrace.hub.table import ENGINE, OPERATIONS
 from tests.hub.live.listening import connected
@@ -23,6 +27,37 @@ async def keys_without(app: App) -> dict[Scope, str]:
 def test_operations_are_told_apart() -> None:
     assert len({operation.name for operation in SERVED}) == len(SERVED)
     assert len({(operation.method, operation.path) for operation in SERVED}) == len(SERVED)
+
+
+SOCKETS = {"/ws", "/rpc/hints"}
+"""The messages of the first are a table of their own; the second is tested in ``tests/hub/test_rpc.py``."""
+PAGES = {
+    ("GET", "/login"),
+    ("POST", "/login"),
+    ("POST", "/logout"),
+    ("GET", "/session"),
+    ("GET", "/static/{version}/{name}"),
+    ("POST", "/act"),
+    *(("GET", view.path) for view in VIEWS),
+}
+"""Those of the dashboard, which has tables of its own (``tests/dashboard``)."""
+
+
+def test_nothing_is_served_that_is_in_no_table() -> None:
+    sockets, served, refused = set[str](), set[tuple[str, str]](), set[str]()
+    for route in Hub(App("memory://"))._asgi.routes:
+        if isinstance(route, WebSocketRoute):
+            sockets.add(route.path)
+        else:
+            assert isinstance(route, Route), "nothing is mounted: what it serves would not be seen here"
+            if not route.methods:  # all that are left
+                assert route.endpoint.__name__ == "no_such_method"
+                refused.add(route.path)
+            served |= {(method, route.path) for method in route.methods or ()}
+    heads = {("HEAD", path) for method, path in served if method == "GET"}  # as Starlette adds them
+    assert served - heads == {(one.method, one.path) for one in SERVED} | PAGES
+    assert refused == {one.path for one in SERVED}
+    assert sockets == SOCKETS
 
 
 async def test_without_a_key_every_operation_is_refused() -> None:

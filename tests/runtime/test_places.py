@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,12 +30,12 @@ class Standing:
 class Scene:
     """Jobs that stand in line; their place is how often it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host | None = None) -> None:
         self.line: list[Standing] = []
         self.asked: list[list[Standing]] = []
         self.told: list[Any] = []
         self.broken = False
-        self.places = Places(Host(), self.placing, lambda: self.line)
+        self.places = Places(host or Host(), self.placing, lambda: self.line)
 
     def join(self, queue: str = "default") -> Standing:
         self.line.append(Standing(queue, self.told))
@@ -91,4 +92,35 @@ async def test_however_often_somebody_comes_it_is_computed_once_a_second() -> No
         await asyncio.sleep(0)
     await until(lambda: scene.told)
     assert len(scene.asked) == 1
+    scene.places.stop()
+
+
+class Hands(Host):
+    """Waits by moving its clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = 1000.0
+
+    async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
+        await asyncio.sleep(0)
+        if not event.is_set():
+            self.time += seconds or 0.0
+        return event.is_set()
+
+
+async def test_who_waits_is_told_once_a_second_at_most_however_the_queue_moves_and_whoever_comes() -> None:
+    hands = Hands()
+    scene = Scene(hands)
+    scene.places._time = lambda: hands.time  # type: ignore[method-assign]
+    first, told = scene.join(), list[float]()
+    while len(told) < 10:
+        known = len(scene.told)
+        await asyncio.sleep(0)
+        told += [hands.time for one, _ in scene.told[known:] if one is first]
+        scene.line[1:] = []  # who came has gone, and comes again
+        scene.join()
+    gaps = [after - before for before, after in pairwise(told)]
+    assert min(gaps) >= module.OFTEN - 1e-6
+    assert max(gaps) < 2 * module.OFTEN
     scene.places.stop()

@@ -9,8 +9,10 @@ from typing import Any, Literal, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.client.finding import Filters
 from headrace.core.job import Job
 from headrace.core.keys import Grant, Scope
+from headrace.core.status import Verb
 from headrace.errors import ConfigError
 
 __all__ = ["Access", "Allowed", "Gate", "HostGate", "Viewer"]
@@ -51,8 +53,12 @@ class Gate(Protocol):
         """Whether this viewer can log out here."""
         ...
 
-    async def admit(self, viewer: Viewer, count: int, job: Job | None) -> None:
-        """Let pass that so many more jobs become live, one of them like this; :raises Refused: there are too many"""
+    async def admit(self, viewer: Viewer, job: Job) -> None:
+        """Let pass that one more job like this becomes live; :raises Refused: there are too many"""
+        ...
+
+    async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
+        """Let pass that all that match become live, so many; :raises Refused: there are too many"""
         ...
 
 
@@ -84,5 +90,8 @@ class HostGate:
         """Never: whoever let them in lets them out."""
         return False
 
-    async def admit(self, viewer: Viewer, count: int, job: Job | None) -> None:
+    async def admit(self, viewer: Viewer, job: Job) -> None:
+        """Any number."""
+
+    async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
         """Any number."""

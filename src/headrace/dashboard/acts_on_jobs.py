@@ -89,7 +89,7 @@ async def on_one(ask: Ask, told: OnOne) -> Done:
     job, verb = await ask.job(str(told.id)), Verb(told.verb)
     _check(ask, verb, told, [job])
     if verb in REVIVES:
-        await ask.dashboard.gate.admit(ask.viewer, 1, job)
+        await ask.dashboard.gate.admit(ask.viewer, job)
     made = await _do(ask, verb, told, job.id)
     text = f"The job is {PAST[verb]}."
     if verb is Verb.CANCEL and not made.ended:
@@ -193,7 +193,7 @@ async def on_many(ask: Ask, told: OnMany) -> Done | AsyncIterator[dict[str, Any]
     if told.dry or filters is None:
         return Done(count=of, filter=frozen)
     if verb in REVIVES:
-        await ask.dashboard.gate.admit(ask.viewer, of, None)
+        await ask.dashboard.gate.admit_all(ask.viewer, verb, filters, of)
     return _counted(verb, _all(ask, verb, told, filters), of)
 
 
@@ -219,7 +219,7 @@ async def _each(ask: Ask, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> Asyn
             job = await ask.job(str(id))
             _check(ask, verb, told, [job])
             if verb in REVIVES:
-                await ask.dashboard.gate.admit(ask.viewer, 1, job)
+                await ask.dashboard.gate.admit(ask.viewer, job)
             acted = await answered(ask.app, verb, id, lambda id: _do(ask, verb, told, id))
         except Missing as missing:  # pruned since it was chosen: the others are acted on all the same
             acted = Acted(id=id, answer="not_found", message=f"there is no {missing}")
@@ -334,6 +334,8 @@ async def cancel_batch(ask: Ask, told: OfId) -> Done:
 async def redeliver(ask: Ask, told: OfId) -> Done:
     """Send a message of a webhook once more."""
     job = await ask.job(str(told.id))
+    if job.ended:
+        await ask.dashboard.gate.admit(ask.viewer, job)
     await ask.app.redeliver(job.id, by=ask.viewer.name)
     return Done(told="The message is sent once more.")
 

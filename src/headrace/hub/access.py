@@ -144,7 +144,7 @@ def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 
 
 _STOPS = (
-    b'{"type":"https://headrace.dev/problems/stopping","title":"The hub stops","status":503,'
+    b'{"type":"https://headrace.dev/problems/draining","title":"The hub stops","status":503,'
     b'"detail":"the hub stops, and the answer was not ready in time: ask again"}'
 )
 _AGAIN = [

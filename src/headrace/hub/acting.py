@@ -41,6 +41,8 @@ async def act(ask: Ask) -> Answer:
     told: Act = ask.body
     job = await job_of(ask, ask.path["id"])
     told.check(ask)
+    if told.makes:
+        ask.hub.door.spend(ask.caller)
     return await told.on_one(ask, job)
 
 
@@ -141,8 +143,10 @@ async def act_on_all(ask: Ask) -> Answer | Response:
         remedy = "name fewer, or send Accept: application/x-ndjson"
         text = f"{count:,} match, and a document has room for {MOST:,}: {remedy}"
         raise Problem(409, "too-many", "Too many jobs match", text)
+    if body.makes:
+        ask.hub.door.spend(ask.caller)
     if is_capped:
-        await ask.hub.caps.live(ask.caller, count)
+        await ask.hub.caps.revive(ask.caller, body.verb, filter, count)
     if lines:
         acting = body.on_all(app, filter, ask.caller.name)
         first = await anext(acting, None)  # here, where an error is a problem

@@ -37,6 +37,8 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     verb: ClassVar[Verb]
     revives: ClassVar[bool] = False
     """Whether more jobs are live when it is done."""
+    makes: ClassVar[bool] = False
+    """Whether it makes jobs, as submits do: it counts as one."""
 
     async def on_one(self, ask: Ask, job: Job) -> Answer:
         """Do it to one job."""
@@ -77,7 +79,7 @@ class Retry(Act, frozen=True):
     """Not before so many seconds from now."""
 
     async def on_one(self, ask: Ask, job: Job) -> Answer:
-        await ask.hub.caps.live(ask.caller, 1)
+        await ask.hub.caps.live(ask.caller, task=job.task)
         return Answer(job_view(await ask.hub.app.retry(job.id, delay=self.delay, by=ask.caller.name)))
 
     def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
@@ -89,6 +91,7 @@ class Rerun(Act, frozen=True):
 
     verb: ClassVar[Verb] = Verb.RERUN
     revives: ClassVar[bool] = True
+    makes: ClassVar[bool] = True
 
     payload: dict[str, Any] | None = None
     """All arguments by name, in place of the old ones."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
 from headrace.hub.options import HubOptions
 
@@ -173,9 +174,48 @@ class _Http(_Unread, H11Protocol):
 
 
 class _Socket(_Unread, WebSocketsSansIOProtocol):
+    """A WebSocket that keeps no more of a client than one message and the answers to one read."""
+
     def __init__(self, *, patience: float, **given: Any) -> None:
         super().__init__(**given)
         self._patience = patience
+        self._parts: bytearray | None = None
+        """What came of a message in pieces."""
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._hold()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.read_paused:  # else uvicorn reads on once the message before is taken
+            self.transport.resume_reading()
+
+    async def receive(self) -> Any:
+        """The next message, after which uvicorn reads on."""
+        message = await super().receive()
+        self._hold()
+        return message
+
+    async def send(self, message: Any) -> None:
+        """Send one, after which uvicorn reads on if it was the last."""
+        await super().send(message)
+        self._hold()
+
+    def _hold(self) -> None:
+        """Read nothing while nothing is read: each ping would leave a pong here, whether or not anybody takes it."""
+        if not self.writable.is_set():
+            self.transport.pause_reading()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a part of a message. A list of parts costs many times what they hold, and of empty ones there may be any
+        number; the limit of a frame counts what is in them."""
+        if self._parts is None:
+            self._parts, self.frames = bytearray().join(self.frames), []
+        self._parts += event.data
+        if event.fin:
+            self.frames, self._parts = [bytes(self._parts)], None
+            self.send_receive_event_to_app()
 
     def send_receive_event_to_app(self) -> None:
         """Pass a message on; a text that is none ends the socket, and is no error of the hub's that must be logged."""

@@ -134,6 +134,15 @@ class Door:
             holder.rate.spend(self._app.host.clock.monotonic())
         return holder.caller
 
+    def spend(self, caller: Caller) -> None:
+        """Count as a submit what makes jobs and needs another scope.
+
+        :raises Problem: 429
+        """
+        holder = self._holders.get(caller.key or "")
+        if holder is not None and holder.rate is not None:
+            holder.rate.spend(self._app.host.clock.monotonic())
+
     def socket(self, connection: HTTPConnection) -> Caller | None:
         """Who opens a socket; None: it must say so in its first message.
 

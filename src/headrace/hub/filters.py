@@ -79,14 +79,16 @@ class JobFilters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 _SAME = {"type": "task", "customer_id": "customer"}
 
 
-def filters_in(ask: Ask, asked: JobFilters) -> Filters:
+def filters_in(ask: Ask, asked: msgspec.Struct) -> Filters:
     """The filters that a request names, in our words and kept to the caller's customer.
+
+    ``asked``: has all fields of ``JobFilters``, or some of them, and perhaps others that are no filters.
 
     :raises Problem: 400, it says one thing twice, and differently; 403, it names another customer
     """
     given: dict[str, Any] = {}
     for name in JobFilters.__struct_fields__:
-        value = getattr(asked, name)
+        value = getattr(asked, name, None)
         if value is None or value is False or value == ():
             continue
         ours = _SAME.get(name, name)

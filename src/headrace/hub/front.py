@@ -9,6 +9,8 @@ from __future__ import annotations
 import hmac
 import logging
 from base64 import urlsafe_b64encode
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING
@@ -18,8 +20,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from headrace.client.finding import Filters
 from headrace.core.job import Job
 from headrace.core.keys import SHOWN
+from headrace.core.status import Verb
 from headrace.dashboard import Dashboard, Viewer
 from headrace.dashboard.acting import Refused
 from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
@@ -92,16 +96,15 @@ class Front:
         """Whoever has logged in can log out."""
         return viewer.key is not None
 
-    async def admit(self, viewer: Viewer, count: int, job: Job | None) -> None:
+    async def admit(self, viewer: Viewer, job: Job) -> None:
         """Keep customers to what they may have, as everywhere else in the hub."""
-        caller = Caller(name=viewer.name, scopes=viewer.scopes, customer=viewer.customer)
-        try:
-            if job is not None:
-                await self._hub.caps.admit(caller, job.task, job.priority, job.requires)
-            else:
-                await self._hub.caps.live(caller, count)
-        except Problem as problem:
-            raise Refused(problem.status, f"{problem.details.detail}.") from None
+        with _refused():
+            await self._hub.caps.admit(_caller(viewer), job.task, job.priority, job.requires)
+
+    async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
+        """The same, for an act on many."""
+        with _refused():
+            await self._hub.caps.revive(_caller(viewer), verb, filters, count)
 
     # -- sessions
 
@@ -192,6 +195,19 @@ class Front:
             return secured(problem_response(problem))
         known = b"false" if caller is None else b"true"
         return secured(Response(b'{"session":%s}' % known, media_type="application/json"))
+
+
+def _caller(viewer: Viewer) -> Caller:
+    return Caller(name=viewer.name, scopes=viewer.scopes, customer=viewer.customer)
+
+
+@contextmanager
+def _refused() -> Generator[None]:
+    """Tell a problem in the words of the dashboard."""
+    try:
+        yield
+    except Problem as problem:
+        raise Refused(problem.status, f"{problem.details.detail}.") from None
 
 
 def _base(request: Request) -> str:

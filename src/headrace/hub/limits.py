@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core.status import LIVE
+from headrace.core.status import LIVE, Verb
+from headrace.core.webhooks import TASK
 from headrace.hub.caller import Caller
 from headrace.hub.problems import Fault, Problem
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.client.finding import Filters
     from headrace.hub.options import HubOptions
 
 __all__ = ["Caps", "SubmitRate"]
@@ -50,14 +52,21 @@ class SubmitRate:
         self._left = left - 1
 
 
-class _Customer:
-    """What a customer has, as far as this hub knows."""
+class _Count:
+    """How many live jobs there are, as far as this hub knows."""
 
     def __init__(self) -> None:
         self.live = 0
         self.counting = asyncio.Lock()
         self.count_at = float("-inf")
-        """When its live jobs are to be counted again."""
+        """When they are to be counted again."""
+
+
+class _Customer:
+    """What a customer has, as far as this hub knows."""
+
+    def __init__(self) -> None:
+        self.jobs, self.deliveries = _Count(), _Count()
         self.profiles: dict[bytes, float] = {}
         """Those that it asked for, and when it last did."""
 
@@ -66,7 +75,8 @@ class Caps:
     """What customers may have.
 
     Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
-    may let a customer have a second's submits more.
+    may let a customer have a second's submits more. Deliveries of webhooks are counted for themselves: they come of
+    jobs that were let in, and a receiver that is dead must not keep its customer from submitting.
     """
 
     def __init__(self, app: App, options: HubOptions) -> None:
@@ -81,7 +91,7 @@ class Caps:
         if caller.customer is not None:
             self.urgent(caller, priority)
             self.profile(caller, task, requires)
-            await self.live(caller)
+            await self.live(caller, task=task)
 
     def urgent(self, caller: Caller, priority: int) -> None:
         """Whether a job of the caller's customer may have this priority.
@@ -114,24 +124,45 @@ class Caps:
     def _of(self, customer: str) -> _Customer:
         return self._customers.setdefault(customer, _Customer())
 
-    async def live(self, caller: Caller, more: int = 1) -> None:
-        """Whether the customer of the caller may have so many live jobs more.
+    async def revive(self, caller: Caller, verb: Verb, filter: Filters, count: int) -> None:
+        """Whether this act, by which so many jobs become live, may be done for the customer of the caller.
 
         :raises Problem: 429
         """
-        most = self._options.customer_jobs
-        if caller.customer is None or most is None:
+        if caller.customer is not None:
+            named = filter.get("task") or TASK
+            among = TASK in ([named] if isinstance(named, str) else named)
+            deliveries = await self._app.dry_run(verb, {**filter, "task": TASK}) if among else 0
+            await self.live(caller, count - deliveries)
+            await self.live(caller, deliveries, task=TASK)
+
+    async def live(self, caller: Caller, more: int = 1, *, task: str | None = None) -> None:
+        """Whether the customer of the caller may have so many live jobs more, of this task.
+
+        :raises Problem: 429
+        """
+        most, customer = self._options.customer_jobs, caller.customer
+        if customer is None or most is None or more <= 0:
             return
-        has, clock = self._of(caller.customer), self._app.host.clock
+        told, clock = task == TASK, self._app.host.clock
+        has = self._of(customer).deliveries if told else self._of(customer).jobs
         if clock.monotonic() >= has.count_at:
             async with has.counting:
                 if (begun := clock.monotonic()) >= has.count_at:  # nobody has, while this one waited
-                    has.live = await self._app.count(customer=caller.customer, status=sorted(LIVE))
+                    has.live = await self._count(customer, told=told)
                     took = clock.monotonic() - begun
                     has.count_at = begun + took + max(_COUNTED, 20 * took)
         if has.live + more > most:
-            raise _too_many(f"a customer may have {most} jobs that have not ended; there are {has.live}", 5)
+            what = "messages of webhooks that wait" if told else "jobs that have not ended"
+            raise _too_many(f"a customer may have {most} {what}; there are {has.live}", 5)
         has.live += more
+
+    async def _count(self, customer: str, *, told: bool) -> int:
+        """The customer's live jobs without deliveries; ``told``: those."""
+        deliveries = await self._app.count(customer=customer, status=sorted(LIVE), task=TASK)
+        if told:
+            return deliveries
+        return max(0, await self._app.count(customer=customer, status=sorted(LIVE)) - deliveries)
 
 
 def _too_many(detail: str, wait: int) -> Problem:

@@ -63,6 +63,21 @@ async def test_the_headers_ask_proxies_to_pass_each_event_on(doing: Doing) -> No
             assert headers["x-accel-buffering"] == "no"
 
 
+@pytest.mark.parametrize("feed", [False, True], ids=["job", "feed"])
+async def test_a_stream_in_which_nothing_happens_has_comments(
+    feed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("headrace.web.events", "headrace.hub.live.events"):
+        monkeypatch.setattr(f"{module}.BEAT", 0.05)
+    doing = Doing(url_of("memory", tmp_path))
+    async with serving(doing.app) as hub:
+        job = await doing.work.submit(1)
+        async with listening(hub, "/api/events" if feed else f"/api/jobs/{job.id}/events") as stream:
+            reading = asyncio.create_task(stream.rest())
+            await until(lambda: stream.comments.count("still here") >= 3)
+            reading.cancel()
+
+
 async def test_a_job_that_has_ended_is_told_whole_and_the_stream_ends(doing: Doing) -> None:
     doing.gate.set()
     async with serving(doing.app) as hub, doing.app.worker():

@@ -44,6 +44,18 @@ async def test_a_job_is_followed_from_its_submit_to_its_result(doing: Doing) -> 
         await until(lambda: not len(doing.app.session.audience))
 
 
+async def test_who_waits_hears_that_the_queue_moves(doing: Doing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.places.OFTEN", 0.05)
+    async with serving(doing.app) as hub, connected(hub) as socket:
+        first, second, third = [await doing.work.submit(n) for n in range(3)]
+        await socket.ask("subscribe_job", job_id=str(third.id))
+        assert (await socket.until("queue_position"))["position"] == 3
+        for job, left in ((first, 2), (second, 1)):
+            await job.cancel()
+            told = await socket.until("queue_position")
+            assert (told["job_id"], told["position"]) == (str(third.id), left)
+
+
 async def test_a_failure_is_told_as_retry_and_error(doing: Doing) -> None:
     async with serving(doing.app) as hub, connected(hub) as socket:
         job = await doing.fail.submit("no luck")

@@ -8,14 +8,15 @@ from typing import cast
 import msgspec
 from starlette.responses import Response
 
-from headrace.client.finding import Filters, filter_of
+from headrace.client.finding import filter_of
 from headrace.core.attempt import Attempt, Event
 from headrace.core.news import News
 from headrace.hub.documents import JobView, job_view
+from headrace.hub.filters import SaidStatus, filters_in
 from headrace.hub.live.feed import Seat
 from headrace.hub.live.sse import EventStream
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.scoping import filters_of, job_of
+from headrace.hub.scoping import job_of
 from headrace.web.events import BEAT, MEDIA, Teller, tell_job
 
 __all__ = ["OPERATIONS", "EventsQuery", "FeedQuery"]
@@ -34,7 +35,11 @@ class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
     queue: tuple[str, ...] | None = None
     task: tuple[str, ...] | None = None
     customer: tuple[str, ...] | None = None
-    status: tuple[str, ...] | None = None
+    status: tuple[SaidStatus, ...] | None = None
+    type: tuple[str, ...] | None = None
+    """The same as ``task``."""
+    customer_id: tuple[str, ...] | None = None
+    """The same as ``customer``."""
 
 
 # One job
@@ -71,8 +76,7 @@ async def job_events(ask: Ask) -> Answer | Response:
 
 async def feed(ask: Ask) -> Response:
     """The jobs that change, as they are by then, until the reader has had enough."""
-    given = {name: value for name, value in msgspec.structs.asdict(ask.query).items() if value}
-    filter = filter_of(filters_of(ask, cast(Filters, given)))
+    filter = filter_of(filters_in(ask, ask.query))
     ask.hub.live.connections.check()
     seat = await ask.hub.live.feed.join(filter)
     return EventStream(ask, _fed(seat), seat.leave)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
 
+from headrace.client.finding import Filters
 from headrace.core.batch import Batch, Call, Tally
-from headrace.core.status import Status
 from headrace.errors import JobNotFound
 from headrace.hub.documents import JobPage, page_view
+from headrace.hub.filters import SaidStatus, filters_in
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.rooms.listed import no_such
 
@@ -92,7 +93,7 @@ class BatchesAsked(msgspec.Struct, frozen=True, kw_only=True):
 class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
     """A page of the jobs of a batch."""
 
-    status: tuple[Status, ...] | None = None
+    status: tuple[SaidStatus, ...] | None = None
     limit: Limit = 50
     cursor: str | None = None
 
@@ -119,7 +120,7 @@ async def cancel_batch(ask: Ask) -> Answer:
 async def jobs_of_batch(ask: Ask) -> Answer:
     """A page of its jobs."""
     batch, asked = await _batch(ask), ask.query
-    filters: dict[str, Any] = {"batch": batch.id, "status": asked.status, "customer": ask.caller.customer}
+    filters: Filters = {**filters_in(ask, asked), "batch": batch.id}
     return Answer(page_view(await ask.hub.app.jobs(limit=asked.limit, cursor=asked.cursor, **filters)))
 
 

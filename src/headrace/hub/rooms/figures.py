@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 
 from headrace.client.admin import Stats
-from headrace.client.finding import Filters
 from headrace.core.charts import Charts
 from headrace.core.fingerprint import FailureGroup
 from headrace.core.rollup import Step
-from headrace.core.status import Reason, Status
+from headrace.core.status import Reason
+from headrace.hub.filters import SaidStatus, filters_in
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.rooms.listed import Listed
-from headrace.hub.scoping import filters_of
 
 __all__ = ["OPERATIONS", "ChartsAsked", "FailuresAsked"]
 
@@ -34,7 +33,7 @@ class ChartsAsked(msgspec.Struct, frozen=True, kw_only=True):
 class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
     """Which failures are asked for; each parameter that is given must match."""
 
-    status: tuple[Status, ...] | None = None
+    status: tuple[SaidStatus, ...] | None = None
     """By default, jobs that failed, and jobs that failed and are tried again."""
     reason: tuple[Reason, ...] | None = None
     task: tuple[str, ...] | None = None
@@ -45,6 +44,10 @@ class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
     created_before: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     finished_after: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     finished_before: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    type: tuple[str, ...] | None = None
+    """The same as ``task``."""
+    customer_id: tuple[str, ...] | None = None
+    """The same as ``customer``."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
     """How many groups: the largest."""
 
@@ -61,9 +64,7 @@ async def charts(ask: Ask) -> Answer:
 
 async def failures(ask: Ask) -> Answer:
     """Jobs that failed alike."""
-    asked = {name: value for name, value in msgspec.structs.asdict(ask.query).items() if value is not None}
-    limit = asked.pop("limit")
-    found = await ask.hub.app.failures(limit=limit, **filters_of(ask, cast(Filters, asked)))
+    found = await ask.hub.app.failures(limit=ask.query.limit, **filters_in(ask, ask.query))
     return Answer(Listed(tuple(found)))
 
 

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headrace.core.bounds import KEY, NAME, NOTE
-from headrace.core.status import Status
 from headrace.core.subscription import Webhook, checked_wish
 from headrace.core.target import Occasion
 from headrace.core.webhooks import QUEUE, TASK
 from headrace.hub.documents import JobPage, JobView, job_view, page_view
 from headrace.hub.examples import ID, JOB, PATH
+from headrace.hub.filters import SaidStatus, filters_in
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import Problem
 from headrace.hub.scoping import customer_of, filters_of, job_of
@@ -123,8 +123,10 @@ class WhichDeliveries(msgspec.Struct, frozen=True):
 
     webhook: str | None = None
     job: str | None = None
-    status: tuple[Status, ...] = ()
+    status: tuple[SaidStatus, ...] = ()
     customer: str | None = None
+    customer_id: str | None = None
+    """The same as ``customer``."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
     cursor: str | None = None
 
@@ -233,6 +235,8 @@ async def test_webhook(ask: Ask) -> Answer:
     """Send it a message, to see whether it takes one."""
     webhook = await _own(ask)
     _may_change(ask)
+    ask.hub.door.spend(ask.caller)
+    await ask.hub.caps.live(ask.caller, task=TASK)
     handle = await ask.hub.app.test_webhook(webhook.id, by=ask.caller.name)
     return Answer(job_view(await handle.refresh()), 202)
 
@@ -251,14 +255,9 @@ async def delete_webhook(ask: Ask) -> Answer:
 async def list_deliveries(ask: Ask) -> Answer:
     """What was sent, or is to be."""
     query: WhichDeliveries = ask.query
-    customer: Any = filters_of(ask, {"customer": query.customer}).get("customer")
+    given: Any = filters_in(ask, query)
     page = await ask.hub.app.deliveries(
-        webhook=query.webhook,
-        job=query.job,
-        status=query.status or None,
-        customer=customer,
-        limit=query.limit,
-        cursor=query.cursor,
+        webhook=query.webhook, job=query.job, limit=query.limit, cursor=query.cursor, **given
     )
     return Answer(page_view(page))
 
@@ -266,6 +265,9 @@ async def list_deliveries(ask: Ask) -> Answer:
 async def redeliver(ask: Ask) -> Answer:
     """Send a message once more."""
     job = await job_of(ask, ask.path["id"])
+    if job.ended and job.task == TASK:
+        ask.hub.door.spend(ask.caller)
+        await ask.hub.caps.live(ask.caller, task=TASK)
     return Answer(job_view(await ask.hub.app.redeliver(job.id, by=ask.caller.name)), 202)
 
 
