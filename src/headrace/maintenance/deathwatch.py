@@ -193,7 +193,7 @@ _NEVER = Seen(0, 0.0)
 
 
 def _together(dead: Iterable[WorkerRow], before: frozenset[UUID]) -> frozenset[UUID]:
-    """Those of the dead that died with others; ``before``: the same at an earlier finding, of which some may be left."""
+    """Those of the dead that died with others; ``before``: the same at an earlier finding: some may be left of it."""
     by_id = {row.info.id: (row.info.host, row.info.pid) for row in dead}
     return frozenset(by_id) if died_together(by_id.values()) else before & frozenset(by_id)
 
