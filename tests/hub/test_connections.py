@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocket
 
 from headrace.hub import HubOptions
 from tests.hub.serving import Served, serving
@@ -55,6 +56,11 @@ class Client:
         if length == 126:
             (length,) = struct.unpack(">H", await self._take(2))
         return first & 0x0F, await self._take(length)
+
+    async def hear_all(self) -> None:
+        """Read whatever comes."""
+        while True:
+            await self.hear()
 
     async def _take(self, size: int) -> bytes:
         while len(self._heard) < size:
@@ -137,6 +143,29 @@ async def test_nothing_is_read_after_a_close_that_nobody_reads(hub: Served, monk
         transport.abort()
 
 
+async def test_frames_that_come_too_early_are_taken_when_the_socket_is_open(
+    hub: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, gate, accept = asyncio.Event(), asyncio.Event(), WebSocket.accept
+
+    async def slowly(self: WebSocket, *given: Any, **more: Any) -> None:
+        entered.set()
+        await gate.wait()
+        await accept(self, *given, **more)
+
+    monkeypatch.setattr(WebSocket, "accept", slowly)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(hub.address.rpartition(":")[2]))
+    writer.write(UPGRADE)
+    await entered.wait()
+    (protocol,) = [one for one in hub.server.server_state.connections if hasattr(one, "frames")]
+    writer.write(b"\xff" * 6)
+    await until(lambda: not protocol.transport.is_reading())
+    gate.set()
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+    assert (await reader.read())[2:4] == struct.pack(">H", 1002)
+    writer.close()
+
+
 @pytest.mark.parametrize("part", [b"", b" "], ids=["empty", "one byte"])
 async def test_pieces_of_a_message_cost_what_is_in_them(hub: Served, part: bytes) -> None:
     count = 50_000
@@ -148,6 +177,22 @@ async def test_pieces_of_a_message_cost_what_is_in_them(hub: Served, part: bytes
         assert (await hub.client.get("/api/version")).status_code == 200
         await client.say(frame(LAST | CONT, b'"ping"}'))
         assert json.loads((await client.hear())[1])["type"] == "pong"
+
+
+@pytest.mark.parametrize(
+    "one", [frame(LAST | PING), frame(LAST | PONG), frame(LAST | TEXT, b"1")], ids=["pings", "pongs", "messages"]
+)
+async def test_of_many_frames_in_one_read_some_are_taken_at_a_time(hub: Served, one: bytes) -> None:
+    async with connected(hub) as client:
+        protocol = client.protocol
+        protocol.data_received(one * 5000)
+        assert protocol._at <= 8 * 1024
+        assert protocol.queue.qsize() <= 8 * 1024 // len(one)
+        assert not protocol.transport.is_reading(), "no more is read meanwhile"
+        reading = asyncio.create_task(client.hear_all())
+        await until(protocol.transport.is_reading)
+        assert not protocol._came, "all of it is taken, when others have had their turn"
+        reading.cancel()
 
 
 async def test_pieces_are_counted_together(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import re
 import socket
 import struct
 import sys
+import threading
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -361,6 +362,54 @@ ANSWERS = {"authenticated", "job_status", "unsubscribed", "stats", "pong", "erro
 
 def test_every_message_is_answered(hub: Besieged) -> None:
     _tell_anything(hub)
+
+
+def masked(first: int, data: bytes = b"") -> bytes:
+    """A short frame as a client sends it."""
+    return bytes([first, 0x80 | len(data)]) + bytes(4) + data
+
+
+FLOODS = {
+    "empty pings": masked(0x89),
+    "pings": masked(0x89, b"x" * 125),
+    "pongs": masked(0x8A),
+    "empty pieces": masked(0x00),
+    "messages that are none": masked(0x81, b"1"),
+    "messages": masked(0x81, b'{"type":"ping"}'),
+}
+
+
+def test_a_flood_of_small_frames_holds_nobody_up(hub: Besieged) -> None:
+    for what, one in FLOODS.items():
+        with closing(socket.create_connection(("127.0.0.1", hub.port), timeout=READS)) as made:
+            made.sendall(UPGRADE + (masked(0x01, b"{") if what == "empty pieces" else b""))
+            assert made.recv(4096).startswith(b"HTTP/1.1 101 ")
+            over = threading.Event()
+            sides = [threading.Thread(target=side, args=(made, one, over)) for side in (flood, drain)]
+            for side in sides:
+                side.start()
+            try:
+                for _ in range(20):
+                    hub.check()
+            finally:
+                over.set()
+                with suppress(OSError):  # it was cut off
+                    made.shutdown(socket.SHUT_RDWR)
+                for side in sides:
+                    side.join()
+
+
+def flood(made: socket.socket, one: bytes, over: threading.Event) -> None:
+    much = one * (64 * 1024 // len(one))
+    with suppress(OSError):
+        while not over.is_set():
+            made.sendall(much)
+
+
+def drain(made: socket.socket, one: bytes, over: threading.Event) -> None:
+    with suppress(OSError):
+        while made.recv(1024 * 1024):
+            pass
 
 
 # -- slow

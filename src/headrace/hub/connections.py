@@ -15,6 +15,12 @@ from headrace.hub.options import HubOptions
 
 __all__ = ["http_protocol", "socket_protocol"]
 
+_SLICE = 8 * 1024
+"""Bytes of a read that are taken at a time."""
+_FEW, _RESTS = 50, 25e-6
+"""After so many frames in one slice a socket rests, for so many seconds a frame: some times as long as one takes."""
+_IN_A_ROW = 16
+"""How many messages of one client are acted on before others have their turn."""
 _PARTS = 20
 """In how many times the patience of the hub all of an answer must be read."""
 
@@ -174,38 +180,83 @@ class _Http(_Unread, H11Protocol):
 
 
 class _Socket(_Unread, WebSocketsSansIOProtocol):
-    """A WebSocket that keeps no more of a client than one message and the answers to one read."""
+    """A WebSocket that keeps no more of a client than one read, one message and what they are answered, and leaves most
+    of the time to others.
+
+    A read may hold tens of thousands of empty frames. So it is taken a slice at a time: not while the message before
+    waits to be taken, nor while the client reads nothing (each ping would leave a pong here), and after many frames
+    only when others have had their turn.
+    """
 
     def __init__(self, *, patience: float, **given: Any) -> None:
         super().__init__(**given)
         self._patience = patience
+        self._came, self._at = b"", 0
+        """What was read, and up to where it was taken."""
+        self._count = self._in_a_row = 0
+        """Frames of a slice, and messages that were taken without waiting for one."""
+        self._rest: asyncio.TimerHandle | None = None
+        """Runs while others have their turn."""
         self._parts: bytearray | None = None
         """What came of a message in pieces."""
 
+    def data_received(self, data: bytes) -> None:
+        self._came, self._at = self._came[self._at :] + data, 0
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take what came, as far as that may be, and read on if all of it is taken."""
+        while self._at < len(self._came) and self._may_take():
+            part = self._came[self._at : self._at + _SLICE]
+            self._at += len(part)
+            self._count = 0
+            super().data_received(part)
+            if self._count > _FEW:
+                self._rest = self.loop.call_later(self._count * _RESTS, self._rested)
+        if self._at == len(self._came) and self._may_take():
+            self._came, self._at = b"", 0
+            if not self.transport.is_reading():
+                self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def _may_take(self) -> bool:
+        early = self.handshake_initiated and not self.handshake_complete  # where uvicorn stumbles over wrong frames
+        waits = early or self.read_paused or self._rest is not None or not self.writable.is_set()
+        return not waits and not self.transport.is_closing()
+
+    def _rested(self) -> None:
+        self._rest = None
+        self._go_on()
+
+    def handle_events(self) -> None:
+        """Act on frames, and count them."""
+        self._count += len(self.conn.events)
+        super().handle_events()
+
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._hold()
+        self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if not self.read_paused:  # else uvicorn reads on once the message before is taken
-            self.transport.resume_reading()
+        self._go_on()
 
     async def receive(self) -> Any:
-        """The next message, after which uvicorn reads on."""
+        """The next message; of many at once, some before others have their turn."""
+        self._in_a_row = 0 if self.queue.empty() else self._in_a_row + 1
+        if self._in_a_row >= _IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
         message = await super().receive()
-        self._hold()
+        self._go_on()
         return message
 
     async def send(self, message: Any) -> None:
-        """Send one, after which uvicorn reads on if it was the last."""
+        """Send one; from the first on, and behind the last until the other side closes, too, what comes is taken."""
         await super().send(message)
-        self._hold()
-
-    def _hold(self) -> None:
-        """Read nothing while nothing is read: each ping would leave a pong here, whether or not anybody takes it."""
-        if not self.writable.is_set():
-            self.transport.pause_reading()
+        if message["type"] != "websocket.send":
+            self._go_on()
 
     def handle_cont(self, event: Frame) -> None:
         """Take a part of a message. A list of parts costs many times what they hold, and of empty ones there may be any
@@ -231,6 +282,8 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._read()
+        if self._rest is not None:
+            self._rest.cancel()
         super().connection_lost(exc)
 
 
