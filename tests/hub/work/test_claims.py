@@ -16,7 +16,7 @@ import pytest
 
 from headrace import App, Rate, Status
 from headrace.engine.bus import Hint, Topic
-from headrace.hub import HubOptions
+from headrace.hub import HubOptions, connections
 from headrace.hub.work import claims
 from tests.hub.live.listening import connected
 from tests.hub.serving import Served, serving
@@ -317,7 +317,11 @@ async def test_a_worker_that_was_buried_is_registered_anew_by_its_socket(small: 
         assert (await small.app.get(id)).worker not in (None, UUID(first["worker"]))
 
 
-async def test_messages_that_come_at_once_are_those_of_one_worker(small: Served) -> None:
+@pytest.mark.parametrize("in_a_row", [1, 16])
+async def test_messages_that_come_at_once_are_those_of_one_worker(
+    small: Served, monkeypatch: pytest.MonkeyPatch, in_a_row: int
+) -> None:
+    monkeypatch.setattr(connections, "_IN_A_ROW", in_a_row)
     ids = {await submitted(small.client) for _ in range(3)}
     async with connected(small) as socket:
         me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 3}
@@ -364,3 +368,28 @@ async def test_what_spent_a_permit_begins_in_time_or_not_at_all(
     answer = await said(small.client, "start_job", lease=job["lease"])
     assert answer.status_code == (409 if late else 200)
     assert (await small.app.get(id)).status is (Status.QUEUED if late else Status.RUNNING)
+
+
+async def test_a_job_whose_claim_is_being_answered_counts_once(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look finds it at its worker before the answer does."""
+    ids = {await submitted(small.client) for _ in range(2)}
+    me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 2, "wait": 20}
+    jobs, written, go = small.app.engine.jobs, asyncio.Event(), asyncio.Event()
+    claim = jobs.claim
+
+    async def slow(*args: Any) -> Any:
+        answer = await claim(*args)
+        if not written.is_set():
+            written.set()
+            await go.wait()
+        return answer
+
+    monkeypatch.setattr(jobs, "claim", slow)
+    async with connected(small) as socket:
+        await socket.send("claim_job", **me, id=1)
+        await written.wait()
+        await small.hub.fleet.beats.look(*small.hub.fleet.workers.values())
+        second = await socket.ask("claim_job", **me)
+        go.set()
+        first = await socket.next()
+        assert {one.get("job_id") for one in (first, second)} == ids

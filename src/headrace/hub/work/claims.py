@@ -142,7 +142,9 @@ class Claims:
             return waiting
         line.waiting.append(waiting)
         worker.given += 1
-        waiting.future.add_done_callback(lambda _: self._left(worker))
+        if all(one.job.claim != number for one in worker.held.values()):  # a repeat may be given another job
+            worker.asked.add(number)
+        waiting.future.add_done_callback(lambda _: self._left(waiting))
         if request is not None:  # what it was given before is its own, whatever is in line
             self._ask_for(line, waiting)
         elif now >= line.dry_until:
@@ -151,8 +153,9 @@ class Claims:
             self._plan(line)
         return waiting
 
-    def _left(self, worker: RemoteWorker) -> None:
-        worker.given -= 1
+    def _left(self, waiting: Waiting) -> None:
+        waiting.worker.given -= 1
+        waiting.worker.asked.discard(waiting.request)
 
     def withdraw(self, waiting: Waiting) -> bool:
         """Take a claim out of its line; False: the store is being asked for it, and the answer is waited for."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from headrace.core.fit import Loaded
+from headrace.core.status import Status
 from headrace.core.utilisation import Meter, Utilisation
 from headrace.engine import Renewed
 from headrace.hub.caller import Caller
@@ -49,6 +50,8 @@ class RemoteWorker:
         """What it was given here, or has spoken of here, as far as that is known."""
         self.given = 0
         """Claims that are being answered: each may become a held job."""
+        self.asked = set[int]()
+        """The numbers of these. A held job that has one of them is counted with its claim."""
         self.line: Line | None = None
         self.heard_at, self.heard = now, True
         """When it was last heard, and whether that was since the last beat."""
@@ -109,7 +112,11 @@ class RemoteWorker:
     @property
     def full(self) -> bool:
         """Whether it has as many jobs as it may have; none more, if it is to leave."""
-        return self.leaving or len(self.held) + self.given >= self.concurrency
+        count = len(self.held) + self.given
+        if count >= self.concurrency and self.asked:  # the store may have been quicker than the answer
+            unstarted = (one.job for one in self.held.values() if one.job.status is not Status.RUNNING)
+            count -= sum(job.claim in self.asked for job in unstarted)
+        return self.leaving or count >= self.concurrency
 
     def measure(self, now: float) -> None:
         """Note how many of its slots are busy, whenever that changes."""
