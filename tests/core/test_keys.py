@@ -27,6 +27,16 @@ def test_a_key_is_known_by_its_digest_alone() -> None:
         assert not is_key(other, digest_of(text))
 
 
+def test_all_of_a_digest_is_compared() -> None:
+    text = written(bytes(range(32)))
+    digest = digest_of(text)
+    for place, one in enumerate(digest):
+        other = "0" if one != "0" else "1"
+        assert not is_key(text, digest[:place] + other + digest[place + 1 :]), place
+        assert not is_key(text, digest[:place])
+    assert not is_key(text, digest + "0")
+
+
 def test_scopes_and_bounds_are_checked() -> None:
     assert grant("read", "submit", customer="acme", tasks=["add"]).tasks == frozenset({"add"})
     for scopes, bounds, said in (

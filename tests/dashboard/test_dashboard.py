@@ -36,6 +36,8 @@ def who(request: Request) -> Any:
     match request.headers.get("x-who", "act"):
         case "ann":
             return Viewer(name="ann", scopes=frozenset({"read", "act"}), customer="ann")
+        case "bound":
+            return Viewer(name="bound", scopes=frozenset({"read", "act"}), tasks=frozenset({"add"}))
         case "submitter":
             return Viewer(name="sub", scopes=frozenset({"read", "submit"}), tasks=frozenset({"add"}))
         case scopes if scopes.startswith("scopes:"):
@@ -242,6 +244,29 @@ async def test_whoever_is_bound_to_tasks_submits_only_these(app: App) -> None:
         assert ours.status_code in (403, 422)
         wrong = await act(client, "submitter", act="submit", trial=True, task="add", payload={"a": "x"})
         assert (wrong.status_code, wrong.json()["field"]) == (200, "a")
+
+
+async def test_whoever_is_bound_to_tasks_reruns_only_these(app: App) -> None:
+    async with mounted(app) as client:
+        own, other = [
+            await app.by_name[name].options(delay=3600).submit(one) for name, one in (("add", 1), ("fragile", "x"))
+        ]
+        for job in (own, other):
+            await app.cancel(job.id)
+        refused = await act(client, "bound", act="job", verb="rerun", id=str(other.id))
+        assert (refused.status_code, "'fragile'" in refused.json()["error"]) == (403, True)
+        trial = await act(client, "bound", trial=True, act="job", verb="rerun", id=str(other.id))
+        assert trial.json().get("error") or trial.status_code == 403, trial.text
+        payload = await act(client, "bound", act="job", verb="rerun", id=str(other.id), payload={"why": "y"})
+        assert payload.status_code == 403
+        matching = await act(client, "bound", act="jobs", verb="rerun", filter={"task": "fragile"})
+        assert matching.status_code == 403
+        assert await app.count() == 2
+        many = await act(client, "bound", act="jobs", verb="rerun", ids=[str(own.id), str(other.id)])
+        last = json.loads(many.text.splitlines()[-1])["told"]
+        assert last.startswith("1 job rerun, 1 refused: You may not submit the task 'fragile'"), last
+        assert (await act(client, "bound", act="job", verb="rerun", id=str(own.id))).status_code == 200
+        assert [job.task for job in (await app.jobs(status="queued")).items] == ["add", "add"]
 
 
 async def test_a_trial_says_what_would_be_refused_and_changes_nothing(app: App) -> None:

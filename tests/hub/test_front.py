@@ -122,6 +122,30 @@ async def test_a_session_ends_with_its_key(served: Served) -> None:
         assert (await client.get("/jobs")).status_code == 303
 
 
+async def test_a_session_outlives_no_key_that_expires(tmp_path: Path) -> None:
+    clock = FakeClock()
+    app = App(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
+
+    @app.task
+    async def add(a: int) -> int:
+        return a
+
+    async with app:
+        made = await app.create_key("ops", ["read", "act"], expires=LASTS / 2)
+        job = await add.options(delay=2 * LASTS.total_seconds()).submit(1)
+        async with serving(app, HubOptions(maintenance=False, webhooks=False)) as served, browser_of(served) as client:
+            await log_in(client, made.text)
+            token = {"x-headrace-token": await token_of(client)}
+            clock.advance(LASTS.total_seconds() / 2 - 1)
+            assert (await client.get("/jobs")).status_code == 200
+            clock.advance(1)
+            assert (await client.get("/jobs")).status_code == 303
+            assert (await client.get("/session")).json() == {"session": False}
+            body = {"act": "job", "verb": "cancel", "id": str(job.id)}
+            assert (await client.post("/act", json=body, headers=token)).status_code == 401
+            assert (await job.refresh()).status == "scheduled"
+
+
 async def test_a_session_ends_after_a_while_and_cannot_be_forged(tmp_path: Path) -> None:
     clock = FakeClock()
     app = App(f"sqlite:///{tmp_path}/jobs.db", clock=clock)

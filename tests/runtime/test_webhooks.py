@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.job import Job
 from headrace.core.subscription import Webhook, Wish
-from headrace.core.target import EVENTS
+from headrace.core.target import EVENTS, Target
 from headrace.engine import Setting
 from headrace.errors import ConfigError, Unavailable
 from headrace.runtime import webhooks as module
@@ -118,6 +118,26 @@ async def test_an_address_is_kept_once_and_its_use_noted_by_the_day() -> None:
         made.clock.advance(hours=2)
         [again] = await used()
         assert [again] > first, "so it is not forgotten while it is used"
+
+
+@pytest.mark.parametrize("credentials", [{}, {"bearer": "token", "secret": "whsec_" + 32 * "A"}])
+async def test_two_customers_with_one_address_have_a_webhook_each(credentials: dict[str, str]) -> None:
+    async with world() as made:
+        known = made.lanes.submits.webhooks
+        wish = Wish(WISH.url, EVENTS, **credentials)
+
+        async def named(customer: str | None) -> Target:
+            job = await known.wished(await made.submit(customer=customer), wish)
+            [target] = job.spec.webhook or ()
+            return target
+
+        customers = (None, "acme", "other")
+        targets = {customer: await named(customer) for customer in customers}
+        assert len({target.id for target in targets.values()}) == 3
+        kept = {one.id: one for one in read_webhooks(await made.engine.documents.settings(OF_JOBS))}
+        for customer, target in targets.items():
+            assert (target.customer, kept[target.id].customer) == (customer, customer)
+            assert await named(customer) == target, "the next job names the same one"
 
 
 async def test_only_so_many_addresses_are_kept_for_a_customer(monkeypatch: pytest.MonkeyPatch) -> None:

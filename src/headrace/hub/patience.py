@@ -27,12 +27,10 @@ async def patiently(ask: Ask, seconds: float, work: Coroutine[Any, Any, T]) -> T
     """
     working, revoked = asyncio.create_task(work), asyncio.Event()
     forget = ask.hub.door.on_revoked(lambda key: revoked.set() if key == ask.caller.key else None)
-    if not ask.hub.door.knows(ask.caller):  # since it was let in
-        revoked.set()
     leaving, *others = map(asyncio.create_task, (_left(ask.request), ask.hub.draining.wait(), revoked.wait()))
     tasks = (working, leaving, *others)
     try:
-        if ask.hub.door.knows(ask.caller):  # or it was revoked before anybody listened
+        if ask.hub.door.knows(ask.caller):  # it may have been revoked since it was let in, before anybody listened
             await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         else:
             revoked.set()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket as sockets
 from pathlib import Path
+from typing import Any
 
 import pytest
 import websockets
 
+from headrace.core.query import Filter
 from headrace.hub import HubOptions
 from tests.hub.live.doing import Doing
 from tests.hub.live.listening import connected, listening
@@ -96,6 +98,72 @@ async def test_what_a_revoked_key_has_open_is_closed(doing: Doing) -> None:
                 assert (await one.until("error"))["problem"]["status"] == 401
                 assert await one.closed() == 1008
             assert (await stays.ask("subscribe_job", job_id=str(job.id)))["type"] == "job_status"
+
+
+async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
+    doing: Doing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with doing.app:
+        key = await doing.app.create_key("shop", ["read"])
+        await doing.app.create_key("other", ["read"])
+    async with serving(doing.app) as hub:
+        job = await doing.work.submit(1)
+        caller, paths = hub.hub.door.authenticate(key.text), (f"/api/jobs/{job.id}/events", "/api/events")
+        let_in = list[None]()
+
+        async def revoke() -> None:
+            """Between the door and the stream: whoever asks was let in, and has nothing open yet."""
+            let_in.append(None)
+            if len(let_in) == len(paths):
+                await doing.app.revoke_key("shop")
+            await until(lambda: not hub.hub.door.knows(caller))
+
+        follow, join = doing.app.follow, hub.hub.live.feed.join
+
+        async def followed(*of: Any, **options: Any) -> Any:
+            await revoke()
+            return await follow(*of, **options)
+
+        async def joined(filter: Filter) -> Any:
+            await revoke()
+            return await join(filter)
+
+        monkeypatch.setattr(doing.app, "follow", followed)
+        monkeypatch.setattr(hub.hub.live.feed, "join", joined)
+
+        async def opened(path: str) -> None:
+            async with listening(hub, path, **bearer(key.text)) as stream:
+                [last] = await stream.rest()
+            assert (last.name, last.data["status"]) == ("error", 401), path
+
+        await asyncio.gather(*map(opened, paths))
+        await until(lambda: not len(hub.hub.live.connections))
+        assert not len(doing.app.session.audience)
+
+
+async def test_who_a_socket_is_is_said_once(doing: Doing) -> None:
+    async with doing.app:
+        ann = await doing.app.create_key("ann", ["read"], customer="ann")
+        bob = await doing.app.create_key("bob", ["read"], customer="bob")
+    async with serving(doing.app) as hub:
+        of = {name: await doing.work.with_options({"customer": name}).submit(1) for name in ("ann", "bob")}
+        async with (
+            connected(hub) as said,
+            connected(hub, additional_headers=bearer(ann.text)) as known,
+        ):
+            await said.ask("authenticate", key=ann.text)
+            for socket in (said, known):
+                assert (await socket.ask("subscribe_job", job_id=str(of["ann"].id)))["type"] == "job_status"
+                for text in (bob.text, ann.text, "hr_wrong"):
+                    assert (await socket.ask("authenticate", key=text))["problem"]["status"] == 409
+                assert (await socket.ask("subscribe_job", job_id=str(of["bob"].id)))["problem"]["status"] == 404
+            await doing.app.revoke_key("bob")  # which is nothing to them
+            await doing.app.cancel(of["ann"].id)
+            for socket in (said, known):
+                await socket.until("job_status", status="cancelled")
+            await doing.app.revoke_key("ann")
+            for socket in (said, known):
+                assert await socket.closed() == 1008
 
 
 async def test_a_wrong_key_closes_the_socket_after_the_answer(doing: Doing) -> None:

@@ -122,6 +122,19 @@ async def test_what_cannot_be_subscribed_is_refused(hub: Served, body: dict[str,
     assert await hub.app.webhooks() == []
 
 
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1/", "https://[::1]/", "https://169.254.169.254/latest", "http://hooks.example/", "x"]
+)
+async def test_a_subscription_is_moved_to_no_private_address(hub: Served, url: str) -> None:
+    given = await made(hub)
+    path = f"/api/webhooks/{given['webhook']['id']}"
+    answer = await hub.client.patch(path, json={"url": url, "description": "moved"})
+    assert answer.status_code == 400, answer.text
+    assert (await hub.client.get(path)).json() == given["webhook"], "nothing of it is changed"
+    moved = await hub.client.patch(path, json={"url": "https://elsewhere.example/"})
+    assert (moved.status_code, moved.json()["url"]) == (200, "https://elsewhere.example/")
+
+
 async def test_who_may_read_does_not_see_addresses_that_may_be_secrets() -> None:
     app = Sums("memory://").app
     async with app:
