@@ -236,6 +236,96 @@ async def test_a_change_while_nobody_waits_for_the_next_is_not_forgotten(
     assert (await anext(following)).status is Status.CANCELLED
 
 
+@pytest.fixture
+def hints_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked but for a hint."""
+    for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
+        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+
+
+async def test_a_hint_that_comes_while_its_reader_is_busy_is_kept_for_it(
+    sums: Sums, store: Store, hints_alone: None
+) -> None:
+    job, other = await submit(sums, 2)
+    waiting = asyncio.create_task(store.watcher.ended(other.id))  # so that hints are taken meanwhile
+    busy = store.watcher.follow(job.id)
+    assert (await anext(busy)).status is Status.QUEUED
+    await until(lambda: store.asked)
+    await store.end(job, quietly=True)
+    store.session.engine.bus.send(Hint(Topic.CHANGED, (str(job.id),)))
+    await until(lambda: not store.watcher._hinted and store.watcher._told)
+    async with asyncio.timeout(30):
+        assert (await anext(busy)).status is Status.CANCELLED
+    await store.end(other)
+    await waiting
+
+
+async def test_what_another_reader_is_told_meanwhile_is_kept_for_a_busy_one(
+    sums: Sums, store: Store, hints_alone: None
+) -> None:
+    (job,) = await submit(sums, 1)
+    busy, quick = (store.watcher.follow(job.id) for _ in range(2))
+    for one in (busy, quick):
+        assert (await anext(one)).status is Status.QUEUED
+    step = asyncio.ensure_future(anext(quick))
+    await until(lambda: job.id in store.watcher._watched)
+    await store.end(job, quietly=True)
+    store.session.engine.bus.send(Hint(Topic.CHANGED, (str(job.id),)))
+    assert (await step).status is Status.CANCELLED
+    async with asyncio.timeout(30):
+        assert (await anext(busy)).status is Status.CANCELLED
+
+
+async def test_a_hint_that_comes_with_an_answer_is_kept_for_who_gets_that(
+    sums: Sums, store: Store, hints_alone: None
+) -> None:
+    """The answer is on its way to the reader while the store is asked again."""
+    (job,) = await submit(sums, 1)
+    session, hint = store.session, Hint(Topic.CHANGED, (str(job.id),))
+    following = store.watcher.follow(job.id)
+    assert (await anext(following)).status is Status.QUEUED
+    step = asyncio.ensure_future(anext(following))
+    await until(lambda: job.id in store.watcher._watched)
+    now = session.host.clock.now()
+    change = acts.postpone(job, now + timedelta(hours=1), now)
+    await session.engine.jobs.apply([change], now)
+    get, answers = session.engine.jobs.get, list[list[Job | None]]()
+
+    async def late(ids: Sequence[UUID]) -> list[Job | None]:
+        answer = await get(ids)
+        if not answers:
+            await store.end(change.job, quietly=True)
+            store.watcher._hear_changes(hint)
+        else:
+            await until(step.done)  # as long as a store may take that is elsewhere
+        answers.append(answer)
+        return answer
+
+    session.engine.jobs.get = late  # type: ignore[method-assign]
+    store.watcher._hear_changes(hint)
+    assert (await step).status is Status.SCHEDULED
+    await until(lambda: len(answers) == 2)  # of which nobody was there to hear the second
+    async with asyncio.timeout(30):
+        assert [one.status async for one in following] == [Status.CANCELLED]
+
+
+async def test_what_was_left_out_of_hints_is_asked_about_for_a_busy_reader_too(
+    sums: Sums, store: Store, hints_alone: None
+) -> None:
+    job, other = await submit(sums, 2)
+    waiting = asyncio.create_task(store.watcher.ended(other.id))
+    busy = store.watcher.follow(job.id)
+    assert (await anext(busy)).status is Status.QUEUED
+    await until(lambda: store.asked)
+    await store.end(job, quietly=True)
+    store.watcher._hear_changes(Hint(Topic.CHANGED, (), 1))
+    await until(lambda: not store.watcher._missed)
+    async with asyncio.timeout(30):
+        assert (await anext(busy)).status is Status.CANCELLED
+    await store.end(other)
+    await waiting
+
+
 async def test_when_changes_were_left_out_what_is_followed_is_looked_at(
     sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,10 +131,6 @@ class _Watching(ABC, Generic[T]):
             return found if self._has_ended(found) else None
         return await self._wait(id, _Wait(None), timeout)
 
-    async def changed(self, id: UUID, seen: T, timeout: float | None = None) -> T | None:
-        """The job or batch once it differs from what was seen; None if that takes longer than the timeout."""
-        return await self._wait(id, _Wait(seen), timeout)
-
     async def close(self) -> None:
         """End every wait with an error, and listen no more."""
         self._closed = True
@@ -294,12 +290,20 @@ class _Watching(ABC, Generic[T]):
 
 
 class _Follower:
-    """Somebody who follows a job, and whether a hint came since the store was last asked about it."""
+    """Somebody who follows a job."""
 
-    __slots__ = ("hinted",)
+    __slots__ = ("hinted", "wait")
 
     def __init__(self) -> None:
         self.hinted = False
+        """Whether a hint came since the store was last asked about the job for this follower."""
+        self.wait: _Wait[Job] | None = None
+
+    def asks(self) -> None:
+        """The store is asked about the job: the answer is for those who wait. Who is busy, or has an answer on its
+        way, must ask again."""
+        if self.wait is not None and not self.wait.event.is_set():
+            self.hinted = False
 
 
 class Watcher(_Watching[Job]):
@@ -321,7 +325,7 @@ class Watcher(_Watching[Job]):
     async def _look(self, ids: Sequence[UUID]) -> list[Job | None]:
         for id in ids:
             for follower in self._followers.get(str(id), ()):
-                follower.hinted = False
+                follower.asks()
         known = self._known(ids) if len(ids) >= MANY else {}
         if not known or not isinstance(jobs := self._engine.jobs, FindsChanged):
             return await self._engine.jobs.get(ids)
@@ -362,7 +366,9 @@ class Watcher(_Watching[Job]):
                 timeout = max(0.0, due.total_seconds()) if due < timedelta(days=1) else None
                 if follower.hinted:
                     self._hinted.add(id)
-                stored = await self.changed(id, stored, timeout) or stored
+                follower.wait = _Wait(stored)
+                stored = await self._wait(id, follower.wait, timeout) or stored
+                follower.wait = None
                 seen = as_seen(stored, self._host.clock.now())
                 if seen != shown:
                     shown = seen
@@ -416,6 +422,9 @@ class Watcher(_Watching[Job]):
             rest = min(max(SHORTEST_REST, len(self._followers) / MOST_MISSED), LONGEST)
             asyncio.get_running_loop().call_later(rest, self._rested)
             self._hinted.update(id for id in self._watched if str(id) in self._followers)
+            for followers in self._followers.values():
+                for follower in followers:
+                    follower.hinted = True
         return super()._due()
 
     def _wants_hints(self, wait: _Wait[Job]) -> bool:
