@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +35,8 @@ class Scene:
         self.asked: list[list[Standing]] = []
         self.told: list[Any] = []
         self.broken = False
+        self.takes: Callable[[], object] = lambda: None
+        """Called whenever places are computed."""
         self.places = Places(host or Host(), self.placing, lambda: self.line)
 
     def join(self, queue: str = "default") -> Standing:
@@ -44,6 +46,7 @@ class Scene:
 
     async def placing(self, jobs: Sequence[Job]) -> list[Place | None]:
         self.asked.append([one.owner for one in jobs])  # type: ignore[attr-defined]
+        self.takes()
         if self.broken:
             raise Unavailable("away")
         return [Place(len(self.asked)) for _ in jobs]
@@ -123,4 +126,30 @@ async def test_who_waits_is_told_once_a_second_at_most_however_the_queue_moves_a
     gaps = [after - before for before, after in pairwise(told)]
     assert min(gaps) >= module.OFTEN - 1e-6
     assert max(gaps) < 2 * module.OFTEN
+    scene.places.stop()
+
+
+@pytest.mark.parametrize("others", [False, True])
+async def test_what_takes_long_is_computed_seldom_whoever_comes(others: bool) -> None:
+    hands, took, asked = Hands(), 0.5, list[float]()
+    scene = Scene(hands)
+    scene.places._time = lambda: hands.time  # type: ignore[method-assign]
+
+    def take() -> None:
+        asked.append(hands.time)
+        hands.time += took
+
+    scene.takes = take
+    scene.join()
+    for _ in range(10_000):
+        if len(asked) >= 5:
+            break
+        await asyncio.sleep(0)
+        if others:
+            scene.line[1:] = []
+            scene.join()
+    rests = [after - before - took for before, after in pairwise(asked)]
+    assert len(rests) == 4
+    assert min(rests) >= module._SHARE * took - 1e-6
+    assert max(rests) < 2 * module._SHARE * took
     scene.places.stop()

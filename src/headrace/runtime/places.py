@@ -41,7 +41,9 @@ class Places:
     def __init__(self, host: Host, placing: Placing, standing: Callable[[], Iterable[_Standing]]) -> None:
         self._host, self._placing, self._standing = host, placing, standing
         self._due: dict[str, float] = {}
-        """When the places in a queue may be computed next."""
+        """When the places in a queue are computed next."""
+        self._rests: dict[str, float] = {}
+        """Until when they are not, whoever comes, since that took long."""
         self._pause: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +51,7 @@ class Places:
     def expect(self, queue: str) -> None:
         """Somebody looks at a job that stands in this queue."""
         self._pause[queue] = OFTEN
-        known, soon = self._due.get(queue), self._time() + OFTEN
+        known, soon = self._due.get(queue), max(self._time() + OFTEN, self._rests.get(queue, 0.0))
         if known is None or known > soon:
             self._due[queue] = 0.0 if known is None else soon
             self._wake.set()
@@ -75,6 +77,7 @@ class Places:
                 # Not before its time: who comes and goes and comes again has a number a second, not more.
                 if self._due[queue] <= self._time():
                     del self._due[queue], self._pause[queue]
+                    self._rests.pop(queue, None)
             for queue, line in lines.items():
                 if self._due.get(queue, 0.0) <= self._time():
                     await self._place(queue, line)
@@ -97,4 +100,5 @@ class Places:
             _log.debug("the places in queue %r are not known for now: %s", queue, error)
         pause = OFTEN if moved else min(self._pause.get(queue, OFTEN) * GROWTH, RARE)
         self._pause[queue] = pause
-        self._due[queue] = self._time() + max(pause, _SHARE * took)
+        self._rests[queue] = self._time() + _SHARE * took
+        self._due[queue] = max(self._time() + pause, self._rests[queue])
