@@ -113,6 +113,8 @@ class Reading:
         self._kind = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if fields.get(b"connection", b"").lower() == b"close":
             self.keeps = False
+        if self.status in (204, 304):  # they have no body, whatever their fields say of one
+            return
         if (coding := fields.get(b"transfer-encoding")) is not None:
             if coding.lower() != b"chunked":
                 raise ValueError(f"transfer-encoding {coding[:40]!r} is unknown here")
@@ -121,7 +123,7 @@ class Reading:
             if not length.isdigit():
                 raise ValueError(f"content-length {length[:40]!r} is no number")
             self._left = int(length)
-        elif self.status not in (204, 304):
+        else:
             self._left, self.keeps = None, False
 
     def _read_chunks(self, chunks: list[bytes]) -> bool:
