@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
@@ -15,7 +15,7 @@ from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.outcome import Completed, Failed, Released, Snoozed
 from headrace.core.status import Reason, Status
-from headrace.core.target import EVENTS, Target
+from headrace.core.target import EVENTS, Occasion, Target
 from headrace.core.webhooks import GAP, KEPT, POLICY, QUEUE, RESULT, TASK, delivery, first_told, is_delivery, tell
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,6 +114,31 @@ def test_progress_is_told_at_most_once_in_five_seconds() -> None:
         assert (change.job.rev > at.rev) is bool(change.inserts), "only what is told raises the rev"
         at, now = change.job, now + GAP / 4
     assert told == [1, 0, 0, 0] * 3
+
+
+def test_progress_is_spaced_for_each_target_by_what_that_was_told() -> None:
+    first, second = Target("wh_a", EVENTS), Target("wh_b", EVENTS)
+    known = tell(replace(running(first, second), updated_at=NOW), "progress")[0]
+    lost = replace(known, told=tuple(one for one in known.told or () if one.target != second.id))
+    soon = replace(lost, rev=lost.rev + 1, updated_at=NOW + GAP / 2)
+    [told] = tell(soon, "progress")[1]
+    assert told.payload["webhook"] == second.id, "the first one is spared, not whoever comes behind it"
+
+
+def test_progress_is_spaced_by_the_last_progress_whatever_else_is_told() -> None:
+    at = tell(replace(running(), updated_at=NOW), "progress")[0]
+    for seconds, event, count in (
+        (1, "retrying", 1),
+        (2, "progress", 0),
+        (4, "started", 1),
+        (4.999, "progress", 0),
+        (5, "progress", 1),
+        (9.999, "progress", 0),
+        (60, "progress", 1),
+    ):
+        at = replace(at, rev=at.rev + 1, updated_at=NOW + timedelta(seconds=seconds))
+        at, told = tell(at, cast(Occasion, event))
+        assert len(told) == count, (seconds, event)
 
 
 def test_one_that_may_be_pruned_is_not_waited_for() -> None:

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
-from headrace import App
-from headrace.app import QueuePosition
 from headrace.core.job import Job
 from headrace.endpoints.estimates import ALIKE, LONGEST, Estimates
-from headrace.errors import Unavailable
 from headrace.testing import FakeClock
-
-
-class Guessing(App):
-    """An App whose jobs begin in so many seconds, and take 2.5."""
-
-    def __init__(self, url: str, clock: FakeClock) -> None:
-        super().__init__(url, clock=clock)
-        self.asked, self.away, self.begins = 0, False, 5
-
-    async def position(self, job: object) -> QueuePosition:
-        return QueuePosition(3, self.host.clock.now() + timedelta(seconds=self.begins))
-
-    async def estimated_processing_time(self, task: str, *, quantile: float = 0.5) -> float | None:
-        self.asked += 1
-        if self.away:
-            raise Unavailable("away")
-        return 2.5
+from tests.endpoints.guessing import Guessing
 
 
 async def test_estimates_follow_the_queue_and_the_task(tmp_path: Path) -> None:

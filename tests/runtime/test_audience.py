@@ -71,6 +71,40 @@ async def test_all_entries_come_before_the_end_however_many_there_are(scene: Sce
     assert [one.over for one in news].count(True) == 1
 
 
+async def test_no_end_is_told_before_the_last_page_of_the_log(scene: Scene) -> None:
+    """Not by ``over``, and not by the job either."""
+    async with scene.app.worker():
+        job = await scene.talk.submit(2 * module.PAGE)
+        async with await scene.app.follow(job.id) as reader:
+            read = [await anext(reader)]
+            scene.gate.set()
+            await until(lambda: reader.job.ended)
+            async with asyncio.timeout(30):
+                read = [news async for news in reader]
+    assert lines(read) == list(range(1, 2 * module.PAGE + 2))
+    assert len([one for one in read if one.logs]) == 3, "page by page"
+    assert [(one.job.ended, one.over) for one in read] == [(False, False)] * (len(read) - 1) + [(True, True)]
+
+
+async def test_a_look_that_is_older_than_what_is_known_changes_nothing(scene: Scene) -> None:
+    job = (await scene.talk.submit(1)).last
+    assert job is not None
+    async with await scene.app.follow(job) as reader:
+        assert (await anext(reader)).job.status is Status.QUEUED
+        postponed = await scene.app.postpone(job.id, 3600)
+        while (await anext(reader)).job.rev < postponed.rev:
+            pass
+        async with await scene.app.follow(job) as late:  # who read the job before that, and comes behind
+            first = await anext(late)
+            assert (first.job.status, first.job.rev) == (postponed.status, postponed.rev)
+            assert reader.job.rev == postponed.rev
+        await scene.app.cancel(job.id)
+        async with asyncio.timeout(30):
+            rest = [news.job async for news in reader]
+        assert [one.status for one in rest if one.rev > postponed.rev][-1] is Status.CANCELLED
+        assert min(one.rev for one in rest) >= postponed.rev
+
+
 async def test_it_goes_on_behind_a_mark_of_another_process(scene: Scene) -> None:
     async with scene.app.worker():
         job = await scene.talk.submit(5)

@@ -214,19 +214,26 @@ async def test_a_hint_without_names_is_a_reason_to_look(here: Sums) -> None:
         await until(lambda: told.statuses(job.id) == ["cancelled"])
 
 
-async def test_a_job_that_falls_due_is_shown_as_queued_though_nobody_wrote_that() -> None:
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_a_job_that_falls_due_is_shown_as_queued_though_nobody_wrote_that(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its moment, not when everything is looked at anyway."""
+    monkeypatch.setattr(feeds, "POLL", 3600.0)
     here, clock = Sums(), FakeClock()
-    with here.app.override(url="memory://", clock=clock):
+    with here.app.override(url=url_of(kind, tmp_path), clock=clock):
         async with here.app:
             waits = await here.add.options(delay=60).submit(1)
             async with here.app.feed() as feed:
                 told = Told(feed)
-                new = await here.add.options(delay=3600).submit(1)
-                await until(lambda: told.statuses(new.id) == ["scheduled"])
-                clock.advance(61)
-                here.app.engine.bus.send(Hint(Topic.READY))  # as the clock of a fake passes for nobody who sleeps
-                await until(lambda: told.statuses(waits.id) == ["queued"])
-                assert told.statuses(new.id) == ["scheduled"]
+                new = await here.add.options(delay=120).submit(1)
+                late = await here.add.options(delay=3600).submit(1)
+                await until(lambda: told.statuses(late.id) == told.statuses(new.id) == ["scheduled"])
+                for due, first in ((waits, ["queued"]), (new, ["scheduled", "queued"])):
+                    clock.advance(61)
+                    here.app.engine.bus.send(Hint(Topic.READY))  # as the clock of a fake passes for nobody who sleeps
+                    await until(lambda due=due, first=first: told.statuses(due.id) == first)  # type: ignore[misc]
+                assert told.statuses(late.id) == ["scheduled"]
 
 
 async def test_it_sleeps_no_longer_than_until_a_job_falls_due(here: Sums, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,32 @@ async def test_a_job_that_changed_often_waits_once_and_as_it_is_now(sums: Sums) 
     shared.close()
 
 
+async def test_a_job_that_no_longer_matches_is_told_no_more(sums: Sums) -> None:
+    seat = Seat(SharedFeed(sums.app), filter_of({"status": "queued"}))
+    one, other = [handle.last for handle in await sums.add.map([(n,) for n in range(2)])]
+    assert one is not None
+    assert other is not None
+    seat.offer([module._Change(job) for job in (one, other)], dropped=0)
+    seat.offer([module._Change(await sums.app.cancel(one.id))], dropped=0)
+    assert [event["id"] for _, event in told(await seat.next(5))] == [str(other.id)]
+    assert await seat.next(0.01) == b""
+
+
+async def test_a_job_that_waits_already_takes_no_room_and_waits_behind_what_changed_before_it(
+    sums: Sums, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BACKLOG", 2)
+    seat = Seat(SharedFeed(sums.app), Filter())
+    one, other = [handle.last for handle in await sums.add.map([(n,) for n in range(2)])]
+    assert one is not None
+    assert other is not None
+    seat.offer([module._Change(job) for job in (one, other)], dropped=0)
+    seat.offer([module._Change(await sums.app.cancel(one.id))], dropped=0)
+    events = told(await seat.next(5))
+    assert [(name, event.get("id")) for name, event in events] == [("job", str(other.id)), ("job", str(one.id))]
+    assert events[-1][1]["status"] == "cancelled"
+
+
 async def test_of_more_than_a_reader_keeps_only_the_number_is_told(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKLOG", 3)
     seat = Seat(SharedFeed(sums.app), Filter())

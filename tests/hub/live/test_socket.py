@@ -96,7 +96,7 @@ async def test_counts_are_told_when_they_change(doing: Doing) -> None:
 
 async def test_answers_carry_the_id_of_the_message(here: Doing) -> None:
     async with serving(here.app) as hub, connected(hub) as socket:
-        for id in ("a", 7):
+        for id in ("a", 7, "x" * 256, "", 2**53 - 1, 1 - 2**53):
             await socket.send("ping", id=id)
             assert await socket.next() == {"type": "pong", "id": id}
         await socket.send("ping")
@@ -116,6 +116,11 @@ async def test_answers_carry_the_id_of_the_message(here: Doing) -> None:
         ('{"type": 7}', "type"),
         ("{}", "type"),
         ('{"type": "ping", "id": {}}', "id"),
+        pytest.param('{"type": "ping", "id": "' + "x" * 257 + '"}', "id", id="a long id"),
+        ('{"type": "ping", "id": true}', "id"),
+        ('{"type": "ping", "id": 1.5}', "id"),
+        ('{"type": "ping", "id": 9007199254740992}', "id"),
+        ('{"type": "ping", "id": -9007199254740992}', "id"),
         ('{"type": "ping", "id": 1e400}', None),
         ('{"type": "ping", "id": 99999999999999999999999}', "id"),
         ('{"type": "ping", "volume": 1}', None),

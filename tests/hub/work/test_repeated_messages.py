@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from headrace import Status
 from tests.hub.serving import Served, serving
 from tests.hub.work.working import CAN, said, submitted, work
 from tests.support.until import until
@@ -59,6 +60,29 @@ async def test_an_end_that_is_said_twice_at_once_is_answered_twice_alike(
     assert first == second
     [worker] = hub.hub.fleet.workers.values()
     assert worker.done == (message != "release_job"), "counted once"
+
+
+@pytest.mark.parametrize("first", ["fail_job", "update_job_progress"])
+async def test_progress_that_meets_the_end_is_acknowledged_and_not_written(hub: Served, first: str) -> None:
+    lease, held = await running(hub)
+    messages = {
+        "fail_job": work(hub.client, "fail_job", lease=lease, error="no", retry=False),
+        "update_job_progress": work(hub.client, "update_job_progress", lease=lease, progress=50),
+    }
+    asked = [messages.pop(first), *messages.values()]
+    answers = {answer["type"] for answer in await both(held, *asked)}
+    assert answers == {"job_failed", "progress_acknowledged"}
+    job = await hub.app.get(held.job.id)
+    assert (job.status, job.progress) == (Status.FAILED, None)
+
+
+async def test_of_reports_at_once_the_newest_is_written(hub: Served) -> None:
+    lease, held = await running(hub)
+    asked = [work(hub.client, "update_job_progress", lease=lease, progress=percent) for percent in (10, 20)]
+    assert [answer["type"] for answer in await both(held, *asked)] == ["progress_acknowledged"] * 2
+    job = await hub.app.get(held.job.id)
+    assert job.progress is not None
+    assert job.progress.percent == 20
 
 
 @pytest.mark.parametrize(
