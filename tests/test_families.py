@@ -309,6 +309,38 @@ class Family:
         return list((await self.app.jobs(root=root.id)).items)
 
 
+async def test_what_a_handler_submits_is_on_behalf_of_the_same_customer(url: str) -> None:
+    app = App(url)
+
+    @app.task
+    async def leaf(name: str) -> None: ...
+
+    @app.task
+    async def tree() -> list[str]:
+        one = await leaf.submit("lone")
+        repeated = await leaf.options(request_key="r", on_duplicate="raise").submit("asked")
+        await leaf.options(request_key="r", on_duplicate="raise").submit("asked")  # the same request, no duplicate
+        many = await leaf.map([("mapped",)])
+        by_name = await app.submit("leaf", {"name": "by name"})
+        other, nobody = leaf.options(customer="bolt"), leaf.options(customer=None)
+        named = [await other.submit("named"), await nobody.submit("nobody's")]
+        async with app.batch(on_complete=leaf.draft("then"), on_failure=other.draft("else")) as batch:
+            batch.add(leaf.draft("member"))
+        record = await batch.refresh()
+        assert record.on_complete is not None
+        assert record.on_failure is not None
+        assert (record.customer, record.on_complete.spec.customer) == ("acme", "acme")
+        assert record.on_failure.spec.customer == "bolt", "whoever submits says otherwise"
+        return [str(handle.id) for handle in (one, repeated, *many, by_name, *named, *await batch.jobs())]
+
+    async with app, app.worker(concurrency=4):
+        whole = await tree.options(customer="acme").submit()
+        jobs = [await app.get(UUID(id)) for id in await whole.result(timeout=45)]
+        assert [job.customer for job in jobs] == ["acme"] * 4 + ["bolt", None, "acme"]
+        again = await (await app.handle(jobs[0].id).rerun()).refresh()
+        assert again.customer == "acme"
+
+
 async def test_what_a_handler_submits_are_its_children(url: str) -> None:
     family = Family(url)
     trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}

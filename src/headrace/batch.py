@@ -132,7 +132,11 @@ class BatchHandle:
         parentage = child_of_handler(self._app)
         id = self._id = self._id or self._new_id(None if parentage is None else parentage.parent)
         trace = _trace_of(drafts) or (None if parentage is None else parentage.trace)
-        calls = {name: None if draft is None else _call(draft, id, name, trace) for name, draft in self._calls.items()}
+        customer = None if parentage is None else parentage.customer
+        calls = {
+            name: None if draft is None else _call(draft, id, name, trace, customer)
+            for name, draft in self._calls.items()
+        }
         complete, failure = calls["on_complete"], calls["on_failure"]
         jobs = await wished(session, drafts, jobs_of(drafts, now, parentage, id))
         record = Batch(
@@ -366,8 +370,11 @@ def _trace_of(drafts: Sequence[Draft[Any]]) -> dict[str, str] | None:
     return traces[0] if traces and all(trace == traces[0] for trace in traces) else None
 
 
-def _call(draft: Draft[Any], batch: UUID, name: str, trace: dict[str, str] | None) -> Call:
+def _call(draft: Draft[Any], batch: UUID, name: str, trace: dict[str, str] | None, customer: str | None) -> Call:
+    """``customer``: that of the handler which makes the batch; what follows is the customer's, too."""
     spec = draft.spec(draft.app.host.clock.now())
+    if "customer" not in draft.options:
+        spec = replace(spec, customer=customer)
     spec = replace(spec, metadata={**spec.metadata, "batch": str(batch)}, trace=spec.trace or trace)
     delay: float = draft.options.get("delay") or 0.0
     return Call(id=child_id(batch, name, 0), spec=spec, payload_text=draft.payload_text, delay=delay)

@@ -106,7 +106,8 @@ class Draft(Generic[R_co]):
         """What is asked for; as a child, and as part of a batch."""
         asked = asked_in(self.options) if self._asked is None else self._asked  # which other drafts share
         if parentage is not None:
-            asked = {"trace": parentage.trace, **asked, "parent": parentage.parent, "root": parentage.root}
+            taken = {"trace": parentage.trace, "customer": parentage.customer}
+            asked = {**taken, **asked, "parent": parentage.parent, "root": parentage.root}
         if asked.get("request_key") is not None:
             uncounted = frozenset[str]() if self.handler is None else self.handler.uncounted
             said = hash_of(self.payload_text, asked.get("route"), asked.get("query"), uncounted)

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.family import child_id, in_order
+from headrace.core.job import Job
 from headrace.runtime.waiting import current
 from headrace.worker.context import Context
 
@@ -26,6 +27,13 @@ class Parentage(msgspec.Struct, frozen=True):
     parent: UUID
     root: UUID
     trace: dict[str, str] | None
+    customer: str | None
+    """On whose behalf that job runs: so does the child, unless whoever submits it says otherwise."""
+
+    @classmethod
+    def of(cls, job: Job, trace: dict[str, str] | None) -> Parentage:
+        """What children of this job take from it, as part of this trace."""
+        return cls(job.id, job.spec.root or job.id, trace, job.customer)
 
 
 def _parent(app: App) -> Context | None:
@@ -39,9 +47,7 @@ def _parent(app: App) -> Context | None:
 def parentage_here(app: App) -> Parentage | None:
     """The parentage of a job that is submitted here; None outside a handler."""
     ctx = _parent(app)
-    return (
-        None if ctx is None else Parentage(ctx.job.id, ctx.job.root or ctx.job.id, getattr(ctx, "trace", ctx.job.trace))
-    )
+    return None if ctx is None else Parentage.of(ctx.job, getattr(ctx, "trace", ctx.job.trace))
 
 
 def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], now: datetime | None = None) -> UUID:

@@ -132,7 +132,8 @@ def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bo
 
 def _is_repeated(draft: Draft[Any], job: Job) -> bool:
     """Whether the job is that of an earlier submit of the same request."""
-    key, customer = draft.options.get("request_key"), draft.options.get("customer")
+    key = draft.options.get("request_key")
+    customer = draft.options.get("customer", job.spec.customer)  # left out, it is that of the handler that submits
     return key is not None and (key, customer) == (job.spec.request_key, job.spec.customer)
 
 

@@ -145,7 +145,7 @@ async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
         said = submission_of(given.child)
         draft, _ = await draft_of(ask, said)
         call = f"{draft.task}({draft.payload_text})"
-        parentage = Parentage(parent.id, parent.spec.root or parent.id, parent.trace)
+        parentage = Parentage.of(parent, parent.trace)
         job = replace(draft.job(await lanes.now(), parentage), id=child_id(parent.id, call, given.number))
         if "webhook" in draft.options:
             job = await lanes.submits.webhooks.wished(job, draft.options["webhook"])
