@@ -210,8 +210,10 @@ async def test_a_viewer_of_one_customer_sees_and_touches_nothing_of_others(app: 
                 assert answer.status_code in (303, 403), path
         for path in (f"/jobs/{other.id}", f"/batches/{batch.id}"):
             assert (await client.get(path, headers=ann)).status_code == 404
-        for path in ("/jobs", "/jobs?customer=bob", "/jobs?text=222", "/jobs.json", "/jobs.csv", "/dead?retrying=1"):
-            text = (await client.get(path, headers=ann)).text
+        for path in ("/jobs", "/jobs?customer=ann", "/jobs?text=222", "/jobs.json", "/jobs.csv", "/dead?retrying=1"):
+            answer = await client.get(path, headers=ann)
+            assert answer.status_code == 200, path
+            text = answer.text
             assert str(other.id) not in text, path
             assert "secret" not in text, path
         assert str(own.id) in (await client.get("/jobs", headers=ann)).text
@@ -224,13 +226,33 @@ async def test_a_viewer_of_one_customer_sees_and_touches_nothing_of_others(app: 
         assert dry.json() == {"count": 1}
         counted = await act(client, "ann", act="jobs", verb="cancel", filter={"task": "add"}, dry=True)
         assert counted.json()["count"] == 1
-        await act(client, "ann", act="jobs", verb="cancel", filter={"customer": "bob"})
+        assert (await act(client, "ann", act="jobs", verb="cancel", filter={"task": "add"})).status_code == 200
         assert (await app.get(own.id)).status is Status.CANCELLED
         assert (await app.get(other.id)).status is Status.SCHEDULED
         assert (await act(client, "ann", act="job", verb="move", id=str(own.id), queue="x")).status_code == 403
         assert (await act(client, "ann", act="job", verb="rerun", id=str(own.id), payload={})).status_code == 403
         assert (await act(client, "ann", act="queue.pause", name="default")).status_code == 403
         assert (await act(client, "ann", act="batch.cancel", id=str(batch.id))).status_code == 404
+
+
+async def test_a_filter_by_another_customer_is_refused_and_not_replaced(app: App) -> None:
+    async with mounted(app) as client:
+        own = await app.by_name["add"].options(customer="ann", delay=3600).submit(111)
+        ann = {"x-who": "ann"}
+        for path in ("/jobs", "/jobs.json", "/jobs.csv", "/dead"):
+            for headers in (ann, ann | {"x-headrace-live": "1"} if "." not in path else ann):
+                answer = await client.get(f"{path}?customer=bob", headers=headers)
+                assert (answer.status_code == 403) is ("x-headrace-live" not in headers), path
+                assert str(own.id) not in answer.text, path
+                assert "the customer &#39;ann&#39; alone" in answer.text, path
+            assert (await client.get(f"{path}?customer=ann", headers=ann)).status_code == 200
+        for more in ({}, {"dry": True}, {"verb": "discard", "filter": {"customer": "bob", "status": ["queued"]}}):
+            asked = {"act": "jobs", "verb": "cancel", "filter": {"customer": "bob"}, **more}
+            answer = await act(client, "ann", **asked)
+            assert answer.status_code == 403
+            assert "'ann' alone" in answer.json()["error"]
+        assert (await app.get(own.id)).status is Status.SCHEDULED, "nobody asked for this one"
+        assert (await client.get("/jobs?customer=bob", headers={"x-who": "act"})).status_code == 200
 
 
 async def test_whoever_is_bound_to_tasks_submits_only_these(app: App) -> None:

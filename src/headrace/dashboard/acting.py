@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from headrace import errors
 from headrace.core.keys import Scope
-from headrace.dashboard.asking import Ask, Missing
+from headrace.dashboard.asking import Ask, Foreign, Missing
 from headrace.dashboard.guard import HEADER, secured
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ _KINDS: tuple[tuple[type[Exception], int], ...] = (
     (errors.Unavailable, 503),
     (errors.ConfigError, 400),
     (Missing, 404),
+    (Foreign, 403),
     (msgspec.ValidationError, 400),
     (ValueError, 400),
 )

@@ -202,6 +202,7 @@ def _frozen(ask: Ask, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any]
     for, in statuses that the act can begin from; None: there are none."""
     now = ask.now
     filters, asked = filters_in(given, now)
+    filters = ask.kept(filters)
     if "within" in asked:
         asked["created_after"] = filters["created_after"].isoformat()  # type: ignore[union-attr]
         del asked["within"]
@@ -210,7 +211,7 @@ def _frozen(ask: Ask, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any]
     wanted = {str(one) for one in cast(Any, filters).get("status") or TABLE[verb]} & {str(one) for one in TABLE[verb]}
     if not wanted:
         return asked, None
-    return asked, ask.kept({**filters, "status": sorted(wanted)})
+    return asked, {**filters, "status": sorted(wanted)}
 
 
 async def _each(ask: Ask, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[Acted, None]:

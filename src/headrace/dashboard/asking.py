@@ -46,6 +46,10 @@ class Missing(Exception):
     """There is nothing of this name, or it is not for this viewer: both are answered alike."""
 
 
+class Foreign(Exception):
+    """A filter names another customer than the viewer's."""
+
+
 @dataclass(frozen=True)
 class Ask:
     """A request that was let in."""
@@ -121,9 +125,16 @@ class Ask:
         return await self.past(86400.0, Step.HOUR)
 
     def kept(self, filters: Filters) -> Filters:
-        """The filters, kept to the customer of the viewer."""
-        own = self.viewer.customer
-        return filters if own is None else {**filters, "customer": own}
+        """The filters, kept to the customer of the viewer.
+
+        :raises Foreign: they name another one: to act on the viewer's own jobs instead is not what was asked for
+        """
+        own, named = self.viewer.customer, filters.get("customer")
+        if own is None:
+            return filters
+        if any(name != own for name in ([named] if isinstance(named, str) else named or ())):
+            raise Foreign(f"you see the jobs of the customer {own!r} alone")
+        return {**filters, "customer": own}
 
     async def job(self, id: str) -> Job:
         """A job that the viewer may see; :raises Missing:"""

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.dashboard import acting, files
 from headrace.dashboard.access import Access, Gate, HostGate
-from headrace.dashboard.asking import Ask, Missing, Shown, View
+from headrace.dashboard.asking import Ask, Foreign, Missing, Shown, View
 from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
 from headrace.dashboard.problems import Trends
 from headrace.dashboard.rendering import Renderer
@@ -113,6 +113,8 @@ class Dashboard:
             return await view.show(ask)
         except Missing as missing:
             return Shown("nothing.html", "Not found", {"what": str(missing)}, 404, every=0)
+        except Foreign as foreign:
+            return _refused(str(foreign))
         except (ConfigError, ValueError) as error:
             return Shown("wrong.html", "Bad request", {"why": str(error)}, 400, every=0)
 

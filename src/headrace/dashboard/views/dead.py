@@ -53,10 +53,11 @@ async def dead(ask: Ask) -> Shown:
     retried = ask.given("retrying") == "1"
     if not retried:
         filters["status"] = [Status.FAILED]
+    kept = ask.kept(filters)
     key = ("dead", ask.viewer.customer, retried, *(ask.given(name) for name in ("task", "queue", "customer")))
     asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
     data, drawing = await asyncio.gather(
-        ask.soon(key, lambda: _groups(ask, ask.kept(filters)), 1.0),
+        ask.soon(key, lambda: _groups(ask, kept), 1.0),
         _over_time(ask, asked["task"], asked["queue"]),
     )
     data = data or {"groups": None, "all": True, "jobs": 0, "counted": None}

@@ -120,9 +120,8 @@ async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:
 # -- the same for programs
 
 
-async def _exported(ask: Ask) -> AsyncIterator[Job]:
-    filters, _ = filters_in(ask.request.query_params, ask.now)
-    kept, cursor, left = ask.kept(filters), None, EXPORTED
+async def _exported(ask: Ask, kept: Filters) -> AsyncIterator[Job]:
+    cursor, left = None, EXPORTED
     while left > 0:
         page = await ask.app.jobs(limit=min(500, left), cursor=cursor, **kept)
         for job in page.items:
@@ -135,11 +134,11 @@ async def _exported(ask: Ask) -> AsyncIterator[Job]:
 
 async def as_json(ask: Ask) -> Response:
     """The jobs that match, as one array."""
-    filters_in(ask.request.query_params, ask.now)  # where an error can still be answered
+    kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])  # where an error can still be answered
 
     async def text() -> AsyncIterator[bytes]:
         first = True
-        async for job in _exported(ask):
+        async for job in _exported(ask, kept):
             yield (b"[\n" if first else b",\n") + msgspec.json.encode(job.to_dict())
             first = False
         yield b"[]\n" if first else b"\n]\n"
@@ -155,11 +154,11 @@ COLUMNS = (
 
 async def as_csv(ask: Ask) -> Response:
     """The jobs that match, as lines for a spreadsheet."""
-    filters_in(ask.request.query_params, ask.now)
+    kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])
 
     async def text() -> AsyncIterator[bytes]:
         yield _line(COLUMNS)
-        async for job in _exported(ask):
+        async for job in _exported(ask, kept):
             yield _line([_cell(job, column) for column in COLUMNS])
 
     return StreamingResponse(text(), media_type="text/csv; charset=utf-8", headers=_saved("jobs.csv"))
