@@ -29,11 +29,45 @@ def test_headers_are_kept_by_name() -> None:
     assert kept_headers(GIVEN, checked_headers([])) == {}
 
 
-@pytest.mark.parametrize(
-    "name", ["Authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "X-CSRF-Token", "apikey"]
-)
+OPENING = [
+    *("Authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "X-CSRF-Token", "apikey", "api_key", "apiKey"),
+    *("key", "auth", "sig", "code", "jwt", "pwd", "otp", "credential", "X-Amz-Credential", "accessKey", "access-key"),
+    *("x-auth", "x-functions-key", "ocp-apim-subscription-key", "auth_code", "device-code", "PHPSESSID", "user_pass"),
+    *("id_jwt", "SAMLAssertion", "client_auth", "totp", "SIG"),
+]
+BY_GATES = [
+    *("x-goog-iap-jwt-assertion", "x-goog-authenticated-user-email", "x-goog-authenticated-user-id"),
+    *("x-amzn-oidc-data", "x-amzn-oidc-identity", "x-amzn-oidc-accesstoken", "x-amz-security-token"),
+    *("cf-access-jwt-assertion", "cf-access-authenticated-user-email", "cf-access-client-id"),
+    *("x-ms-client-principal", "x-ms-client-principal-name", "x-ms-token-aad-id-token", "x-ms-token-google-expires-on"),
+]
+HARMLESS = [
+    *("accept-language", "user-agent", "x-request-id", "x-correlation-id", "idempotency-key", "author", "monkey"),
+    *(
+        "x-tenant",
+        "encode",
+        "design",
+        "country_code",
+        "statusCode",
+        "zip-code",
+        "keyboard",
+        "cf-ray",
+        "x-amzn-trace-id",
+    ),
+    *("x-ms-client-request-id", "signal", "compass", "barcode"),
+]
+
+
+@pytest.mark.parametrize("name", OPENING + BY_GATES)
 def test_what_opens_something_is_known(name: str) -> None:
     assert is_credential(name)
+    assert kept_query([(name, "s"), ("page", "2")]) == {"page": ("2",)}
+    assert kept_headers({name.lower(): ("s",), "accept": ("a",)}, checked_headers(["*"])) == {"accept": ("a",)}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_opens_nothing_is_kept(name: str) -> None:
+    assert not is_credential(name)
 
 
 @pytest.mark.parametrize("wrong", ["x-tag", [1], [None]])
@@ -43,7 +77,9 @@ def test_an_allow_list_is_a_list_of_names(wrong: Any) -> None:
 
 
 def test_parameters_that_open_something_are_not_kept() -> None:
-    assert kept_query([("a", "1"), ("api_key", "s"), ("access_token", "s"), ("a", "2")]) == {"a": ("1", "2")}
+    assert kept_query([("a", "1"), ("api_key", "s"), ("access_token", "s"), ("clientAuth", "s"), ("a", "2")]) == {
+        "a": ("1", "2")
+    }
 
 
 def test_values_keep_their_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -28,18 +29,37 @@ ALL = "*"
 HEADERS = ("accept-language", "user-agent", "x-request-id", "x-correlation-id")
 """The headers that are kept unless others are named."""
 
-_CREDENTIALS = (
-    "authorization",
-    "cookie",
-    "token",
-    "secret",
-    "password",
-    "api-key",
-    "apikey",
-    "session",
-    "signature",
+_PARTS = (
+    *(
+        "authorization",
+        "cookie",
+        "token",
+        "secret",
+        "session",
+        "sessid",
+        "signature",
+        "credential",
+        "assertion",
+        "jwt",
+        "oauth",
+    ),
+    *("password", "passwd", "passphrase", "passcode", "apikey", "accesskey", "authkey", "privatekey"),
 )
-"""Parts of the names of headers and parameters that open something."""
+"""Parts of the names of headers and parameters that open something, wherever they stand in one."""
+_WORDS = frozenset({"auth", "code", "hmac", "key", "keys", "otp", "pass", "pin", "pwd", "sid", "sig", "totp"})
+"""Words of such names: ``author`` has another meaning than ``x-auth``."""
+_OF_GATES = (
+    *("x-goog-iap-", "x-goog-authenticated-user-", "x-amzn-oidc-", "x-amzn-request-context", "cf-access-"),
+    *("x-ms-client-principal", "x-ms-token-", "x-forwarded-client-cert"),
+)
+"""How headers begin by which the gates of Google, AWS, Cloudflare and Azure say who asks, and prove it."""
+_HARMLESS = frozenset({"idempotency-key", "sec-websocket-key"})
+_NO_SECRET_CODES = frozenset(
+    {"area", "color", "country", "coupon", "currency", "error", "language", "locale", "postal", "product", "promo"}
+    | {"region", "state", "status", "zip"}
+)
+"""Words before ``code`` with which it says what something is, and opens nothing."""
+_word = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _PLAIN = (str, int, float)
 
 
@@ -74,8 +94,15 @@ def checked_headers(names: Iterable[str]) -> frozenset[str]:
 
 def is_credential(name: str) -> bool:
     """Whether what has this name may open something; such headers are kept only if they are named."""
-    plain = name.lower().replace("_", "-")
-    return any(part in plain for part in _CREDENTIALS)
+    words = [word.lower() for word in _word.findall(name)]
+    plain, joined = name.lower().replace("_", "-"), "".join(words)
+    if plain in _HARMLESS:
+        return False
+    if plain.startswith(_OF_GATES) or any(part in joined for part in _PARTS):
+        return True
+    if "code" in words and not _NO_SECRET_CODES.isdisjoint(words):
+        words.remove("code")
+    return not _WORDS.isdisjoint(words)
 
 
 def kept_headers(headers: Values, allowed: Collection[str]) -> Values:
