@@ -1,4 +1,4 @@
-"""A WebSocket that somebody misuses: control frames without end, and messages in pieces, cost the hub no memory."""
+"""Connections that somebody misuses: control frames without end, messages in pieces and heads without end cost no memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 from starlette.websockets import WebSocket
 
 from headrace.hub import HubOptions
+from headrace.hub.connections import HEAD_MOST
 from tests.hub.serving import Served, serving
 from tests.hub.timing import asked
 from tests.support.until import until
@@ -201,3 +202,39 @@ async def test_pieces_are_counted_together(tmp_path: Path) -> None:
         await client.say(frame(TEXT, b"{") + frame(CONT, b" ") * 1000)
         first, said = await client.hear()
         assert (first, said[:2]) == (0x8, struct.pack(">H", 1009))
+
+
+async def _answer(hub: Served, *pieces: bytes) -> bytes:
+    """The first line that the hub answers to what is sent in these pieces."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(hub.address.rpartition(":")[2]))
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        async with asyncio.timeout(20):
+            return (await reader.readline()).split(b" ")[1]
+    finally:
+        writer.close()
+
+
+def _head(size: int, first: bytes = b"GET /healthz HTTP/1.1") -> bytes:
+    """A head of so many bytes."""
+    begun = first + b"\r\nHost: localhost\r\nX-Long: "
+    return begun + b"a" * (size - len(begun) - 4) + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("in_one_piece", [True, False])
+async def test_the_head_of_a_request_is_bounded_however_it_comes(tmp_path: Path, in_one_piece: bool) -> None:
+    def cut(head: bytes) -> list[bytes]:
+        return [head] if in_one_piece else [head[at : at + 1000] for at in range(0, len(head), 1000)]
+
+    async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
+        assert await _answer(hub, *cut(_head(HEAD_MOST))) == b"200"
+        for size in (HEAD_MOST + 1, 3 * HEAD_MOST) if in_one_piece else (3 * HEAD_MOST,):
+            assert await _answer(hub, *cut(_head(size))) == b"400"
+        many = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 6000 + b"\r\n"
+        assert await _answer(hub, *cut(many)) == b"400"
+        target = b"GET /api/jobs?text=" + b"a" * HEAD_MOST + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        assert await _answer(hub, *cut(target)) == b"400"
+        upgrade = UPGRADE.replace(b"\r\n\r\n", b"\r\nX-Long: " + b"a" * HEAD_MOST + b"\r\n\r\n")
+        assert await _answer(hub, *cut(upgrade)) == b"400"

@@ -13,7 +13,10 @@ from websockets.frames import Frame
 
 from headrace.hub.options import HubOptions
 
-__all__ = ["http_protocol", "socket_protocol"]
+__all__ = ["HEAD_MOST", "http_protocol", "socket_protocol"]
+
+HEAD_MOST = 32 * 1024
+"""Bytes of the head of a request, its first line and its headers."""
 
 _SLICE = 8 * 1024
 """Bytes of a read that are taken at a time."""
@@ -117,9 +120,30 @@ class _Joined:
             self._write(held)
 
 
+class _Bounded(h11.Connection):
+    """A connection whose heads are bounded also if they come in one piece: h11 counts what it must wait for alone."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(h11.SERVER, most)
+        self._most = most
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and _size_of(event) > self._most:
+            raise h11.RemoteProtocolError("the head is too large")
+        return event
+
+
+def _size_of(head: h11.Request) -> int:
+    """Bytes of a head, as they are usually written."""
+    line = len(head.method) + len(head.target) + len(b"  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in head.headers) + len(b"\r\n")
+
+
 class _Http(_Unread, H11Protocol):
     def __init__(self, *, patience: float, most: int, **given: Any) -> None:
         super().__init__(**given)
+        self.conn = _Bounded(HEAD_MOST)
         self._patience, self._most = patience, most
         self._head: asyncio.TimerHandle | None = None
         """Runs while a head is awaited."""

@@ -20,8 +20,6 @@ __all__ = ["HubServer", "listen", "room_for"]
 _log = logging.getLogger("headrace.hub")
 _uvicorn = logging.getLogger("uvicorn.error")
 
-HEAD_MOST = 32 * 1024
-"""Bytes of a request's head."""
 TOLD = 1.0
 """Seconds for sockets to say goodbye, before they are closed."""
 _LOOK = 0.05
@@ -82,7 +80,6 @@ class HubServer(uvicorn.Server):
                 ws_max_size=options.frame_most,
                 # A context for each of thousands of sockets would cost more memory than what they are sent.
                 ws_per_message_deflate=False,
-                h11_max_incomplete_event_size=HEAD_MOST,
                 timeout_keep_alive=options.keep_alive,  # type: ignore[arg-type]  # it is a number of seconds
                 proxy_headers=options.proxy_headers,
                 forwarded_allow_ips=options.proxies,
