@@ -16,7 +16,7 @@ from tests.support.schemas import url_of
 from tests.support.seed import seed
 
 GIVEN = os.environ.get("HEADRACE_EXAMPLES")
-EXAMPLES = int(GIVEN or 50)
+EXAMPLES = int(GIVEN or 25)
 SEED = seed() if GIVEN else 15
 """A run of all tests asks the same each time; what is random says how to repeat it, in the first lines of pytest."""
 
