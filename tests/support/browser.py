@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, async_playwright
 
-__all__ = ["browsing", "found"]
+__all__ = ["browsing", "found", "is_hint"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -61,6 +61,14 @@ async def browsing(names: dict[str, str] | None = None) -> AsyncIterator[Browser
             yield browser
         finally:
             await browser.close()
+
+
+def is_hint(message: ConsoleMessage) -> bool:
+    """Whether a line on the console is advice of the browser's own: each version has other advice, and nothing is wrong.
+
+    Errors and warnings are none, nor is anything that a script can say.
+    """
+    return str(message.type) == "verbose"
 
 
 def found() -> tuple[Path, str]:
