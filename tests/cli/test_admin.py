@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 
 from tests.cli.conftest import Shell
@@ -76,6 +78,17 @@ def test_a_queue_is_set_by_customer(shell: Shell) -> None:
     assert "by customer" in shell("queues", "--app", "quick").stdout
     shell("queues", "set", "gpu", "--not-by-customer", "--app", "quick")
     assert shell.json("queues", "--app", "quick")[0]["by_customer"] is False
+
+
+def test_queues_come_in_pages(shell: Shell) -> None:
+    for name in ("a", "b", "c"):
+        shell("queues", "set", name, "--priority", "1", "--url", shell.url)
+    first = shell("queues", "--limit", "2", "--json", "--url", shell.url)
+    assert [one["name"] for one in json.loads(first.stdout)] == ["a", "b"]
+    [cursor] = re.findall(r"more: --cursor (\S+)", first.stderr)
+    rest = shell("queues", "--limit", "2", "--cursor", cursor, "--json", "--url", shell.url)
+    assert ([one["name"] for one in json.loads(rest.stdout)], "more" in rest.stderr) == (["c"], False)
+    assert "cursor" in shell("queues", "--cursor", "x", "--url", shell.url, code=2).stderr
 
 
 def test_queues_are_paused_resumed_and_set(shell: Shell) -> None:

@@ -255,6 +255,20 @@ async def test_a_filter_by_another_customer_is_refused_and_not_replaced(app: App
         assert (await client.get("/jobs?customer=bob", headers={"x-who": "act"})).status_code == 200
 
 
+async def test_queues_are_shown_in_pages(app: App) -> None:
+    async with mounted(app) as client:
+        names = {f"q{number:03}" for number in range(150)}
+        await app.submit_many([await app.draft("add", {"a": 1}, queue=name, delay=3600) for name in names])
+        first = await client.get("/queues")
+        shown = set(re.findall(r'data-key="(q\d+)"', first.text))
+        [more] = re.findall(r'rel="next" href="([^"]+)"', first.text)
+        second = await client.get(more.replace("&amp;", "&").removeprefix("/dashboard"))
+        assert 80 < len(shown) <= 100
+        assert shown | set(re.findall(r'data-key="(q\d+)"', second.text)) == names
+        assert 'rel="next"' not in second.text
+        assert (await client.get("/queues?cursor=x")).status_code == 400
+
+
 async def test_whoever_is_bound_to_tasks_submits_only_these(app: App) -> None:
     async with mounted(app) as client:
         good = await act(client, "submitter", act="submit", task="add", payload={"a": 1})

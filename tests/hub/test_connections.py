@@ -1,4 +1,4 @@
-"""Connections that somebody misuses: control frames without end, messages in pieces and heads without end cost no memory."""
+"""Connections that somebody misuses: control frames, messages in pieces and heads without end cost no memory."""
 
 from __future__ import annotations
 

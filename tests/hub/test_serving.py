@@ -54,7 +54,7 @@ async def test_a_method_that_is_not_for_a_path_is_told_which_are(tmp_path: Path)
             answer = await hub.client.request(method, path)
             assert (answer.status_code, answer.headers["allow"]) == (405, allowed), path
             assert answer.headers["content-type"] == "application/problem+json"
-        assert (await hub.client.get("/api/queues")).json() == {"items": []}
+        assert (await hub.client.get("/api/queues")).json() == {"items": [], "cursor": None}
 
 
 async def test_a_path_is_found_whatever_its_root(tmp_path: Path) -> None:

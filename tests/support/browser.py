@@ -64,7 +64,7 @@ async def browsing(names: dict[str, str] | None = None) -> AsyncIterator[Browser
 
 
 def is_hint(message: ConsoleMessage) -> bool:
-    """Whether a line on the console is advice of the browser's own: each version has other advice, and nothing is wrong.
+    """Whether a line on the console is advice of the browser's own: each version has other advice.
 
     Errors and warnings are none, nor is anything that a script can say.
     """

@@ -19,23 +19,29 @@ __all__ = ["queues"]
 
 
 @click.group(invoke_without_command=True)
+@click.option("--limit", type=click.IntRange(1, 1000), default=1000, show_default=True, help="Queues per page.")
+@click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
 @common
-def queues(state: State) -> None:
+def queues(state: State, limit: int, cursor: str | None) -> None:
     """List queues, or pause, resume, set, reset and forget them."""
     if click.get_current_context().invoked_subcommand is None:
-        with_app(state, lambda app: _list(app, state))
+        with_app(state, lambda app: _list(app, state, limit, cursor))
 
 
-async def _list(app: App, state: State) -> None:
-    found = await app.queues()
+async def _list(app: App, state: State, limit: int, cursor: str | None) -> None:
+    from headrace.client.admin import page_of_queues
+
+    page = page_of_queues(await app.queues(), limit, cursor)
     if state.json:
-        document(found)
-    elif not found:
-        say("no queues yet: the first job of a queue makes it")
+        document(page.items)
+    elif not page.items:
+        say("no more queues" if cursor else "no queues yet: the first job of a queue makes it")
     else:
         from headrace.cli.overview import queues_view
 
-        console().print(queues_view(found, app.host.clock.now()))
+        console().print(queues_view(page.items, app.host.clock.now()))
+    if page.cursor:
+        say(f"more: --cursor {page.cursor}")
     await note_unreadable(app, "queue:")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -19,7 +20,7 @@ from headrace.core.job import Job
 from headrace.core.limits.rule import Limits, group_of, limits_of, told_unreadable
 from headrace.core.match import meets
 from headrace.core.moments import CLOCK_APART, told_apart
-from headrace.core.query import Filter, Ledger
+from headrace.core.query import Filter, Ledger, Page
 from headrace.core.record import Record
 from headrace.core.retention import Kept
 from headrace.core.shortfall import distance, lacks, told_lacks
@@ -29,7 +30,7 @@ from headrace.core.suspects import REQUIREMENT
 from headrace.core.webhooks import QUEUE as WEBHOOKS
 from headrace.core.webhooks import TASK as DELIVER
 from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
-from headrace.errors import UnknownWorker
+from headrace.errors import ConfigError, UnknownWorker
 from headrace.handler import Handler
 from headrace.runtime.webhooks import SUBSCRIPTIONS, read_webhooks
 
@@ -39,6 +40,7 @@ __all__ = [
     "TaskInfo",
     "doctor",
     "explain_worker",
+    "page_of_queues",
     "prune",
     "queues",
     "stats",
@@ -169,7 +171,28 @@ async def queues(session: Session, *, history: bool = True) -> list[QueueInfo]:
                 limits.unreadable.get(f"queue:{name}"),
             )
         )
-    return sorted(infos, key=lambda info: (-info.priority, info.name))
+    return sorted(infos, key=_served)
+
+
+def _served(queue: QueueInfo) -> tuple[int, str]:
+    return -queue.priority, queue.name
+
+
+def page_of_queues(found: Sequence[QueueInfo], limit: int, cursor: str | None = None) -> Page[QueueInfo]:
+    """Some of the queues, in the order workers serve them: anybody who submits may name new ones.
+
+    :raises ConfigError: the cursor is not one of an earlier page
+    """
+    if cursor is not None:
+        try:
+            priority, _, name = b64decode(cursor, altchars=b"-_", validate=True).decode().partition(" ")
+            last = (-int(priority), name)
+        except ValueError:
+            raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}") from None
+        found = [one for one in found if _served(one) > last]
+    items = tuple(found[:limit])
+    more = len(found) > limit
+    return Page(items, urlsafe_b64encode(f"{items[-1].priority} {items[-1].name}".encode()).decode() if more else None)
 
 
 async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:

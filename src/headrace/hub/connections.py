@@ -127,7 +127,7 @@ class _Bounded(h11.Connection):
         super().__init__(h11.SERVER, most)
         self._most = most
 
-    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA | h11.PAUSED]:
         event = super().next_event()
         if isinstance(event, h11.Request) and _size_of(event) > self._most:
             raise h11.RemoteProtocolError("the head is too large")

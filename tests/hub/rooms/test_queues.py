@@ -9,11 +9,37 @@ from tests.hub.rooms.world import world
 
 async def test_queues_are_listed_with_their_counts(tmp_path: Path) -> None:
     async with world(tmp_path) as hub:
-        assert (await hub.client.get("/api/queues")).json() == {"items": []}
+        assert (await hub.client.get("/api/queues")).json() == {"items": [], "cursor": None}
         await hub.app.submit("resize", {"image": "cat.png"})
         [queue] = (await hub.client.get("/api/queues")).json()["items"]
         assert (queue["name"], queue["counts"], queue["paused"]) == ("images", {"queued": 1}, False)
         assert (await hub.client.get("/api/queues/images")).json()["counts"] == {"queued": 1}
+
+
+async def test_queues_come_in_pages(tmp_path: Path) -> None:
+    async with world(tmp_path) as hub:
+        names = [f"q{number:03}" for number in range(120)] + ["ü  /?&=+"]
+        await hub.app.submit_many([await hub.app.draft("resize", {"image": "a"}, queue=name) for name in names])
+        await hub.app.set_queue("q077", priority=7)
+        whole = [one.name for one in await hub.app.queues()]
+        first = (await hub.client.get("/api/queues")).json()
+        assert ([one["name"] for one in first["items"]], len(first["items"])) == (whole[:100], 100)
+        await hub.app.set_queue("a new one", priority=5)  # behind the first page: nothing comes twice, or not at all
+        found, cursor = list[str](), None
+        while True:
+            asked = {"limit": 7} | ({} if cursor is None else {"cursor": cursor})
+            page = (await hub.client.get("/api/queues", params=asked)).json()
+            assert len(page["items"]) <= 7
+            found += [one["name"] for one in page["items"]]
+            if (cursor := page["cursor"]) is None:
+                break
+            assert cursor.isascii()
+            assert cursor.isprintable()
+        assert found == [one.name for one in await hub.app.queues()]
+        for wrong in ("x", "%%%", "bm8=", "é"):
+            answer = await hub.client.get("/api/queues", params={"cursor": wrong})
+            assert (answer.status_code, "cursor" in answer.json()["detail"]) == (400, True), wrong
+        assert (await hub.client.get("/api/queues", params={"limit": 1001})).status_code == 400
 
 
 async def test_a_queue_is_paused_and_resumed_by_the_caller(tmp_path: Path) -> None:

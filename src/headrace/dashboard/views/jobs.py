@@ -21,6 +21,8 @@ from headrace.errors import ConfigError
 
 __all__ = ["FIELDS", "NAMES", "VIEWS", "filters_in"]
 
+CHOICES = 500
+"""Queues that a filter proposes; others can be written."""
 PAGE = 50
 LOOKS = 2
 """For a text, so many times 5,000 jobs are looked at for one page."""
@@ -112,7 +114,7 @@ async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:
         "reasons": list(Reason),
         "withins": WITHIN,
         "tasks": tasks,
-        "queues": sorted(queues),
+        "queues": sorted(queues)[:CHOICES],
         "cursor": ask.given("cursor"),
     }
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from headrace.app import QueueInfo
+from headrace.client.admin import page_of_queues
 from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.core.status import HELD, Status
@@ -18,6 +19,7 @@ from headrace.dashboard.words import count
 
 __all__ = ["VIEWS"]
 
+PAGE = 100
 SHOWN = 20
 LOOKED_AT = 500
 """Jobs by which it is worked out whose they are."""
@@ -25,12 +27,13 @@ CUSTOMERS = 50
 
 
 async def queues(ask: Ask) -> Shown:
-    """All of them, in the order in which workers serve them."""
-    found = await ask.queues()
+    """A page of them, in the order in which workers serve them."""
+    cursor = ask.given("cursor")
+    page = page_of_queues(await ask.queues(), PAGE, cursor)
     usage = await ask.shared("usage", ask.app.usage)
     charts = (await ask.hour()).charts("queue")
     hour = {series.queue: series.total for series in charts.series}
-    return Shown("queues.html", "Queues", {"queues": found, "held": usage.queues, "hour": hour})
+    return Shown("queues.html", "Queues", {"page": page, "cursor": cursor, "held": usage.queues, "hour": hour})
 
 
 async def queue(ask: Ask) -> Shown:

@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 
 from headrace.app import App
-from headrace.client.admin import QueueInfo
+from headrace.client.admin import QueueInfo, page_of_queues
 from headrace.core.bounds import COUNT
 from headrace.core.status import Status
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.rooms.listed import Amount, Listed, Name, no_such, warnings_about
+from headrace.hub.rooms.listed import Amount, Name, no_such, warnings_about
 
 __all__ = ["OPERATIONS", "QueueSettings", "QueueView"]
 
@@ -36,9 +36,26 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Whether jobs of each customer stand in lines of their own."""
 
 
+class QueuesAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of queues."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    cursor: str | None = None
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """Some queues, and where the next ones begin."""
+
+    items: tuple[QueueInfo, ...]
+    cursor: str | None
+    """Pass it on for the next page; null at the end."""
+
+
 async def list_queues(ask: Ask) -> Answer:
-    """Every queue that has jobs or settings."""
-    return Answer(Listed(tuple(await ask.hub.app.queues())))
+    """The queues that have jobs or settings."""
+    asked: QueuesAsked = ask.query
+    page = page_of_queues(await ask.hub.app.queues(), asked.limit, asked.cursor)
+    return Answer(QueuePage(page.items, page.cursor))
 
 
 async def get_queue(ask: Ask) -> Answer:
@@ -113,12 +130,13 @@ OPERATIONS = (
         name="list_queues",
         method="GET",
         path="/api/queues",
-        summary="Every queue, in the order workers serve them",
+        summary="The queues, in the order workers serve them",
         scope="read",
         bounded="operator",
         do=list_queues,
-        gives={200: Listed[QueueInfo]},
-        answered={"items": [{name: value for name, value in _VIEW.items() if name != "warnings"}]},
+        query=QueuesAsked,
+        gives={200: QueuePage},
+        answered={"items": [{name: value for name, value in _VIEW.items() if name != "warnings"}], "cursor": None},
     ),
     Operation(
         name="get_queue",
