@@ -538,9 +538,9 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """
         return Maintenance(self.session)
 
-    async def ping(self) -> None:
-        """Return if the store answers; :raises Unavailable:"""
-        await ping(self.session)
+    async def ping(self, *, write: bool = False) -> None:
+        """Return if the store answers, and if asked for takes a write; :raises EngineError: it does not"""
+        await ping(self.session, write=write)
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""

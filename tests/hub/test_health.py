@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import resource
+import secrets
+import urllib.error
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from headrace import App, Every
 from headrace.errors import Unavailable
-from headrace.hub import HubOptions
+from headrace.hub import HubOptions, health
 from headrace.hub.door import Door
-from tests.hub.serving import serving
-from tests.support.postgres import Server
+from tests.cli.patience import until_sync
+from tests.hub.process import started
+from tests.hub.serving import Served, serving
+from tests.support.postgres import Server, shared
 from tests.support.until import until
 
 
@@ -43,9 +51,9 @@ async def test_a_store_that_is_away_makes_a_hub_unready(url: str, monkeypatch: p
     async with serving(url) as hub:
         asked = 0
 
-        async def away() -> None:
+        async def away(*, write: bool = False) -> None:
             nonlocal asked
-            asked += 1
+            asked += not write
             raise Unavailable("away")
 
         monkeypatch.setattr(hub.app, "ping", away)
@@ -103,10 +111,111 @@ async def test_a_hub_that_does_not_hear_of_revoked_keys_is_not_well(url: str, mo
         assert (await hub.client.get("/healthz")).json()["loops"]["keys"] == "failed"
 
 
+async def ready(hub: Served) -> tuple[int, str]:
+    answer = await hub.client.get("/readyz")
+    return answer.status_code, answer.json()["status"]
+
+
+@asynccontextmanager
+async def refusing(hub: Served, caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
+    """The hub is ready before the block, not ready once its store refuses, and ready again after it."""
+
+    async def is_ready() -> bool:
+        return await ready(hub) == (200, "ready")
+
+    async def is_unready() -> bool:
+        return await ready(hub) == (503, "unready")
+
+    await until(is_ready)
+    yield
+    await until(is_unready)
+    await hub.app.ping()  # it answers all the same
+    assert (await hub.client.get("/healthz")).status_code == 200, "starting anew would not help"
+    assert "the store takes no writes" in caplog.text
+
+
+async def test_a_file_that_can_only_be_read_is_not_ready(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(url) as hub:
+
+        async def only_read(on: bool) -> None:
+            writer = hub.app.engine._writer  # type: ignore[attr-defined]  # that of SQLite
+            await writer.run(lambda connection: connection.execute(f"PRAGMA query_only = {int(on)}").fetchall())
+
+        async with refusing(hub, caplog):
+            await only_read(True)
+        await only_read(False)
+        await until(lambda: _is(hub, 200))
+
+
+async def _is(hub: Served, status: int) -> bool:
+    return (await ready(hub))[0] == status
+
+
+async def test_a_role_that_may_only_read_is_not_ready(caplog: pytest.LogCaptureFixture) -> None:
+    server = shared()
+    database, role = server.create_database(), f"reader_{secrets.token_hex(4)}"
+    server.execute(f"CREATE ROLE {role} LOGIN")
+    server.execute(f'ALTER DATABASE "{database}" OWNER TO {role}')
+    url = server.url(database).replace("//postgres@", f"//{role}@")
+
+    try:
+        async with serving(url) as hub:
+            async with refusing(hub, caplog):
+                server.execute(f"REVOKE INSERT, UPDATE ON ALL TABLES IN SCHEMA headrace FROM {role}", database)
+            server.execute(f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA headrace TO {role}", database)
+            await until(lambda: _is(hub, 200))
+            rows = server.execute("SELECT count(*) FROM headrace.leases WHERE name = 'ready'", database)
+            assert rows == [(1,)], "one row for all probes"
+    finally:
+        server.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
+        server.execute(f"DROP ROLE {role}")
+
+
+def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
+    with started(tmp_path, "hub", "--url", f"sqlite:///{tmp_path}/jobs.db") as hub:
+        pid = hub.process.pid
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+
+        def unready() -> bool:
+            try:
+                hub.get("/readyz")
+            except urllib.error.HTTPError as error:
+                return error.code == 503 and json.loads(error.read())["store"] == "failed"
+            return False
+
+        until_sync(unready)
+        assert hub.get("/healthz")["status"] == "ok"
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+        hub.until_ready()
+
+
+async def test_a_store_that_is_slow_to_write_is_ready(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others write, too: who must wait for them is no less ready, unless it takes very long."""
+    async with serving(url) as hub:
+        gate, ping = asyncio.Event(), hub.app.ping
+
+        async def slow(*, write: bool = False) -> None:
+            if write:
+                await gate.wait()
+            await ping()
+
+        monkeypatch.setattr(hub.app, "ping", slow)
+        monkeypatch.setattr(health, "EVERY", 0.0)
+        assert await ready(hub) == (200, "ready")
+        assert await ready(hub) == (200, "ready")
+        monkeypatch.setattr(health, "SLOW", 0.1)
+        await until(lambda: _is(hub, 503))
+        gate.set()
+        await until(lambda: _is(hub, 200))
+
+
 @pytest.mark.parametrize("scheme", ["sqlite", "memory"])
 async def test_ping_asks_the_store(scheme: str, url: str) -> None:
     async with App("memory://" if scheme == "memory" else url) as app:
         await app.ping()
+        await app.ping(write=True)
+        await app.ping(write=True)
 
 
 async def test_metrics_tell_of_the_store_and_of_requests(url: str) -> None:

@@ -1,10 +1,11 @@
-"""Maintenance beside a program that is not a worker: its duties, and whether the store answers."""
+"""Maintenance beside a program that is not a worker: its duties, and whether the store answers and takes writes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from headrace.client.session import Session
 from headrace.maintenance import services
@@ -42,6 +43,18 @@ class Maintenance:
             await service.end()
 
 
-async def ping(session: Session) -> None:
-    """Ask the store for something small that is not known here; :raises EngineError: it does not answer"""
-    await session.engine.documents.holder("duty:sweeper", session.host.clock.now())
+READY = "ready"
+"""What whoever tries to write holds, all under one id: one row that is renewed, however many try."""
+_ANYBODY = UUID(int=0)
+
+
+async def ping(session: Session, *, write: bool = False) -> None:
+    """Ask the store for something small that is not known here, or have it write that.
+
+    :raises EngineError: it does not answer, or takes no write: its disk is full, or its role may only read
+    """
+    now = session.host.clock.now()
+    if write:
+        await session.engine.documents.lease(READY, _ANYBODY, 1.0, now)
+    else:
+        await session.engine.documents.holder("duty:sweeper", now)

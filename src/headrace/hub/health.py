@@ -22,6 +22,9 @@ _log = logging.getLogger("headrace.hub")
 
 PATIENCE = 2.0
 """Seconds that the store may take to answer a probe."""
+MOMENT, SLOW = 0.5, 20.0
+"""Seconds that a probe waits for a write, and that the write may take: others write, too, and who must wait for them is
+no less ready."""
 EVERY = 1.0
 """Seconds for which an answer of the store is believed: anybody may probe, and must not load it so."""
 
@@ -53,6 +56,10 @@ class Vitals:
         """By name, whether a loop that the hub depends on is alive; whoever starts one adds it."""
         self._asking: asyncio.Task[bool] | None = None
         self._ping: asyncio.Task[None] | None = None
+        self._write: asyncio.Task[None] | None = None
+        self._writing_since = 0.0
+        self._refused: BaseException | None = None
+        """Why the last write was not taken; None: it was."""
         self._answered_at = float("-inf")
         self._up = False
         self._lost: StoreLost | None = None
@@ -62,7 +69,7 @@ class Vitals:
         return {name: "ok" if alive() else "failed" for name, alive in self.loops.items()}
 
     async def store_answers(self) -> bool:
-        """Whether the store answers, or did so a moment ago; asked once for all who want to know."""
+        """Whether the store answers and takes writes, or did so a moment ago; asked once for all who want to know."""
         if self._hub.app.host.clock.monotonic() < self._answered_at + EVERY:
             return self._up
         if self._asking is None or self._asking.done():
@@ -78,24 +85,37 @@ class Vitals:
     async def _ask(self) -> bool:
         # A question to a store that stands still may take long even to be called off: it is left to itself, and asked
         # once at a time.
+        app, monotonic = self._hub.app, self._hub.app.host.clock.monotonic
         if self._ping is None or self._ping.done():
-            self._ping = asyncio.create_task(self._hub.app.ping())
-        answered, _ = await asyncio.wait({self._ping}, timeout=PATIENCE)
-        error = self._ping.exception() if answered and not self._ping.cancelled() else None
-        up = bool(answered) and error is None
+            self._ping = asyncio.create_task(app.ping())
+        if self._write is None or self._write.done():
+            self._write, self._writing_since = asyncio.create_task(app.ping(write=True)), monotonic()
+        await asyncio.wait({self._ping}, timeout=PATIENCE)
+        await asyncio.wait({self._write}, timeout=MOMENT)
+        error = _error_of(self._ping) if self._ping.done() else TimeoutError(f"nothing within {PATIENCE:g} s")
         self._lost = error if isinstance(error, StoreLost) else None
+        if self._write.done():
+            self._refused = _error_of(self._write)
+        elif monotonic() - self._writing_since > SLOW:
+            self._refused = TimeoutError(f"nothing within {SLOW:g} s")
+        up = error is None and self._refused is None
         if self._up and not up:
-            _log.warning("the store does not answer: %s", error or f"nothing within {PATIENCE:g} s")
-        self._up, self._answered_at = up, self._hub.app.host.clock.monotonic()
+            what = "does not answer" if error is not None else "takes no writes"
+            _log.warning("the store %s: %s", what, error or self._refused)
+        self._up, self._answered_at = up, monotonic()
         return up
 
     async def close(self) -> None:
         """Ask no more."""
-        asked = {task for task in (self._asking, self._ping) if task is not None}
+        asked = {task for task in (self._asking, self._ping, self._write) if task is not None}
         for task in asked:
             task.cancel()
         if asked:
             await asyncio.wait(asked, timeout=PATIENCE)
+
+
+def _error_of(task: asyncio.Task[None]) -> BaseException | None:
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
 async def tell_health(ask: Ask) -> Answer:
@@ -137,7 +157,7 @@ OPERATIONS = (
         name="ready",
         method="GET",
         path="/readyz",
-        summary="Whether the hub should be sent requests: the store answers, and it is not about to stop",
+        summary="Whether the hub should be sent requests: the store answers and takes writes, and it does not stop",
         scope=None,
         bounded="nothing",
         do=tell_ready,
