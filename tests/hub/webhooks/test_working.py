@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -116,6 +118,37 @@ async def test_the_page_of_the_seed_verbatim(quick: Sums) -> None:
     assert types(receiver) == ["job.submitted", "job.started", "job.completed"]
     assert {one.headers["authorization"] for one in receiver.requests} == {"Bearer client-webhook-token"}
     assert "webhook-signature" not in receiver.requests[0].headers
+
+
+async def test_no_customer_finds_out_which_private_names_there_are(
+    sums: Sums, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = sums.app
+    caplog.set_level(logging.INFO, "headrace.webhooks")
+
+    async def names(host: str, port: int) -> list[str]:
+        if host == "db.internal":
+            return ["10.0.0.7"]
+        if host == "empty.internal":
+            return []
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    hosts = ("db.internal", "empty.internal", "nowhere.internal")
+    async with webhook_worker(app, HubOptions(webhook_http=True), resolver=names):
+        for host in hosts:
+            made = await app.add_webhook(f"http://{host}/x", events=["status_change"], customer="acme")
+            await app.test_webhook(made.webhook.id)
+
+        async def tried() -> bool:
+            return all(one.attempt == 1 and one.error is not None for one in (await app.deliveries()).items)
+
+        await until(tried)
+        found = (await app.deliveries()).items
+        assert len(found) == len(hosts)
+        told = {(one.status, one.reason, one.error and (one.error.type, one.error.message)) for one in found}
+        assert len(told) == 1, told
+        assert "is not known, or leads where webhooks may not go" in str(told)
+    assert "db.internal: 10.0.0.7 is a private or special address" in caplog.text, "the operator is told"
 
 
 async def test_a_private_address_is_given_up_at_once_and_says_how_to_allow_it(quick: Sums) -> None:

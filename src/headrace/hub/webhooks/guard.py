@@ -50,6 +50,9 @@ _THREADS = 128
 class Forbidden(Exception):
     """An address that nothing is sent to; the text says why, and how to allow it."""
 
+    by_name = False
+    """Whether a name led there: what names of the operator's network lead to is not for customers."""
+
 
 @cache
 def _resolvers() -> ThreadPoolExecutor:
@@ -114,10 +117,10 @@ class Guard:
             except ValueError:
                 continue
             except Forbidden as refusal:
-                # Customers read it in their deliveries: what names of the operator's network lead to is not for them.
                 why = Forbidden(f"{host} leads to a private or special address; --webhook-allow would allow it")
                 _log.info("%s: %s", host, refusal)
         if not good:
+            why.by_name = host not in found
             raise why
         return good
 

@@ -12,10 +12,12 @@ import httpx2
 
 from headrace.hub.webhooks.guard import Address, Guard
 
-__all__ = ["PATIENCE", "Undelivered", "send"]
+__all__ = ["PATIENCE", "UNKNOWN", "Undelivered", "send"]
 
 PATIENCE = 10.0
 """Seconds for all of it: the name, the connection, the request, the head of the answer."""
+
+UNKNOWN = "the name of its host is not known, or leads where webhooks may not go"
 
 
 class Undelivered(Exception):
@@ -57,7 +59,7 @@ async def send(
     except TimeoutError:
         raise Undelivered(f"no answer within {patience:g} s") from None
     except (OSError, UnicodeError):  # as a name has it that nobody can look up
-        raise Undelivered("the name of its host is not known") from None
+        raise Undelivered(UNKNOWN) from None
     except httpx2.InvalidURL:
         raise Undelivered("its address cannot be used") from None
     except httpx2.HTTPError as error:

@@ -19,7 +19,7 @@ from headrace.errors import GiveUp, HeadraceError, UnknownWebhook
 from headrace.handler import Handler, Policy
 from headrace.hub.options import HubOptions
 from headrace.hub.webhooks.guard import Forbidden, Guard, Resolve, resolve
-from headrace.hub.webhooks.sending import PATIENCE, Undelivered, send
+from headrace.hub.webhooks.sending import PATIENCE, UNKNOWN, Undelivered, send
 from headrace.hub.webhooks.signing import headers_of
 from headrace.worker.context import Context
 from headrace.worker.worker import Worker
@@ -109,7 +109,14 @@ class Delivery:
         now, kept = self._app.host.clock.now(), await self._app.webhook_credentials(webhook.id)
         body = msgspec.json.encode(message)
         headers = headers_of(kept, kept.signing(now), name, int(now.timestamp()), body)
-        return await send(self._guard, webhook.url, body, headers, patience=self._patience, trust=self._trust)
+        try:
+            return await send(self._guard, webhook.url, body, headers, patience=self._patience, trust=self._trust)
+        except Forbidden as why:
+            if webhook.customer is None or not why.by_name:
+                raise
+            # Tried again and told in the same words: nobody finds out which private names there are. The guard has
+            # logged why.
+            raise Undelivered(UNKNOWN) from None
 
 
 @asynccontextmanager
