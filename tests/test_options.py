@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headrace.app import App
 from headrace.core.retry import Retry
-from headrace.errors import ConfigError
-from headrace.options import JobOptions, check_options, check_templates, fill_templates, merged
+from headrace.errors import ConfigError, InvalidPayload
+from headrace.options import _CHECKS, JobOptions, check_options, check_templates, fill_templates, merged
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -160,3 +162,81 @@ async def test_a_draft_may_have_what_a_request_said() -> None:
         assert (job.query, job.customer, job.payload) == ({"q": ("1", "2")}, "ann", {"n": 1})
         with pytest.raises(ConfigError, match="exclude each other"):
             work.draft(1).with_checked({"request_key": "k"})
+
+
+def _deep(kind: type) -> Any:
+    value: Any = None
+    for _ in range(100_000):
+        value = {"a": value} if kind is dict else [value]
+    return value
+
+
+def _own(kind: type) -> Any:
+    value: Any = kind()
+    if kind is dict:
+        value["a"] = value
+    else:
+        value.append(value)
+    return value
+
+
+class _Unshown:
+    def __repr__(self) -> str:
+        raise RuntimeError("it cannot be shown")
+
+
+MONSTERS = {
+    "a deep dict": lambda: _deep(dict),
+    "a deep list": lambda: _deep(list),
+    "a deep list in a dict": lambda: {"a": _deep(list)},
+    "its own dict": lambda: _own(dict),
+    "its own list": lambda: _own(list),
+    "a list of its own in a dict": lambda: {"a": _own(list)},
+    "what cannot be shown": _Unshown,
+}
+
+
+@pytest.mark.parametrize("monster", MONSTERS)
+@pytest.mark.parametrize("option", [one for one in _CHECKS if one != "connection"])
+def test_no_value_of_an_option_makes_its_error_fail(option: str, monster: str) -> None:
+    value = MONSTERS[monster]()
+    for given in (value, [value], {"a": value}):
+        with pytest.raises(ConfigError) as told:
+            check_options({option: given})
+        assert len(str(told.value)) < 1000
+
+
+@pytest.mark.parametrize("monster", MONSTERS)
+async def test_nothing_else_that_is_said_of_jobs_fails_so_either(monster: str) -> None:
+    app, value = App("memory://"), MONSTERS[monster]()
+    as_list = value if isinstance(value, list) else [value]
+
+    @app.task
+    async def take(it: Any) -> None: ...
+
+    async with app:
+        said: list[tuple[type[Exception], Callable[[], Any]]] = [
+            (InvalidPayload, lambda: take.draft(value)),
+            (ConfigError, lambda: Retry(value)),
+            (ConfigError, lambda: Retry(3, backoff=as_list)),
+            (ConfigError, lambda: Retry(3, retry_on=as_list)),
+            (ConfigError, lambda: App("memory://", defaults=cast(Any, as_list))),
+            (ConfigError, lambda: app.worker(offers={"a": value})),
+            (ConfigError, lambda: app.worker(queues=as_list)),
+            (ConfigError, lambda: app.task(metadata={"a": value})(lambda: None)),
+            (InvalidPayload, lambda: app.submit("other", value if isinstance(value, dict) else {"a": value})),
+            (InvalidPayload, lambda: app.submit("other", cast(Any, as_list))),
+            (ConfigError, lambda: app.submit(value, {})),
+            (ConfigError, lambda: app.set_queue("q", priority=value)),
+            (ConfigError, lambda: app.set_queue("q", rates=as_list)),
+            (ConfigError, lambda: app.jobs(tag=value)),
+            (ConfigError, lambda: app.get(value)),
+            (ConfigError, lambda: app.create_key(value, ["read"])),
+            (ConfigError, lambda: app.create_key("a", as_list)),
+            (ConfigError, lambda: app.add_webhook("https://hooks.example", events=as_list)),
+        ]
+        for number, (kind, say) in enumerate(said):
+            with pytest.raises(kind) as told:  # noqa: PT012  # some of them are awaited
+                if inspect.isawaitable(found := say()):
+                    await found
+            assert len(str(told.value)) < 1000, number

@@ -51,7 +51,7 @@ from headrace.core.retry import Seconds
 from headrace.core.rollup import Rollup, Step
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
-from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
+from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable, shown
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.maintenance import services
@@ -99,7 +99,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         if codec is not None:
             raise NotSupported("codec: payloads are JSON in this version")
         if isinstance(imports, str):
-            raise ConfigError(f"imports must be a sequence of module names, not {imports!r}")
+            raise ConfigError(f"imports must be a sequence of module names, not {shown(imports)}")
         secret = Secret(key) if isinstance(key, str) else key
         super().__init__({"url": url, "key": secret, "namespace": namespace, "imports": tuple(imports) or None}, clock)
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
@@ -137,7 +137,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         :raises ConfigError: the collection belongs to another App
         """
         if not isinstance(tasks, Tasks):
-            raise ConfigError(f"include takes a Tasks collection, not {tasks!r}")
+            raise ConfigError(f"include takes a Tasks collection, not {shown(tasks)}")
         tasks.bind(self, self._register)
 
     @property

@@ -366,9 +366,20 @@ LONGEST = 100 * 365.25 * 86400
 """Seconds; no duration is longer, so that no moment is beyond the calendar."""
 
 
+_SHOWN = 300
+"""Characters of a value that an error shows."""
+
+
 def shown(value: object) -> str:
-    """A value as an error shows it: Python refuses to spell out a number of more than 4,300 digits."""
-    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > 10**30 else repr(value)
+    """A value as an error shows it, whatever it is: Python refuses to spell out a number of more than 4,300 digits, and
+    what is too deep; and no error is made of all that somebody sent."""
+    if isinstance(value, int) and abs(value) > 10**30:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
 def _words(reason: object) -> str:

@@ -15,7 +15,7 @@ from headrace.core.explain.explain import Explanation
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
-from headrace.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
+from headrace.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout, shown
 from headrace.options import JobOptions
 from headrace.stream import Stream, StreamItem
 
@@ -269,4 +269,4 @@ def as_id(id: UUID | str) -> UUID:
     try:
         return UUID(id)
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"not a job id: {id!r}") from None
+        raise ConfigError(f"not a job id: {shown(id)}") from None

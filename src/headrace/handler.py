@@ -20,7 +20,7 @@ from headrace.core.limits.rule import TaskRule
 from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.core.status import Status
-from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge
+from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge, shown
 
 if TYPE_CHECKING:
     from headrace.worker.tracing import Tracing
@@ -288,7 +288,7 @@ def return_codec(fn: Callable[..., Any]) -> Codec:
 def check_task_name(name: Any) -> str:
     """A name that a task can have; :raises ConfigError:"""
     if not isinstance(name, str) or not name or name != name.strip():
-        raise ConfigError(f"not a task name: {name!r}")
+        raise ConfigError(f"not a task name: {shown(name)}")
     return bounds.checked_name(name, "a task's name")
 
 
@@ -310,7 +310,7 @@ def _mode(fn: Callable[..., Any], name: str, run_in: str | None) -> Mode:
     if run_in is None:
         return "async" if is_async else "thread"
     if run_in != "process":
-        raise ConfigError(f"task {name!r}: run_in must be 'process' or left out, not {run_in!r}")
+        raise ConfigError(f"task {name!r}: run_in must be 'process' or left out, not {shown(run_in)}")
     if is_async:
         raise ConfigError(f"task {name!r}: a process runs plain functions, not coroutines")
     module, path = getattr(fn, "__module__", None), getattr(fn, "__qualname__", "")

@@ -20,7 +20,7 @@ from headrace.core.retry import Backoff, Retry, Seconds, seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
 from headrace.core.subscription import checked_wish
 from headrace.core.suspects import REQUIREMENT
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 from headrace.worker.callbacks import Callback
 from headrace.worker.middleware import Middleware
 
@@ -158,7 +158,7 @@ def _priority(value: Any, name: str) -> int:
 
 def _retry(value: Any, name: str) -> Retry:
     if not isinstance(value, Retry):
-        raise ConfigError(f"{name} must be a Retry, as in Retry(max_retries=5), not {value!r}")
+        raise ConfigError(f"{name} must be a Retry, as in Retry(max_retries=5), not {shown(value)}")
     return value
 
 
@@ -191,13 +191,13 @@ def _retention(value: Any, name: str) -> Kept:
 
 def _tags(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
-        raise ConfigError(f"{name} must be a sequence of strings, not {value!r}")
+        raise ConfigError(f"{name} must be a sequence of strings, not {shown(value)}")
     return bounds.checked_tags(value, name)
 
 
 def _after(value: Any, name: str) -> tuple[UUID, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise ConfigError(f"{name} must be a sequence of drafts, handles or ids, not {value!r}")
+        raise ConfigError(f"{name} must be a sequence of drafts, handles or ids, not {shown(value)}")
     ids = tuple(dict.fromkeys(_id_of(one, f"each of {name}") for one in value))
     if len(ids) > MAX_AFTER:
         raise ConfigError(f"{name} names {len(ids)} jobs; at most {MAX_AFTER} can be waited for: use a batch")
@@ -209,13 +209,13 @@ def _id_of(value: Any, name: str) -> UUID:
     try:
         return id if isinstance(id, UUID) else UUID(id)
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(f"{name} must be a draft, a handle or an id, not {value!r}") from None
+        raise ConfigError(f"{name} must be a draft, a handle or an id, not {shown(value)}") from None
 
 
 def _one_of(*words: str) -> Callable[[Any, str], str]:
     def check(value: Any, name: str) -> str:
         if value not in words:
-            raise ConfigError(f"{name} must be {' or '.join(map(repr, words))}, not {value!r}")
+            raise ConfigError(f"{name} must be {' or '.join(map(repr, words))}, not {shown(value)}")
         return str(value)
 
     return check
@@ -223,13 +223,13 @@ def _one_of(*words: str) -> Callable[[Any, str], str]:
 
 def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, not {value!r}")
+        raise ConfigError(f"{name} must be True or False, not {shown(value)}")
     return value
 
 
 def _headers(value: Any, name: str) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
-        raise ConfigError(f"{name} must be a mapping of text to text, not {value!r}")
+        raise ConfigError(f"{name} must be a mapping of text to text, not {shown(value)}")
     _json(value, name)
     return dict(value)
 
@@ -237,11 +237,11 @@ def _headers(value: Any, name: str) -> dict[str, str]:
 def _values(value: Any, name: str) -> Values:
     said = "a mapping of names to a text or a list of texts"
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be {said}, not {value!r}")
+        raise ConfigError(f"{name} must be {said}, not {shown(value)}")
     found = {key: (one,) if isinstance(one, str) else one for key, one in value.items()}
     for key, texts in found.items():
         if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in (key, *texts)):
-            raise ConfigError(f"{name} must be {said}, not {value!r}")
+            raise ConfigError(f"{name} must be {said}, not {shown(value)}")
     _json(found, name)
     return {key: tuple(texts) for key, texts in found.items()}
 

@@ -11,7 +11,7 @@ from headrace.client.limits import check_limits
 from headrace.core.limits.rule import TaskRule
 from headrace.core.retry import Seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
-from headrace.errors import ConfigError, DuplicateTask, NotBound
+from headrace.errors import ConfigError, DuplicateTask, NotBound, shown
 from headrace.handler import Handler, Policy
 from headrace.options import ONE_SUBMIT, TEMPLATES, JobOptions, TaskOptions, check_options, check_templates, merged
 from headrace.runtime.host import Host
@@ -124,7 +124,7 @@ class Tasks:
 
     def __init__(self, prefix: str = "", *, defaults: JobOptions | None = None) -> None:
         if not isinstance(prefix, str):
-            raise ConfigError(f"prefix must be text, not {prefix!r}")
+            raise ConfigError(f"prefix must be text, not {shown(prefix)}")
         self.prefix = prefix
         """Put before the name of every task."""
         self._defaults = check_defaults(defaults)
@@ -181,9 +181,9 @@ class Tasks:
     def add(self, fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[Any, Any]:
         """Register a function; what the decorator does."""
         if isinstance(fn, Task):
-            raise ConfigError(f"{fn!r} is a task already")
+            raise ConfigError(f"{shown(fn)} is a task already")
         if not callable(fn) or isinstance(fn, type):
-            raise ConfigError(f"a task is made of a function, not of {fn!r}")
+            raise ConfigError(f"a task is made of a function, not of {shown(fn)}")
         hooks = own_hooks(options)
         job = {name: value for name, value in options.items() if name not in _OWN}
         checked = merged(self._defaults, check_options(job, template=True))
@@ -217,6 +217,8 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
 
     :raises ConfigError: naming the option
     """
+    if defaults is not None and not isinstance(defaults, Mapping):
+        raise ConfigError(f"defaults must be a mapping of options, not {shown(defaults)}")
     checked = check_options(defaults or {})
     for name in (*TEMPLATES, *ONE_SUBMIT):
         if name in checked:
@@ -250,7 +252,7 @@ def _rule(options: Mapping[str, Any]) -> Any:
     if continuous is None:
         return schedule
     if not isinstance(continuous, Continuous):
-        raise ConfigError(f"continuous must be a Continuous, as in Continuous(instances=2), not {continuous!r}")
+        raise ConfigError(f"continuous must be a Continuous, as in Continuous(instances=2), not {shown(continuous)}")
     if schedule is not None:
         raise ConfigError("schedule and continuous exclude each other: what runs all the time needs no fires")
     if options.get("retry") is not None:
@@ -265,7 +267,7 @@ def _check_schedule(handler: Handler, options: Mapping[str, Any]) -> None:
     if schedule is None:
         return
     if not isinstance(schedule, Cron | Every | Continuous):
-        raise ConfigError(f"task {handler.name!r}: schedule must be a Cron or an Every, not {schedule!r}")
+        raise ConfigError(f"task {handler.name!r}: schedule must be a Cron or an Every, not {shown(schedule)}")
     needed = ", ".join(one.name for one in handler.parameters if one.required)
     if needed:
         raise ConfigError(f"task {handler.name!r}: a schedule passes no arguments, but {needed} must be given")

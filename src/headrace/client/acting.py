@@ -24,7 +24,7 @@ from headrace.core.status import Status, Verb
 from headrace.core.table import check
 from headrace.draft import KEY_OPTIONS, SPEC_OPTIONS
 from headrace.engine import Duplicated
-from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound, TransitionRefused
+from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound, TransitionRefused, shown
 from headrace.handle import JobHandle, as_id
 from headrace.options import JobOptions, check_options, refuse_function
 
@@ -102,7 +102,7 @@ class Acting(Lifetime):
         if error is not None and result is not None:
             raise ConfigError("resolve: a job ends with a result or with an error, not with both")
         if not isinstance(error, str | ErrorInfo | None):
-            raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {error!r}")
+            raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {shown(error)}")
         info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
         info = None if info is None else info.cut(self.engine.rules.error_limit)
         job = await get(self.session, as_id(id))

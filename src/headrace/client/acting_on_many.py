@@ -25,6 +25,7 @@ from headrace.errors import (
     InvalidResult,
     JobNotFound,
     TransitionRefused,
+    shown,
 )
 from headrace.options import JobOptions
 
@@ -182,7 +183,7 @@ def _filter(act: Verb | str, filter: Filters) -> Filter:
     :raises ConfigError: there is no such act, or no filter
     """
     if act not in ACTS:
-        raise ConfigError(f"{act!r} is nothing that can be done to jobs: {', '.join(ACTS)} are")
+        raise ConfigError(f"{shown(act)} is nothing that can be done to jobs: {', '.join(ACTS)} are")
     if not isinstance(filter, Mapping) or not filter:
         raise ConfigError('an act on many jobs needs a filter, as in {"status": "failed", "task": "resize"}')
     given: dict[str, Any] = {name: value for name, value in filter.items() if value is not None}

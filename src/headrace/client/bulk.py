@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from headrace.core.retry import Seconds, seconds
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 from headrace.handler import Bulk, Handler, is_context, read_hints
 from headrace.task import Task
 from headrace.worker.bulk import check_outcomes
@@ -53,10 +53,10 @@ class BulkDecorator:
 
     def __init__(self, home: Tasks, size: int, wait: Seconds, options: Mapping[str, Any]) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
-            raise ConfigError(f"size must be a whole number from 1 to {MOST}, not {size!r}")
+            raise ConfigError(f"size must be a whole number from 1 to {MOST}, not {shown(size)}")
         patience = seconds(wait, "wait")
         if patience > LONGEST:
-            raise ConfigError(f"wait must be at most {LONGEST:g} s, not {wait!r}: claimed jobs must not wait long")
+            raise ConfigError(f"wait must be at most {LONGEST:g} s, not {shown(wait)}: claimed jobs must not wait long")
         self._home, self._options = home, {**options, "bulk": (size, patience)}
 
     @overload
@@ -84,13 +84,13 @@ def make_handler(fn: Callable[..., Any], bulk: tuple[int, float] | None, *, name
     if bulk is None:
         return Handler(fn, name=name, **options)
     if not inspect.iscoroutinefunction(fn):
-        raise ConfigError(f"bulk task {name!r} must be a coroutine function (async def), not {fn!r}")
+        raise ConfigError(f"bulk task {name!r} must be a coroutine function (async def), not {shown(fn)}")
     hints, parameters = read_hints(fn), list(inspect.signature(fn).parameters.values())
     with_context = bool(parameters) and is_context(parameters[0], hints)
     items = parameters[with_context:]
     if len(items) != 1 or items[0].kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
-        shown = ", ".join(str(one) for one in items) or "none"
-        raise ConfigError(f"bulk task {name!r} takes one list, and a Context before it or not; its parameters: {shown}")
+        taken = ", ".join(str(one) for one in items) or "none"
+        raise ConfigError(f"bulk task {name!r} takes one list, and a Context before it or not; its parameters: {taken}")
     alone = _alone(fn, name, with_context)
     _describe(alone, fn, items[0].name, _item(hints.get(items[0].name), name), _result(hints.get("return"), name))
     handler = Handler(alone, name=name, **options)
@@ -125,7 +125,7 @@ def _item(hint: Any, name: str) -> Any:
     if hint in (None, Any, list) or isinstance(hint, str):  # nothing is said, or it cannot be read
         return Any
     if typing.get_origin(hint) is not list:
-        raise ConfigError(f"bulk task {name!r}: its parameter must be a list, as in list[int], not {hint!r}")
+        raise ConfigError(f"bulk task {name!r}: its parameter must be a list, as in list[int], not {shown(hint)}")
     return typing.get_args(hint)[0]
 
 
@@ -134,7 +134,7 @@ def _result(hint: Any, name: str) -> Any:
     if hint in (None, Any, list) or isinstance(hint, str):
         return Any
     if typing.get_origin(hint) not in (list, Sequence):
-        raise ConfigError(f"bulk task {name!r} must return a list with an outcome for each item, not {hint!r}")
+        raise ConfigError(f"bulk task {name!r} must return a list with an outcome for each item, not {shown(hint)}")
     (outcome,) = typing.get_args(hint)
     if typing.get_origin(outcome) not in (types.UnionType, typing.Union):
         return outcome

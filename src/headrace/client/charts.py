@@ -9,7 +9,7 @@ from headrace.core.charts import By, Charts, charts_of, step_for
 from headrace.core.histogram import Histogram
 from headrace.core.retry import Seconds
 from headrace.core.rollup import Rollup, Step
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from headrace.client.session import Session
@@ -36,7 +36,7 @@ async def charts(
     now = session.host.clock.now()
     end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR)
     if by not in get_args(By):
-        raise ConfigError(f"by must be one of {', '.join(get_args(By))}, not {by!r}")
+        raise ConfigError(f"by must be one of {', '.join(get_args(By))}, not {shown(by)}")
     if begin >= end:
         raise ConfigError(f"since must be before until, not {begin} and {end}")
     wide = step_for(begin, end, now) if step is None else _step(step)
@@ -61,7 +61,7 @@ async def running_times(session: Session, task: str | None = None, queue: str | 
 async def estimated_processing_time(session: Session, task: str, quantile: float) -> float | None:
     """The seconds that this share of the runs of a task take at most; None if nothing is known of it."""
     if isinstance(quantile, bool) or not isinstance(quantile, int | float) or not 0 < quantile <= 1:
-        raise ConfigError(f"quantile must be more than 0 and at most 1, not {quantile!r}")
+        raise ConfigError(f"quantile must be more than 0 and at most 1, not {shown(quantile)}")
     return (await running_times(session, task)).quantile(quantile)
 
 
@@ -69,7 +69,7 @@ def _step(step: Step | str) -> Step:
     try:
         return Step(step)
     except ValueError:
-        raise ConfigError(f"step must be minute, hour or day, not {step!r}") from None
+        raise ConfigError(f"step must be minute, hour or day, not {shown(step)}") from None
 
 
 def _moment(value: Moment | Seconds | None, now: datetime, name: str, default: float) -> datetime:
@@ -77,10 +77,10 @@ def _moment(value: Moment | Seconds | None, now: datetime, name: str, default: f
         return now - timedelta(seconds=default)
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ConfigError(f"{name} must have a time zone: {value!r} has none")
+            raise ConfigError(f"{name} must have a time zone: {shown(value)} has none")
         return value
     if isinstance(value, timedelta):
         return now - value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return now - timedelta(seconds=value)
-    raise ConfigError(f"{name} must be a datetime, or how long ago it was, not {value!r}")
+    raise ConfigError(f"{name} must be a datetime, or how long ago it was, not {shown(value)}")

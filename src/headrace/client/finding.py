@@ -9,12 +9,11 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from headrace.client.lifetime import Lifetime
-from headrace.core.bounds import shown
 from headrace.core.fingerprint import FailureGroup
 from headrace.core.job import Job
 from headrace.core.query import Filter, Page
 from headrace.core.status import Reason, Status
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 from headrace.handle import as_id
 
 __all__ = ["Filters", "Finding", "checked_limit", "filter_of"]
@@ -86,7 +85,7 @@ class Finding(Lifetime):
         failed for good, only so many are looked at, those that did so last; then it does not matter how many they are.
         """
         if among is not None and (isinstance(among, bool) or not isinstance(among, int) or among < 1):
-            raise ConfigError(f"among must be a number of jobs, at least 1, not {among!r}")
+            raise ConfigError(f"among must be a number of jobs, at least 1, not {shown(among)}")
         filter, now = filter_of({"status": sorted(UNSETTLED), **filters}), self.session.host.clock.now()
         return await self.session.engine.records.failures(filter, now, checked_limit(limit), among)
 
@@ -94,7 +93,7 @@ class Finding(Lifetime):
 def checked_limit(limit: int) -> int:
     """How many a page may have; :raises ConfigError:"""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-        raise ConfigError(f"limit must be from 1 to 1000, not {limit!r}")
+        raise ConfigError(f"limit must be from 1 to 1000, not {shown(limit)}")
     return limit
 
 

@@ -37,6 +37,7 @@ from headrace.errors import (
     InvalidPayload,
     JobNotFound,
     PayloadTooLarge,
+    shown,
 )
 from headrace.handle import JobHandle
 from headrace.handler import check_task_name
@@ -203,7 +204,7 @@ async def draft_and_warning(
     """A draft of a task by name, and what is to be said of a task that nobody knows."""
     check_task_name(name)  # no task can have another, so its job would wait for ever
     if not isinstance(payload, Mapping):
-        raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {payload!r}")
+        raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {shown(payload)}")
     task = app.by_name.get(name)
     if task is not None:
         return task.with_options(options).draft_bound(payload), None

@@ -31,7 +31,7 @@ from headrace.core.record import Record
 from headrace.core.retry import Seconds, seconds
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import ConfigError, KeyTaken, NotGranted, StoreLost, Unavailable, UnknownKey
+from headrace.errors import ConfigError, KeyTaken, NotGranted, StoreLost, Unavailable, UnknownKey, shown
 from headrace.runtime.secret import secret_bytes
 from headrace.runtime.signing import rotate
 
@@ -185,7 +185,7 @@ class Keyed(Lifetime):
 def _positive(expires: Seconds) -> float:
     length = seconds(expires, "expires")
     if length <= 0:
-        raise ConfigError(f"expires must be longer than nothing, not {expires!r}")
+        raise ConfigError(f"expires must be longer than nothing, not {shown(expires)}")
     return length
 
 

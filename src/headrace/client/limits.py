@@ -25,7 +25,7 @@ from headrace.core.bounds import COUNT, checked_name, checked_note, whole
 from headrace.core.limits.rate import Rate
 from headrace.core.limits.rule import TaskRule, limits_of, told_unreadable
 from headrace.core.record import Record
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -77,7 +77,7 @@ class Limited(Lifetime):
     def rate(self, name: str, rate: Rate) -> None:
         """Define a rate limit, to be named in ``rates`` of tasks and queues; stored when a worker starts."""
         if not isinstance(rate, Rate):
-            raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {rate!r}")
+            raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {shown(rate)}")
         self._declared[RATE + _named(name, "a rate's name")] = msgspec.to_builtins(rate)
 
     # -- while running
@@ -166,7 +166,7 @@ class Limited(Lifetime):
     async def set_rate(self, name: str, rate: Rate, *, by: str | None = None) -> None:
         """Make or change a rate limit while running."""
         if not isinstance(rate, Rate):
-            raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {rate!r}")
+            raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {shown(rate)}")
         await self._edit(RATE, name, msgspec.to_builtins(rate), "set", by)
 
     async def reset_rate(self, name: str, *, by: str | None = None) -> None:
@@ -244,7 +244,7 @@ def _count(value: Any, name: str) -> int:
 
 def _rates(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ConfigError(f"rates must be a sequence of names, not {value!r}")
+        raise ConfigError(f"rates must be a sequence of names, not {shown(value)}")
     return tuple(dict.fromkeys(_named(name, "each of rates") for name in value))
 
 

@@ -16,7 +16,7 @@ from headrace.core.record import Record
 from headrace.core.schedule.schedule import Continuous, Cron, Every, Rule, ScheduleDoc, State, new_schedule, preview
 from headrace.draft import Draft
 from headrace.engine import Engine
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 from headrace.handle import JobHandle
 from headrace.maintenance import schedules
 from headrace.maintenance.continuous import cancel_surplus
@@ -127,15 +127,15 @@ class Scheduling(Lifetime):
         :raises ConfigError: it is continuous, and so has no fires
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST_FIRES:
-            raise ConfigError(f"n must be a whole number from 1 to {_MOST_FIRES}, not {n!r}")
+            raise ConfigError(f"n must be a whole number from 1 to {_MOST_FIRES}, not {shown(n)}")
         now = self.host.clock.now()
         if isinstance(schedule, Cron | Every):
             return preview(schedule, now, now, n)
         if not isinstance(schedule, str):
-            raise ConfigError(f"next_fires takes the name of a schedule, a Cron or an Every, not {schedule!r}")
+            raise ConfigError(f"next_fires takes the name of a schedule, a Cron or an Every, not {shown(schedule)}")
         doc = await schedules.find_schedule(self.engine, schedule)
         if isinstance(doc.rule, Continuous):
-            raise ConfigError(f"schedule {schedule!r} is continuous: it runs all the time and has no fires")
+            raise ConfigError(f"schedule {shown(schedule)} is continuous: it runs all the time and has no fires")
         return preview(doc.rule, max(now, doc.cursor), doc.anchor, n)
 
     async def pause_schedule(self, name: str, *, by: str | None = None) -> ScheduleInfo:

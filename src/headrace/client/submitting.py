@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.client.transactional import submit_here
 from headrace.draft import Draft
-from headrace.errors import ConfigError, HeadraceError
+from headrace.errors import ConfigError, HeadraceError, shown
 from headrace.handle import JobHandle
 from headrace.worker.middleware import check_middleware
 
@@ -79,7 +79,7 @@ async def _call(
 
     handles = await middleware(drafts, call_next)
     if not isinstance(handles, list) or not all(isinstance(one, JobHandle) for one in handles):
-        fault = f"it must return what call_next gives, not {handles!r}"
+        fault = f"it must return what call_next gives, not {shown(handles)}"
     elif len(handles) != len(drafts):
         fault = f"it must return one handle for each draft that it was given, not {len(handles)} for {len(drafts)}"
     else:

@@ -111,8 +111,8 @@ def checked_name(value: Any, what: str, most: int = NAME) -> str:
     :raises ConfigError: naming ``what``
     """
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        shown = repr(value) if not isinstance(value, str) or len(value) <= NAME else f"{value[:40]!r} …"
-        raise ConfigError(f"{what} must be text that is not empty, of printable characters, not {shown}")
+        told = shown(value) if not isinstance(value, str) or len(value) <= NAME else f"{value[:40]!r} …"
+        raise ConfigError(f"{what} must be text that is not empty, of printable characters, not {told}")
     return _length(value, what, most)
 
 
@@ -122,10 +122,10 @@ def checked_key(value: Any, what: str) -> str:
     :raises ConfigError: naming ``what``
     """
     if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"{what} must be text that is not empty, not {value!r}")
+        raise ConfigError(f"{what} must be text that is not empty, not {shown(value)}")
     _length(value, what, KEY)
     if not is_text(value):
-        raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {value!r} does")
+        raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
     return value
 
 
@@ -137,10 +137,10 @@ def checked_note(value: Any, what: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ConfigError(f"{what} must be text, not {value!r}")
+        raise ConfigError(f"{what} must be text, not {shown(value)}")
     _length(value, what, NOTE)
     if not is_text(value):
-        raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {value!r} does")
+        raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
     return value
 
 
@@ -173,9 +173,9 @@ def checked_moment(value: Any, what: str) -> datetime | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise ConfigError(f"{what} must be a datetime, not {value!r}")
+        raise ConfigError(f"{what} must be a datetime, not {shown(value)}")
     if value.tzinfo is None or value.utcoffset() is None:
-        raise ConfigError(f"{what} must be an aware datetime, as in datetime.now(UTC): {value!r} has no time zone")
+        raise ConfigError(f"{what} must be an aware datetime, as in datetime.now(UTC): {shown(value)} has no time zone")
     try:
         moment = value.astimezone(UTC)
     except OverflowError:

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.bounds import checked_key, checked_name
 from headrace.core.record import Record
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 __all__ = [
     "MARK",
@@ -146,7 +146,7 @@ def checked_grant(
     given: list[Any] = [scopes] if isinstance(scopes, str) else list(scopes)
     for one in given:
         if one not in SCOPES:
-            raise ConfigError(f"{one!r} is no scope: they are {', '.join(SCOPES)}")
+            raise ConfigError(f"{shown(one)} is no scope: they are {', '.join(SCOPES)}")
     if not given:
         raise ConfigError(f"a key needs a scope: {', '.join(SCOPES)}")
     if customer is not None:

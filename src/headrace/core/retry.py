@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from headrace.core.bounds import KEY, is_text, shown, whole
-from headrace.errors import LONGEST, ConfigError
+from headrace.core.bounds import KEY, is_text, whole
+from headrace.errors import LONGEST, ConfigError, shown
 
 __all__ = ["Backoff", "Retry", "Seconds", "error_names", "seconds"]
 
@@ -21,7 +21,7 @@ Backoff = Callable[[int, Exception], Seconds]
 def seconds(value: Seconds, what: str) -> float:
     """A duration in seconds; refuses negatives, NaN and more than a century by name."""
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
-        raise ConfigError(f"{what} must be seconds or a timedelta, not {value!r}")
+        raise ConfigError(f"{what} must be seconds or a timedelta, not {shown(value)}")
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if not 0 <= number <= LONGEST:  # before it is made a float: a whole number may be greater than any
         raise ConfigError(f"{what} must be finite, at most a century, and not negative, not {shown(value)}")
@@ -39,7 +39,7 @@ def error_names(error: type[BaseException]) -> tuple[str, ...]:
 
 def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str, ...]:
     if isinstance(errors, str) or not isinstance(errors, Sequence):
-        raise ConfigError(f"{what} must be a sequence of exception classes or names, not {errors!r}")
+        raise ConfigError(f"{what} must be a sequence of exception classes or names, not {shown(errors)}")
     if len(errors) > _MOST:
         raise ConfigError(f"{what} must name at most {_MOST} exceptions, not {len(errors)}")
     names = []
@@ -51,7 +51,7 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
         elif isinstance(error, type) and issubclass(error, BaseException):
             names.append(f"{error.__module__}.{error.__qualname__}")
         else:
-            raise ConfigError(f"{what} must hold exception classes or names, not {error!r}")
+            raise ConfigError(f"{what} must hold exception classes or names, not {shown(error)}")
     return tuple(names)
 
 

@@ -21,7 +21,7 @@ from headrace.core.job import Spec
 from headrace.core.record import Record
 from headrace.core.target import GROUPS, Occasion, Target, checked_events
 from headrace.core.webhooks import is_delivery
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 __all__ = [
     "FAILURES",
@@ -258,5 +258,5 @@ def secret_of(data: bytes) -> str:
 def checked_names(value: Sequence[str], name: str) -> tuple[str, ...]:
     """Names of tasks or queues; :raises ConfigError:"""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ConfigError(f"{name} must be a sequence of names, not {value!r}")
+        raise ConfigError(f"{name} must be a sequence of names, not {shown(value)}")
     return tuple(dict.fromkeys(checked_name(one, f"each of {name}") for one in value))

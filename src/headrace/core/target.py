@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.record import Record
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 __all__ = ["EVENTS", "GROUPS", "Occasion", "Target", "Told", "checked_events"]
 
@@ -56,13 +56,13 @@ def checked_events(given: Iterable[object], name: str = "events") -> tuple[Occas
     :raises ConfigError: one is unknown, or there is none
     """
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ConfigError(f"{name} must be a sequence of {', '.join((*EVENTS, *GROUPS))}, not {given!r}")
+        raise ConfigError(f"{name} must be a sequence of {', '.join((*EVENTS, *GROUPS))}, not {shown(given)}")
     found = set[Occasion]()
     for one in given:
         word = one.removeprefix("job.") if isinstance(one, str) else None
         known = GROUPS.get(word) if word in GROUPS else tuple(event for event in EVENTS if event == word)
         if not known:
-            raise ConfigError(f"{name}: there is no event {one!r}; known are {', '.join((*EVENTS, *GROUPS))}")
+            raise ConfigError(f"{name}: there is no event {shown(one)}; known are {', '.join((*EVENTS, *GROUPS))}")
         found.update(known)
     if not found:
         raise ConfigError(f"{name} must not be empty: leave it out for every event but progress")

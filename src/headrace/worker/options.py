@@ -11,7 +11,7 @@ import msgspec
 from headrace.core.bounds import checked_document, checked_name, whole
 from headrace.core.retry import Seconds, seconds
 from headrace.core.suspects import REQUIREMENT
-from headrace.errors import ConfigError, UnknownTask
+from headrace.errors import ConfigError, UnknownTask, shown
 from headrace.handler import Handler
 
 __all__ = ["Named", "WorkerOptions", "check_worker_options", "chosen_handlers"]
@@ -61,24 +61,26 @@ def check_worker_options(options: WorkerOptions) -> dict[str, Any]:
     whole(concurrency, "concurrency", 1)
     if queues is not None:
         if isinstance(queues, str) or not isinstance(queues, Sequence) or not queues:
-            raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {queues!r}")
+            raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {shown(queues)}")
         for queue in queues:
             checked_name(queue, "each of queues")
     if not isinstance(burst, bool):
-        raise ConfigError(f"burst must be True or False, not {burst!r}")
+        raise ConfigError(f"burst must be True or False, not {shown(burst)}")
     checked = {"grace": seconds(given["grace"], "grace"), "offers": _checked_offers(given["offers"])}
     return given | checked | {"tasks": _checked_tasks(given["tasks"])}
 
 
 def _checked_offers(offers: Any) -> dict[str, Any]:
     if not isinstance(offers, Mapping):
-        raise ConfigError(f"offers must be a mapping of JSON values by name, not {offers!r}")
+        raise ConfigError(f"offers must be a mapping of JSON values by name, not {shown(offers)}")
     for name in offers:
         checked_name(name, "each name in offers")
     if REQUIREMENT in offers:
         raise ConfigError(f"a worker must not offer {REQUIREMENT!r}: headrace keeps that for itself")
     try:
         text = msgspec.json.encode(dict(offers)).decode()
+    except RecursionError:
+        raise ConfigError("offers must be JSON values: they are nested too deeply, or contain themselves") from None
     except (TypeError, ValueError) as error:
         raise ConfigError(f"offers must be JSON values: {error}") from None
     checked_document(text, "offers")
@@ -89,7 +91,9 @@ def _checked_tasks(tasks: Any) -> tuple[str, ...] | None:
     if tasks is None:
         return None
     if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not tasks:
-        raise ConfigError(f"tasks must be a sequence of tasks or of their names, or left out for all, not {tasks!r}")
+        raise ConfigError(
+            f"tasks must be a sequence of tasks or of their names, or left out for all, not {shown(tasks)}"
+        )
     return tuple(checked_name(getattr(one, "name", one), "each of tasks") for one in tasks)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import inspect
 
+from headrace.errors import shown
+
 __all__ = ["Misfit", "binary", "check", "customs", "find_nan", "find_unknown", "has_objects", "watched"]
 
 _NATIVE = (str, bool, int, float, type(None))
@@ -129,7 +131,7 @@ def _check_plain(value: Any, path: str) -> None:
     elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise Misfit(f"the key {key!r} would become a string; annotate the type of the keys", path)
+                raise Misfit(f"the key {shown(key)} would become a string; annotate the type of the keys", path)
             _check_plain(item, f"{path}.{key}")
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
@@ -161,7 +163,7 @@ def _check_dict(value: Any, node: inspect.DictType, path: str) -> None:
     keys, values = watched(node.key_type), watched(node.value_type)
     for key, item in value.items():
         if keys and not isinstance(key, str) and (_is_any(node.key_type) or isinstance(node.key_type, inspect.StrType)):
-            raise Misfit(f"the key {key!r} would become a string; annotate the type of the keys", path)
+            raise Misfit(f"the key {shown(key)} would become a string; annotate the type of the keys", path)
         if values:
             check(item, node.value_type, f"{path}.{key}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.core.bounds import checked_document
 from headrace.core.codec.codec import Codec, Misfit
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 __all__ = ["document_text"]
 
@@ -20,7 +20,7 @@ def document_text(value: Any, what: str) -> str:
     :raises ConfigError: it is none, or too large; naming ``what``
     """
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{what} must be a mapping of JSON values, not {value!r}")
+        raise ConfigError(f"{what} must be a mapping of JSON values, not {shown(value)}")
     try:
         text = _OBJECT.encode(dict(value))
     except Misfit as error:

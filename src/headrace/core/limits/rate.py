@@ -23,7 +23,7 @@ from typing import Literal
 
 from headrace.core.bounds import whole
 from headrace.core.retry import Seconds, seconds
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 __all__ = ["LONGEST_LEAD", "Rate", "Spent", "micros", "next_permit", "permits", "spend", "trimmed"]
 
@@ -68,9 +68,9 @@ class Rate:
         whole(limit, "Rate: limit", 1)
         span = seconds(per, "Rate: per")
         if span < 0.001:
-            raise ConfigError(f"Rate: per must be at least a millisecond, not {per!r}")
+            raise ConfigError(f"Rate: per must be at least a millisecond, not {shown(per)}")
         if kind not in ("fixed", "sliding", "bucket"):
-            raise ConfigError(f"Rate: kind must be 'fixed', 'sliding' or 'bucket', not {kind!r}")
+            raise ConfigError(f"Rate: kind must be 'fixed', 'sliding' or 'bucket', not {shown(kind)}")
         for name, value in (("limit", limit), ("per", span), ("kind", kind), ("keyed", bool(keyed))):
             object.__setattr__(self, name, value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 __all__ = ["local", "moment", "next_turn", "zone"]
 
@@ -21,7 +21,7 @@ def zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError, TypeError, AttributeError):
         # A folder of the database ("America") is an OSError, a path out of it a ValueError, an unknown name a KeyError.
-        raise ConfigError(f"tz must be the name of a time zone such as 'Europe/Berlin', not {name!r}") from None
+        raise ConfigError(f"tz must be the name of a time zone such as 'Europe/Berlin', not {shown(name)}") from None
 
 
 def local(at: datetime, tz: tzinfo) -> datetime:

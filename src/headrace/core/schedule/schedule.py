@@ -23,7 +23,7 @@ from headrace.core.schedule.fires import (
     preview,
 )
 from headrace.core.schedule.when import CATCH_UP_CAP, CatchUp, Continuous, Cron, Every, Overlap, Rule, same_rule
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 
 __all__ = [
     "CATCH_UP_CAP",
@@ -155,7 +155,7 @@ def new_schedule(
     """A schedule that begins now: its first fire is the next one."""
     checked_name(name, "a schedule's name")
     if not isinstance(rule, Cron | Every | Continuous):
-        raise ConfigError(f"schedule {name!r}: the rule must be a Cron, an Every or a Continuous, not {rule!r}")
+        raise ConfigError(f"schedule {name!r}: the rule must be a Cron, an Every or a Continuous, not {shown(rule)}")
     alone = None
     if isinstance(rule, Continuous):
         alone, spec = "a continuous task", replace(spec, retry=rule.retry)

@@ -11,10 +11,10 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec.structs import force_setattr
 
-from headrace.core.bounds import KEY, checked_moment, shown, whole
+from headrace.core.bounds import KEY, checked_moment, whole
 from headrace.core.retry import Retry, Seconds, seconds
 from headrace.core.schedule.localtime import zone
-from headrace.errors import LONGEST, ConfigError
+from headrace.errors import LONGEST, ConfigError, shown
 
 __all__ = [
     "CATCH_UP_CAP",
@@ -55,7 +55,7 @@ _SAMPLE = 150
 
 def _choice(value: object, name: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ConfigError(f"{name} must be {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}, not {value!r}")
+        raise ConfigError(f"{name} must be {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}, not {shown(value)}")
 
 
 def _count(value: object, name: str) -> None:
