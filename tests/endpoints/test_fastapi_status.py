@@ -5,15 +5,18 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from uuid import UUID
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException
 from fastapi.testclient import TestClient
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from headrace import App, Context, JobOptions, Retry
 from headrace.endpoints.fastapi import Answers, JobRouter, status_router
+from headrace.endpoints.starlette import JobRoutes, status_routes
 from headrace.endpoints.tokens import Tokens
 from headrace.errors import ConfigError
 from headrace.testing import FakeClock
@@ -421,3 +424,69 @@ async def test_answers_of_the_pages_can_be_replaced(tmp_path: Path) -> None:
     async with serving(service.build(worker=False)) as web:
         place = (await web.client.post("/wait/1")).headers["location"]
         assert set((await web.client.get(place)).json()) == {"ticket"}
+
+
+def _hiding(jobs: App, errors: Any, kind: str) -> Any:
+    """A service whose handlers fail in several ways, of either framework."""
+    made: Any = (JobRouter if kind == "fastapi" else JobRoutes)(jobs, errors=errors)
+
+    @made.post("/broken", job=JobOptions(retry=Retry(1, initial=0.001, jitter=False)))
+    async def broken() -> None:
+        try:
+            raise KeyError("SECRET cause")
+        except KeyError:
+            raise ValueError("SECRET at db.internal") from None
+
+    @made.post("/meant", job=JobOptions(retry=Retry(0)))
+    async def meant() -> None:
+        try:
+            raise KeyError("SECRET cause")
+        except KeyError as error:
+            raise HTTPException(404, "there is no such report") from error
+
+    @made.post("/down", job=JobOptions(retry=Retry(0)))
+    async def down() -> None:
+        raise HTTPException(502, "SECRET upstream")
+
+    if kind == "fastapi":
+        api = FastAPI(lifespan=jobs.lifespan(worker=True))
+        api.include_router(made)
+        api.include_router(status_router(jobs, public=True, acts=True, errors=errors), prefix="/jobs")
+        return api
+    pages = Mount("/jobs", routes=status_routes(jobs, public=True, acts=True, errors=errors))
+    return Starlette(routes=[*made, pages], lifespan=jobs.lifespan(worker=True))
+
+
+@pytest.mark.parametrize("kind", ["fastapi", "starlette"])
+async def test_errors_that_are_hidden_leave_on_no_way(tmp_path: Path, kind: str) -> None:
+    jobs = App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal")
+    async with serving(_hiding(jobs, "hidden", kind)) as web:
+        for path, status in (("/broken", 500), ("/meant", 404), ("/down", 502)):
+            waited = await web.client.post(path, headers={"Prefer": "wait=30"})
+            assert waited.status_code == status
+            place = waited.headers["content-location"]
+            answers = [waited, await web.client.get(place), await web.client.get(within(place, "result"))]
+            events = await read_events(web.client, within(place, "events"))
+            answers.append(await web.client.post(within(place, "discard")))
+            said = " ".join(answer.text for answer in answers) + str(events)
+            assert "SECRET" not in said, path
+            assert "KeyError" not in said, path
+            if path == "/meant":
+                assert waited.json()["detail"] == "there is no such report", "it was written for whoever asked"
+                continue
+            job = await jobs.get(place.partition("/jobs/")[2].partition("?")[0])
+            reference = f"{job.id}/{job.attempt}"
+            assert (waited.json()["code"], waited.json()["reference"]) == ("Error", reference)
+            assert answers[1].json()["error"]["reference"] == reference
+            assert job.error is not None
+            assert "SECRET" in job.error.message, "the operator finds it"
+            assert any("SECRET" in str(one.error) for one in (await jobs.history(job.id)).attempts)
+
+
+async def test_errors_are_shown_unless_they_are_hidden(tmp_path: Path) -> None:
+    jobs = App(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal")
+    async with serving(_hiding(jobs, "shown", "fastapi")) as web:
+        answer = await web.client.post("/broken", headers={"Prefer": "wait=30"})
+        assert answer.json()["detail"] == "SECRET at db.internal"
+    with pytest.raises(ConfigError, match="errors must be 'shown' or 'hidden'"):
+        JobRouter(jobs, errors=cast(Any, "secret"))

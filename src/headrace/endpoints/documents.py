@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.attempt import ErrorInfo, Progress
+from headrace.core.hiding import hidden_job
 from headrace.core.job import Job
 from headrace.core.record import Record
 from headrace.core.status import Reason, Status
+from headrace.errors import ConfigError, shown
 
-__all__ = ["Cause", "ErrorDocument", "JobDocument", "Links", "document_of", "error_of", "links_to"]
+__all__ = ["Cause", "ErrorDocument", "Errors", "JobDocument", "Links", "document_of", "error_of", "links_to", "shows"]
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -37,6 +41,8 @@ class ErrorDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """What it says beside its message."""
     traceback: str | None = None
     """Only where a service asks for it."""
+    reference: str | None = None
+    """Where errors are hidden: by what the operator finds it."""
 
 
 class Links(msgspec.Struct, frozen=True, kw_only=True, rename={"job": "self"}):
@@ -73,6 +79,17 @@ class JobDocument(msgspec.Struct, Record, frozen=True, kw_only=True):
     links: Links | None = None
 
 
+Errors = Literal["shown", "hidden"]
+"""Whether clients are told the text of errors; ``hidden``: a reference instead, that the operator can look up."""
+
+
+def shows(errors: Errors) -> Callable[[Job], Job]:
+    """A job as clients see it; :raises ConfigError:"""
+    if errors not in get_args(Errors):
+        raise ConfigError(f"errors must be 'shown' or 'hidden', not {shown(errors)}")
+    return partial(hidden_job, meant=True) if errors == "hidden" else lambda job: job
+
+
 def error_of(error: ErrorInfo, tracebacks: bool = False) -> ErrorDocument:
     """An error of a job as it is shown."""
     details = error.details or {}
@@ -85,6 +102,7 @@ def error_of(error: ErrorInfo, tracebacks: bool = False) -> ErrorDocument:
         causes=tuple(Cause(str(one.get("type")), str(one.get("message"))) for one in causes if isinstance(one, dict)),
         data=details.get("data"),
         traceback=error.traceback if tracebacks else None,
+        reference=details.get("reference"),
     )
 
 

@@ -29,6 +29,8 @@ class FailureDetails(ProblemDetails, frozen=True, kw_only=True, omit_defaults=Tr
     """What led to the error, the nearest first."""
     data: Any = None
     traceback: str | None = None
+    reference: str | None = None
+    """Where errors are hidden: by what the operator finds it."""
 
 
 def describe(error: BaseException) -> Described:
@@ -95,6 +97,7 @@ def failure_of(job: Job, tracebacks: bool = False) -> Problem:
         causes=() if error is None else error.causes,
         data=data,
         traceback=None if error is None else error.traceback,
+        reference=None if error is None else error.reference,
     )
     return problem
 

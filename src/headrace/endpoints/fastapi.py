@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from headrace.core.retry import Seconds
 from headrace.endpoints.answers import Answers
 from headrace.endpoints.asked import HEADERS
+from headrace.endpoints.documents import Errors
 from headrace.endpoints.failures import describe
 from headrace.endpoints.in_worker import InWorker
 from headrace.endpoints.reading import LARGEST_BODY, identity_text, too_large
@@ -77,6 +78,7 @@ class JobRouter(APIRouter):
         longest_wait: Seconds = 30.0,
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
+        errors: Errors = "shown",
         status_url: str | None = None,
         **router: Any,
     ) -> None:
@@ -88,6 +90,7 @@ class JobRouter(APIRouter):
         credentials. ``cookies``: those that a handler may take. ``wait``: seconds to wait for the end of a job for
         clients that prefer nothing; ``longest_wait``: for anybody. ``before_submit``: called with the request and the
         draft of the job; a response that it returns is the answer. ``answers``: how the answers are made.
+        ``errors``: ``"hidden"`` tells clients a reference instead of the text of an error.
         ``status_url``: where jobs are shown, with ``{id}`` in it; if left out, the ``status_router`` of this App.
 
         :raises ConfigError: naming the argument
@@ -104,6 +107,7 @@ class JobRouter(APIRouter):
             longest_wait=longest_wait,
             before_submit=before_submit,
             answers=answers,
+            errors=errors,
         )
         self._addresses = Addresses(jobs, expanded, status_url)
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from headrace.endpoints.answers import Answers
 from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, mark_pages, response_of
 from headrace.endpoints.asked import Asked
+from headrace.endpoints.documents import Errors
 from headrace.endpoints.fastapi_openapi import status_responses
 from headrace.endpoints.reading import identity_text
 from headrace.endpoints.status import TOKEN, StatusPages
@@ -99,6 +100,7 @@ def status_router(
     acts: bool = False,
     logs: bool = False,
     answers: Answers | None = None,
+    errors: Errors = "shown",
     **router: Any,
 ) -> APIRouter:
     """An ``APIRouter`` that shows the jobs of an App: ``/{id}``, ``/{id}/result``, ``/{id}/events``; DELETE cancels.
@@ -107,6 +109,7 @@ def status_router(
     (a dependency that gives the caller's id: everybody sees their own jobs), or ``public=True``, by which addresses
     have a signed token, and whoever has one may look. ``secret``: what tokens are signed with; if left out, the store
     keeps one. ``acts``: ``POST /{id}/retry`` and ``/{id}/discard``, too. ``logs``: log lines are among the events.
+    ``errors``: ``"hidden"`` tells clients a reference instead of the text of an error.
     ``router``: everything that an ``APIRouter`` takes.
 
     :raises ConfigError: naming the argument. Pages that are open to everybody are refused when the service starts, and
@@ -114,7 +117,9 @@ def status_router(
     """
     if secret is not None and not public:
         raise ConfigError("secret is what tokens of public pages are signed with: say public=True, too")
-    pages = StatusPages(jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers)
+    pages = StatusPages(
+        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+    )
     guard = _Guard(pages, bool(dependencies) or public or identity is not None)
     given = {"tags": ["jobs"], "lifespan": guard.lifespan, **router}
     made = APIRouter(dependencies=None if dependencies is None else list(dependencies), **given)

@@ -21,6 +21,7 @@ from headrace.endpoints.answers import Answer, Answers
 from headrace.endpoints.asked import HEADERS, Asked
 from headrace.endpoints.binding import FORM, Binding, FromHeader
 from headrace.endpoints.blocking import PLACE, Here, Told, asking, in_threads, sent_headers
+from headrace.endpoints.documents import Errors
 from headrace.endpoints.failures import describe
 from headrace.endpoints.in_worker import InWorker
 from headrace.endpoints.reading import (
@@ -84,6 +85,7 @@ class JobBlueprint(Blueprint):
         longest_wait: Seconds = 30.0,
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
+        errors: Errors = "shown",
         status_url: str | None = None,
         **blueprint: Any,
     ) -> None:
@@ -105,6 +107,7 @@ class JobBlueprint(Blueprint):
             longest_wait=longest_wait,
             before_submit=in_threads(before_submit),
             answers=answers,
+            errors=errors,
         )
 
     # -- decorators; their other options are those of Flask
@@ -264,6 +267,7 @@ def status_blueprint(
     acts: bool = False,
     logs: bool = False,
     answers: Answers | None = None,
+    errors: Errors = "shown",
     **blueprint: Any,
 ) -> Blueprint:
     """A ``Blueprint`` that shows the jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE cancels.
@@ -275,7 +279,9 @@ def status_blueprint(
     :raises ConfigError: nobody says who may look
     """
     check_access("status_blueprint", may_see=may_see, identity=identity, public=public, secret=secret)
-    pages = StatusPages(jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers)
+    pages = StatusPages(
+        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+    )
     made = Blueprint(name, __name__, **blueprint)
 
     def view_of(page: Page) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from headrace.core.retry import Seconds
 from headrace.endpoints.answers import Answers
 from headrace.endpoints.asked import HEADERS
 from headrace.endpoints.binding import Binding, FromHeader
+from headrace.endpoints.documents import Errors
 from headrace.endpoints.failures import describe
 from headrace.endpoints.in_worker import InWorker
 from headrace.endpoints.reading import (
@@ -81,6 +82,7 @@ class JobRoutes(Sequence[BaseRoute]):
         longest_wait: Seconds = 30.0,
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
+        errors: Errors = "shown",
         status_url: str | None = None,
     ) -> None:
         """The arguments are those of FastAPI's ``JobRouter``; ``identity`` is called with the request.
@@ -98,6 +100,7 @@ class JobRoutes(Sequence[BaseRoute]):
             longest_wait=longest_wait,
             before_submit=before_submit,
             answers=answers,
+            errors=errors,
         )
         self._addresses = Addresses(jobs, fixed=status_url)
 
@@ -193,6 +196,7 @@ def status_routes(
     acts: bool = False,
     logs: bool = False,
     answers: Answers | None = None,
+    errors: Errors = "shown",
 ) -> list[BaseRoute]:
     """The routes that show the jobs of an App: ``Mount("/jobs", routes=status_routes(jobs, public=True))``.
 
@@ -203,7 +207,9 @@ def status_routes(
     :raises ConfigError: nobody says who may look
     """
     check_access("status_routes", may_see=may_see, identity=identity, public=public, secret=secret)
-    pages = StatusPages(jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers)
+    pages = StatusPages(
+        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+    )
     addresses = Addresses(jobs)
 
     def route(page: Page) -> BaseRoute:

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo
 from headrace.core.bounds import NOTE
+from headrace.core.hiding import hidden_news
 from headrace.core.job import Job
 from headrace.core.news import News
 from headrace.core.status import Status
 from headrace.endpoints.answers import Answer, Answers
 from headrace.endpoints.asked import Asked
-from headrace.endpoints.documents import ErrorDocument, error_of
+from headrace.endpoints.documents import ErrorDocument, Errors, error_of, shows
 from headrace.endpoints.estimates import Estimates
 from headrace.endpoints.submitting import LONGEST, as_problem
 from headrace.endpoints.tokens import Tokens
@@ -58,9 +59,12 @@ class StatusPages:
         known: bool = False,
         logs: bool = False,
         answers: Answers | None = None,
+        errors: Errors = "shown",
     ) -> None:
-        """``known``: callers have an identity, and see only their own jobs. ``logs``: log lines are events, too."""
+        """``known``: callers have an identity, and see only their own jobs. ``logs``: log lines are events, too.
+        ``errors``: whether clients are told the text of errors."""
         self.app, self.answers = app, answers or Answers()
+        self._shows, self._hides = shows(errors), errors == "hidden"
         self._tokens = Tokens(app, secret) if public else None
         self._known, self._logs = known, logs
         self._estimates = Estimates(app)
@@ -87,7 +91,7 @@ class StatusPages:
             job = await self._later(job, asked, wait, lambda one: etag(one) != seen)
         if is_known(tags, job):
             return self.answers.unchanged(job)
-        return self.answers.shown(job, asked.where(job.id))
+        return self.answers.shown(self._shows(job), asked.where(job.id))
 
     async def result(self, id: str, asked: Asked, wait: float = 0.0) -> Answer:
         """What the job came to (200), that it goes on (202), or its error, with the status of that."""
@@ -96,7 +100,7 @@ class StatusPages:
     async def _result(self, job: Job, asked: Asked, wait: float) -> Answer:
         if wait and not job.ended:
             job = await self._later(job, asked, wait, lambda one: one.ended)
-        address = asked.where(job.id)
+        address, job = asked.where(job.id), self._shows(job)
         if not job.ended:
             return self.answers.accepted(job, address, await self._estimates.retry_after(job), {})
         if job.status is Status.COMPLETED:
@@ -146,7 +150,8 @@ class StatusPages:
         return None if error is None else error_of(error, self.answers.tracebacks)
 
     def _seen(self, news: News) -> News:
-        return news if self._logs else replace(news, logs=())
+        news = news if self._logs else replace(news, logs=())
+        return hidden_news(news, meant=True) if self._hides else news
 
     # -- acting
 
@@ -170,7 +175,7 @@ class StatusPages:
                 raise Problem(409, "refused", "The lifecycle refuses this", text, job_id=str(job.id))
             job = await act(job, (asked.identity or "http")[:NOTE])
             status = 202 if refuses_ended and not job.ended else 200
-            return self.answers.shown(job, asked.where(job.id), status)
+            return self.answers.shown(self._shows(job), asked.where(job.id), status)
         except Exception as error:
             return self.answers.problem(as_problem(error))
 

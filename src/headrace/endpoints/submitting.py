@@ -11,6 +11,7 @@ from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.endpoints.answers import Answer, Answers
 from headrace.endpoints.asked import HEADERS, Asked, checked_headers, kept_headers, kept_query
+from headrace.endpoints.documents import Errors, shows
 from headrace.endpoints.estimates import Estimates
 from headrace.endpoints.keys import key_of
 from headrace.endpoints.preference import Preference, preference_of
@@ -47,11 +48,12 @@ class Submitting:
         longest_wait: Seconds = 30.0,
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
+        errors: Errors = "shown",
     ) -> None:
         """
         :raises ConfigError: naming the argument
         """
-        self.app, self.answers = app, answers or Answers()
+        self.app, self.answers, self._shows = app, answers or Answers(), shows(errors)
         self.headers = checked_headers(headers)
         self._shared, self._before = shared_keys, before_submit
         self._wait, self._longest = seconds(wait, "wait"), seconds(longest_wait, "longest_wait")
@@ -121,7 +123,7 @@ class Submitting:
         self, job: Job, asked: Asked, prefers: Preference, estimate: Callable[[Job], Awaitable[int]]
     ) -> Answer:
         address, applied = asked.where(job.id), {**prefers.applied(self._longest), "Vary": "Prefer"}
-        waited = prefers.seconds(self._wait, self._longest) > 0
+        waited, job = prefers.seconds(self._wait, self._longest) > 0, self._shows(job)
         if not job.ended or not waited:
             return self.answers.accepted(job, address, await estimate(job), applied)
         if address is not None:

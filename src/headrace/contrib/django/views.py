@@ -27,6 +27,7 @@ from headrace.endpoints.answers import Answer, Answers
 from headrace.endpoints.asked import HEADERS, Asked
 from headrace.endpoints.binding import Binding, FromHeader
 from headrace.endpoints.blocking import PLACE, Here, Told, asking, in_threads, sent_headers
+from headrace.endpoints.documents import Errors
 from headrace.endpoints.failures import describe
 from headrace.endpoints.in_worker import InWorker
 from headrace.endpoints.reading import (
@@ -73,6 +74,7 @@ def job_view(
     longest_wait: Seconds = 30.0,
     before_submit: BeforeSubmit | None = None,
     answers: Answers | None = None,
+    errors: Errors = "shown",
     status_url: str | None = None,
 ) -> Callable[[Callable[..., Any]], View]:
     """Makes a view of a handler: a request is checked and stored, and a worker of the project runs the handler.
@@ -93,6 +95,7 @@ def job_view(
         longest_wait=longest_wait,
         before_submit=in_threads(_closing(before_submit)),
         answers=answers,
+        errors=errors,
     )
 
     def decorate(fn: Callable[..., Any]) -> View:
@@ -137,6 +140,7 @@ def status_urls(
     acts: bool = False,
     logs: bool = False,
     answers: Answers | None = None,
+    errors: Errors = "shown",
     namespace: str = "jobs",
 ) -> tuple[list[Any], str]:
     """The pages that show jobs: ``path("jobs/", include(status_urls(public=True)))``; DELETE cancels.
@@ -149,7 +153,9 @@ def status_urls(
     """
     check_access("status_urls", may_see=may_see, identity=identity, public=public, secret=secret)
     jobs = project_app()
-    pages = StatusPages(jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers)
+    pages = StatusPages(
+        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+    )
     _shown[namespace] = pages
     by_path: dict[str, dict[str, Page]] = {}
     for page in (*PAGES, *(ACTS if acts else ())):
