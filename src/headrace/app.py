@@ -447,13 +447,16 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         await self.get(id)
         return await steps(self.session, as_id(id))
 
-    async def explain(self, id: UUID | str, *, to: str | None = None, zone: tzinfo | None = None) -> Explanation:
+    async def explain(
+        self, id: UUID | str, *, to: str | None = None, zone: tzinfo | None = None, hide_errors: bool = False
+    ) -> Explanation:
         """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:
 
         ``to``: a customer who is told, and must not learn of other jobs than its own, nor on which machines workers
-        are. ``zone``: in which moments are told; None is that of this machine.
+        are. ``zone``: in which moments are told; None is that of this machine. ``hide_errors``: say where errors are
+        found, and not what they are.
         """
-        return await jobs.explain(self.session, as_id(id), to, zone)
+        return await jobs.explain(self.session, as_id(id), to, zone, hide_errors)
 
     async def explain_worker(self, id: UUID | str) -> Explanation:
         """Why a worker is given jobs, or none: how it is, and what keeps it from those that are queued.

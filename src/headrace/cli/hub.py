@@ -36,6 +36,13 @@ def door_flags(fn: F) -> F:
             help="How the log is written to stderr: text, or one JSON object a line "
             "(default: HEADRACE_LOG_FORMAT, else text).",
         ),
+        click.option(
+            "--errors",
+            type=click.Choice(["shown", "hidden"]),
+            default="shown",
+            show_default=True,
+            help="Whether keys with a customer are told the text of errors, or a reference that you can look up.",
+        ),
         click.option("--no-access-log", is_flag=True, help="Write no line for each request."),
         click.option("--webhook-http", is_flag=True, help="Let webhooks go over plain http, and not over https alone."),
         click.option(
@@ -211,7 +218,7 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
     return HubOptions(
         **{name: flags[name] for name in ("port", "proxy_headers", "proxies", "certfile", "keyfile", "grace")},
         **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http", "worker_lease")},
-        **{name: flags[name] for name in ("submit_burst", "customer_priority")},
+        **{name: flags[name] for name in ("submit_burst", "customer_priority", "errors")},
         submits_per_second=flags["submit_rate"] or None,
         customer_jobs=flags["customer_jobs"] or None,
         host=flags["host"].strip("[]"),

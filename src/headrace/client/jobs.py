@@ -23,6 +23,7 @@ from headrace.core.entry import BEGIN, Kind, LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.explain.explain import explain as tell
 from headrace.core.explain.waiting import relatives
+from headrace.core.hiding import hidden_history, hidden_job
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound, counted_by, group_of, limits_of
@@ -270,8 +271,10 @@ async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) ->
                 yield LogLine.of(entry)
 
 
-async def explain(session: Session, id: UUID, to: str | None = None, zone: tzinfo | None = None) -> Explanation:
-    """Why the job is in the status it is in; ``to``: a customer who is told."""
+async def explain(
+    session: Session, id: UUID, to: str | None = None, zone: tzinfo | None = None, hide: bool = False
+) -> Explanation:
+    """Why the job is in the status it is in; ``to``: a customer who is told; ``hide``: nothing of its errors."""
     engine, now = session.engine, session.host.clock.now()
     job = (await engine.jobs.get([id]))[0]
     if job is None:
@@ -283,17 +286,20 @@ async def explain(session: Session, id: UUID, to: str | None = None, zone: tzinf
         usage = await engine.records.usage(list(limits.paced(group)))
         for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
             holders += await _holders(engine, bound, usage.held.get(bound, 0), now)
-    workers = await engine.workers.list()
+    workers, history = await engine.workers.list(), await engine.records.history(id)
+    parents = [one for one in await engine.jobs.get(relatives(job)) if one is not None]
+    if hide:
+        job, history, parents = hidden_job(job), hidden_history(history, job), list(map(hidden_job, parents))
     return tell(
         job,
-        await engine.records.history(id),
+        history,
         now,
         workers,
         limits=limits,
         usage=usage,
         holders=holders,
         position=await engine.records.position(job, now) if queued else None,
-        parents=[one for one in await engine.jobs.get(relatives(job)) if one is not None],
+        parents=parents,
         rules=engine.rules,
         to=to,
         zone=zone,

@@ -14,7 +14,15 @@ from headrace.core.job import Job
 from headrace.core.news import News
 from headrace.core.webhooks import TASK
 
-__all__ = ["hidden_error", "hidden_group", "hidden_history", "hidden_job", "hidden_message", "hidden_news"]
+__all__ = [
+    "hidden_error",
+    "hidden_group",
+    "hidden_history",
+    "hidden_job",
+    "hidden_message",
+    "hidden_news",
+    "hidden_payload",
+]
 
 NAME = "Error"
 """What every error is called whose own name is kept back."""
@@ -40,21 +48,17 @@ def hidden_error(error: ErrorInfo, id: object, attempt: object, *, meant: bool =
 
 
 def hidden_job(job: Job, *, meant: bool = False) -> Job:
-    """A job as a client sees it; of a delivery, also what it says of the job that it tells of."""
-    if job.error is not None:
-        job = replace(job, error=hidden_error(job.error, job.id, job.attempt, meant=meant))
+    """A job as a client sees it. Why a message was not delivered is written for its customer, what it says of an error
+    is not."""
     if job.task == TASK:
-        job = replace(job, payload_text=_hidden_payload(job.payload_text))
-    return job
+        return replace(job, payload_text=hidden_payload(job.payload_text.encode(errors="replace")).decode())
+    return job if job.error is None else replace(job, error=hidden_error(job.error, job.id, job.attempt, meant=meant))
 
 
-def _hidden_payload(text: str) -> str:
-    try:
-        payload = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
-        return text
-    message = payload.get("message")
-    return msgspec.json.encode(payload | {"message": hidden_message(message)}).decode()
+def hidden_payload(data: bytes) -> bytes:
+    """The payload of a delivery as its customer sees it."""
+    payload = msgspec.json.decode(data, type=dict[str, Any])
+    return msgspec.json.encode(payload | {"message": hidden_message(payload.get("message"))})
 
 
 def hidden_message(message: Any) -> Any:
@@ -66,9 +70,11 @@ def hidden_message(message: Any) -> Any:
     return message | {"data": data | {"error": {"type": told.type, "message": told.message}}}
 
 
-def hidden_history(history: History, id: UUID, *, meant: bool = False) -> History:
+def hidden_history(history: History, job: Job, *, meant: bool = False) -> History:
     """The attempts of this job as a client sees them."""
-    return replace(history, attempts=tuple(_hidden_attempt(one, id, meant) for one in history.attempts))
+    if job.task == TASK:
+        return history
+    return replace(history, attempts=tuple(_hidden_attempt(one, job.id, meant) for one in history.attempts))
 
 
 def _hidden_attempt(attempt: Attempt, id: UUID, meant: bool) -> Attempt:
@@ -83,7 +89,7 @@ def hidden_news(news: News, *, meant: bool = False) -> News:
         news,
         job=hidden_job(news.job, meant=meant),
         before=None if news.before is None else hidden_job(news.before, meant=meant),
-        history=hidden_history(news.history, news.job.id, meant=meant),
+        history=hidden_history(news.history, news.job, meant=meant),
     )
 
 

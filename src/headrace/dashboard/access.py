@@ -31,6 +31,8 @@ class Viewer(Grant, frozen=True, kw_only=True):
     """``by`` of every act."""
     key: str | None = None
     """What their session hangs on, if it is a key; shown nowhere."""
+    errors: Literal["shown", "hidden"] = "shown"
+    """``hidden``: they see references of errors, and not their texts."""
 
     @property
     def acts(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.client.finding import Filters
+from headrace.core.hiding import hidden_job
 from headrace.core.job import Job
 from headrace.core.keys import Scope
 from headrace.core.rollup import Step
@@ -124,12 +125,23 @@ class Ask:
         """What was finished in the last day, by hours; None: it is still being added up."""
         return await self.past(86400.0, Step.HOUR)
 
-    def kept(self, filters: Filters) -> Filters:
-        """The filters, kept to the customer of the viewer.
+    @property
+    def hides(self) -> bool:
+        """Whether the viewer is told references of errors, and not their texts."""
+        return self.viewer.errors == "hidden"
+
+    def seen(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
+        """Jobs as the viewer sees them."""
+        return tuple(map(hidden_job, jobs)) if self.hides else tuple(jobs)
+
+    def kept(self, filters: Filters, *, by_id: bool = False) -> Filters:
+        """The filters, kept to the customer of the viewer; ``by_id``: of what a text finds, only ids are looked at.
 
         :raises Foreign: they name another one: to act on the viewer's own jobs instead is not what was asked for
         """
         own, named = self.viewer.customer, filters.get("customer")
+        if self.hides and "text" in filters and not by_id:
+            raise Foreign("errors are kept from you, and a text is looked for in them, too")
         if own is None:
             return filters
         if any(name != own for name in ([named] if isinstance(named, str) else named or ())):
@@ -144,7 +156,7 @@ class Ask:
             raise Missing(f"job {id}") from None
         if self.viewer.customer not in (None, job.customer):
             raise Missing(f"job {id}")
-        return job
+        return self.seen([job])[0]
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Dashboard:
             return await self.page(ask, view, _refused("this concerns more than one customer"))
         if ask.live:
             # What may change of a page is the same for all who may do the same: it is made once for all of them.
-            who = (viewer.scopes, viewer.customer, viewer.tasks, viewer.queues)
+            who = (viewer.scopes, viewer.customer, viewer.tasks, viewer.queues, viewer.errors)
             key = ("live", ask.base, request.url.path, request.url.query, str(ask.zone), who)
             again = await self.shared.get(key, view.alike, lambda: self._live(view, ask), sparing=0.0)
             if again is not None:

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from headrace.client.finding import MOST, Filters
 from headrace.core.status import Reason
+from headrace.hub.hiding import hides
 from headrace.hub.operation import Ask
 from headrace.hub.problems import Fault, Problem
 from headrace.hub.scoping import filters_of
@@ -99,4 +100,7 @@ def filters_in(ask: Ask, asked: msgspec.Struct) -> Filters:
     if "status" in given:
         said = given["status"] if isinstance(given["status"], tuple) else (given["status"],)
         given["status"] = ["running" if one == "in_progress" else one for one in said]
+    if "text" in given and hides(ask.hub.options, ask.caller):
+        message = "errors are kept from this key, and a text is looked for in them, too"
+        raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("text", message)])
     return filters_of(ask, cast(Filters, given))

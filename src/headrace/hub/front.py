@@ -29,6 +29,7 @@ from headrace.dashboard.acting import Refused
 from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
 from headrace.hub.caller import Caller
 from headrace.hub.guesses import Guesses
+from headrace.hub.hiding import hides
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response
 from headrace.runtime.secret import secret_bytes
@@ -90,6 +91,7 @@ class Front:
             tasks=caller.tasks,
             queues=caller.queues,
             expires_at=caller.expires_at,
+            errors="hidden" if hides(self._hub.options, caller) else "shown",
         )
 
     def leaves(self, viewer: Viewer) -> bool:

@@ -15,12 +15,14 @@ from starlette.responses import Response
 from headrace.client.finding import Filters
 from headrace.core.entry import LogLine
 from headrace.core.explain.explanation import Fact
+from headrace.core.hiding import hidden_history, hidden_job
 from headrace.core.job import History, Job
 from headrace.core.query import Page
 from headrace.core.status import Status
 from headrace.hub.documents import JobView, job_view
 from headrace.hub.examples import AT, JOB, PATH
 from headrace.hub.filters import JobFilters, filters_in
+from headrace.hub.hiding import hides
 from headrace.hub.lines import lines_response, wants_lines
 from headrace.hub.operation import Answer, Ask, Do, Operation
 from headrace.hub.patience import LONGEST, patiently
@@ -148,7 +150,7 @@ async def show_result(ask: Ask) -> Response | Answer:
     if not job.ended:
         job = await _later(ask, job, lambda one: one.ended)
     if job.status is not Status.COMPLETED:
-        raise _no_result(job)
+        raise _no_result(hidden_job(job) if hides(ask.hub.options, ask.caller) else job)
     if _is_known(ask.request, job):
         return Answer(None, 304, tagged(job))
     return Response(job.result_text or "null", 200, tagged(job), "application/json")
@@ -184,7 +186,9 @@ async def _later(ask: Ask, job: Job, is_it: Callable[[Job], bool]) -> Job:
 
 async def show_history(ask: Ask) -> Answer:
     """Its attempts, and what people and programs did to it."""
-    return Answer(await ask.hub.app.history((await _job(ask)).id))
+    job = await _job(ask)
+    history = await ask.hub.app.history(job.id)
+    return Answer(hidden_history(history, job) if hides(ask.hub.options, ask.caller) else history)
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -196,7 +200,8 @@ class Explained(msgspec.Struct, frozen=True):
 
 async def explain_job(ask: Ask) -> Answer:
     """Why it is in its status and what it waits for, in sentences and as data."""
-    told = await ask.hub.app.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC)
+    hidden = hides(ask.hub.options, ask.caller)
+    told = await ask.hub.app.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
     return Answer(Explained(str(told), told.facts))
 
 

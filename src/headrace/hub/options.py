@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 __all__ = ["HubOptions"]
@@ -49,6 +51,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for a request's head, for its body, and for a reader that reads next to nothing."""
     keep_alive: float = 65.0
     """Seconds for which a connection without a request is kept; longer than balancers keep theirs."""
+    errors: Literal["shown", "hidden"] = "shown"
+    """Whether keys with a customer are told the text of errors; ``hidden``: a reference instead, for the operator."""
     access_log: bool = True
     maintenance: bool = True
     """Sweep, prune and plan, if nobody else does."""

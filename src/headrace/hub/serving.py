@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.core.record import Record, plain
+from headrace.hub.hiding import hidden_document, hides
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, malformed, problem_of
 from headrace.web.responses import Made
@@ -117,7 +118,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             if isinstance(answer, Response):
                 return answer
             state["job_id"] = getattr(answer.document, "job_id", None)  # for the access log
-            return _response(answer)
+            return _response(answer, hides(hub.options, caller))
         except ClientDisconnect:
             return Response(status_code=400)  # nobody hears it
         except Exception as error:
@@ -132,8 +133,8 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
     return endpoint
 
 
-def _response(answer: Answer) -> Response:
-    document = answer.document
+def _response(answer: Answer, hidden: bool) -> Response:
+    document = hidden_document(answer.document) if hidden else answer.document
     if document is None:
         return Response(status_code=answer.status, headers=dict(answer.headers))
     data = _encode(plain(document) if isinstance(document, Record | list | tuple) else document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.batch import Batch
+from headrace.core.query import Page
 from headrace.dashboard.asking import Ask, Missing, Shown, View
 from headrace.errors import JobNotFound
 
@@ -23,6 +24,7 @@ async def batch(ask: Ask) -> Shown:
     found, cursor = await batch_of(ask, ask.request.path_params["id"]), ask.given("cursor")
     key = ("jobs of batch", found.id, ask.viewer.customer, cursor)
     page = await ask.shared(key, lambda: ask.app.jobs(limit=50, cursor=cursor, **ask.kept({"batch": found.id})))
+    page = Page(ask.seen(page.items), page.cursor)
     own = ask.viewer.customer
     calls = [
         (name, call)

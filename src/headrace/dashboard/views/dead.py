@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.client.finding import Filters
 from headrace.core.fingerprint import FailureGroup, seen_at
+from headrace.core.hiding import hidden_group
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.dashboard import charting
@@ -54,7 +55,13 @@ async def dead(ask: Ask) -> Shown:
     if not retried:
         filters["status"] = [Status.FAILED]
     kept = ask.kept(filters)
-    key = ("dead", ask.viewer.customer, retried, *(ask.given(name) for name in ("task", "queue", "customer")))
+    key = (
+        "dead",
+        ask.viewer.customer,
+        ask.viewer.errors,
+        retried,
+        *(ask.given(name) for name in ("task", "queue", "customer")),
+    )
     asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
     data, drawing = await asyncio.gather(
         ask.soon(key, lambda: _groups(ask, kept), 1.0),
@@ -87,7 +94,8 @@ async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
         if len(found) < DRAWN and group.fingerprint is not None:
             alike: Filters = {**filters, "fingerprint": group.fingerprint}
             page = (await ask.app.jobs(limit=SAMPLE, **alike)).items
-        found.append((group, _spark(group, page), next((one for one in page if one.id == group.example), None)))
+        example = next((one for one in ask.seen(page) if one.id == group.example), None)
+        found.append((hidden_group(group) if ask.hides else group, _spark(group, page), example))
     jobs, counted = sum(group.jobs for group in groups), await counted_of(ask)
     return {"groups": found, "all": len(groups) < GROUPS, "jobs": jobs, "counted": counted}
 

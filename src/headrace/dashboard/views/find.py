@@ -85,7 +85,7 @@ async def _by_id(ask: Ask, text: str) -> list[Found]:
     try:
         id = UUID(text)
     except ValueError:
-        page = await ask.app.jobs(limit=8, **ask.kept({"text": text.lower()}))
+        page = await ask.app.jobs(limit=8, **ask.kept({"text": text.lower()}, by_id=True))
         fitting = [job for job in page.items if text.lower() in str(job.id)]
         return [Found("job", str(job.id), f"{job.task}, {job.status}", ask.link(f"/jobs/{job.id}")) for job in fitting]
     found = list[Found]()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.hiding import hidden_history
 from headrace.core.job import Job
 from headrace.core.query import seen_status
 from headrace.core.status import Status, Verb
@@ -54,7 +55,7 @@ async def job(ask: Ask) -> Shown:
     """The page of a job."""
     found = await ask.job(ask.request.path_params["id"])
     data = await ask.shared(
-        ("job", found.id, found.rev, ask.viewer.customer, str(ask.zone)), lambda: _about(ask, found)
+        ("job", found.id, found.rev, ask.viewer.customer, ask.viewer.errors, str(ask.zone)), lambda: _about(ask, found)
     )
     now, status = ask.now, seen_status(found, ask.now)
     data = data | {
@@ -70,12 +71,14 @@ async def _about(ask: Ask, job: Job) -> dict[str, Any]:
     app, to = ask.app, ask.viewer.customer
     history, told, steps, lines, items = await asyncio.gather(
         app.history(job.id),
-        app.explain(job.id, to=to, zone=ask.zone),
+        app.explain(job.id, to=to, zone=ask.zone, hide_errors=ask.hides),
         app.steps(job.id),
         app.log_end(job.id, limit=LINES),
         app.item_page(job.id, limit=ITEMS),
     )
     relatives, chain, deliveries = await asyncio.gather(_relatives(ask, job), _chain(ask, job), _deliveries(ask, job))
+    if ask.hides:
+        history = hidden_history(history, job)
     position = await app.position(job) if seen_status(job, ask.now) is Status.QUEUED else None
     workers = {} if to is not None else {row.info.id: row for row in await ask.shared("workers", app.workers)}
     return {
@@ -99,7 +102,7 @@ async def _about(ask: Ask, job: Job) -> dict[str, Any]:
 async def _deliveries(ask: Ask, job: Job) -> Sequence[Job]:
     if not job.webhook:
         return ()
-    return (await ask.app.deliveries(job=job.id, customer=ask.viewer.customer, limit=50)).items
+    return ask.seen((await ask.app.deliveries(job=job.id, customer=ask.viewer.customer, limit=50)).items)
 
 
 async def _chain(ask: Ask, job: Job) -> Chain:
@@ -119,7 +122,7 @@ async def _chain(ask: Ask, job: Job) -> Chain:
         open_ends += page.items
         known |= {other.id: other for other in page.items}
         whole = len(known) < CHAIN
-    return Chain(tuple(sorted(known.values(), key=lambda one: one.seq)), whole)
+    return Chain(ask.seen(sorted(known.values(), key=lambda one: one.seq)), whole)
 
 
 async def _relatives(ask: Ask, job: Job) -> list[Job]:
@@ -136,7 +139,7 @@ async def _relatives(ask: Ask, job: Job) -> list[Job]:
             found.append(other)
     if job.batch is not None and not found:
         found += [one for one in (await app.jobs(limit=RELATIVES, **ask.kept({"batch": job.batch}))).items if one.after]
-    return list({one.id: one for one in found if one.id != job.id}.values())
+    return list(ask.seen({one.id: one for one in found if one.id != job.id}.values()))
 
 
 async def _seen(ask: Ask, id: Any) -> Job | None:

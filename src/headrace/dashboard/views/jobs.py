@@ -83,6 +83,7 @@ async def jobs(ask: Ask) -> Shown:
     # What is asked for relative to now differs from look to look: what is shared is what stands in the address.
     key = ("jobs", ask.viewer.customer, cursor, msgspec.json.encode(asked))
     page, looked = await ask.shared(key, lambda: _look(ask, kept, cursor))
+    page = Page(ask.seen(page.items), page.cursor)
     data = await _surroundings(ask, asked) | {"page": page, "looked": looked, "wrong": None}
     return Shown("jobs.html", "Jobs", data)
 
@@ -126,7 +127,7 @@ async def _exported(ask: Ask, kept: Filters) -> AsyncIterator[Job]:
     cursor, left = None, EXPORTED
     while left > 0:
         page = await ask.app.jobs(limit=min(500, left), cursor=cursor, **kept)
-        for job in page.items:
+        for job in ask.seen(page.items):
             yield job
         left -= len(page.items) or 500
         cursor = page.cursor

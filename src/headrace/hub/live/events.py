@@ -10,9 +10,11 @@ from starlette.responses import Response
 
 from headrace.client.finding import filter_of
 from headrace.core.attempt import Attempt, Event
+from headrace.core.hiding import hidden_news
 from headrace.core.news import News
 from headrace.hub.documents import JobView, job_view
 from headrace.hub.filters import SaidStatus, filters_in
+from headrace.hub.hiding import hides
 from headrace.hub.live.feed import Seat
 from headrace.hub.live.sse import EventStream
 from headrace.hub.operation import Answer, Ask, Operation
@@ -57,7 +59,7 @@ def _snapshot(news: News) -> SnapshotTold:
     return SnapshotTold(job=job_view(news.job), attempts=news.history.attempts, acts=news.history.events)
 
 
-_TELLER = Teller(_snapshot)
+_TELLER, _HIDING = Teller(_snapshot), Teller(_snapshot, seen=hidden_news)
 
 
 async def job_events(ask: Ask) -> Answer | Response:
@@ -65,7 +67,8 @@ async def job_events(ask: Ask) -> Answer | Response:
     job = await job_of(ask, ask.path["id"])
     since = ask.request.headers.get("last-event-id") or cast(EventsQuery, ask.query).since
     ask.hub.live.connections.check()
-    telling = await tell_job(ask.hub.app, job, since, _TELLER)
+    hidden = hides(ask.hub.options, ask.caller)
+    telling = await tell_job(ask.hub.app, job, since, _HIDING if hidden else _TELLER)
     if telling is None:
         return Answer(status=204)  # all of it was read: a browser comes again no more
     return EventStream(ask, *telling)
@@ -78,7 +81,7 @@ async def feed(ask: Ask) -> Response:
     """The jobs that change, as they are by then, until the reader has had enough."""
     filter = filter_of(filters_in(ask, ask.query))
     ask.hub.live.connections.check()
-    seat = await ask.hub.live.feed.join(filter)
+    seat = await ask.hub.live.feed.join(filter, hides(ask.hub.options, ask.caller))
     return EventStream(ask, _fed(seat), seat.leave)
 
 

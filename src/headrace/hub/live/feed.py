@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.core.feed import Changed
+from headrace.core.hiding import hidden_job
 from headrace.core.job import Job
 from headrace.core.query import Filter, matches
 from headrace.hub.documents import job_view
@@ -29,15 +30,17 @@ CHUNK = 256 * 1024
 class _Change:
     """A job that changed; what is sent of it is written once, however many want it."""
 
-    __slots__ = ("_sent", "job", "size")
+    __slots__ = ("_hidden", "_sent", "job", "size")
 
     def __init__(self, job: Job) -> None:
-        self.job, self._sent = job, b""
+        self.job, self._sent, self._hidden = job, b"", b""
         self.size = len(job.payload_text) + len(job.result_text or "")
 
-    @property
-    def sent(self) -> bytes:
-        """The event."""
+    def sent(self, hidden: bool) -> bytes:
+        """The event; ``hidden``: for those who are told nothing of errors."""
+        if hidden:
+            self._hidden = self._hidden or event("job", job_view(hidden_job(self.job)))
+            return self._hidden
         self._sent = self._sent or event("job", job_view(self.job))
         return self._sent
 
@@ -45,8 +48,9 @@ class _Change:
 class Seat:
     """One reader of the feed: what it has not read yet, each job once."""
 
-    def __init__(self, shared: SharedFeed, filter: Filter) -> None:
-        self._shared, self._filter = shared, filter
+    def __init__(self, shared: SharedFeed, filter: Filter, hidden: bool = False) -> None:
+        """``hidden``: nothing is told of errors."""
+        self._shared, self._filter, self._hidden = shared, filter, hidden
         self._waiting: dict[UUID, _Change] = {}
         self._size = self._dropped = 0
         self._error: Exception | None = None
@@ -89,8 +93,8 @@ class Seat:
             id = next(iter(self._waiting))
             change = self._waiting.pop(id)
             self._size -= change.size
-            parts.append(change.sent)
-            length += len(change.sent)
+            parts.append(change.sent(self._hidden))
+            length += len(parts[-1])
         if self._dropped and not self._waiting:
             parts.append(event("dropped", {"dropped": self._dropped}))
             self._dropped = 0
@@ -108,9 +112,9 @@ class SharedFeed:
         self._opening = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    async def join(self, filter: Filter) -> Seat:
-        """A seat from which the jobs that match are seen from now on."""
-        seat = Seat(self, filter)
+    async def join(self, filter: Filter, hidden: bool = False) -> Seat:
+        """A seat from which the jobs that match are seen from now on; ``hidden``: without the text of errors."""
+        seat = Seat(self, filter, hidden)
         async with self._opening:
             if self._task is None or self._task.done():
                 changes = self.app.feed()

@@ -17,9 +17,11 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headrace.client.admin import Stats
+from headrace.core.hiding import hidden_news
 from headrace.core.job import Job
 from headrace.core.news import News
 from headrace.hub.caller import Caller
+from headrace.hub.hiding import hides
 from headrace.hub.live.messages import BY_NAME, Message
 from headrace.hub.operation import Ask
 from headrace.hub.problems import FAULT, Fault, Problem, problem_of
@@ -291,6 +293,8 @@ class Socket(ServedSocket):
         if news is None:
             return None
         subscription.job = news.job
+        if hides(self.hub.options, cast(Caller, self._caller)):
+            news = hidden_news(news)
         for kind, fields in _told(news):
             await self._send(kind, fields)
         if news.over:

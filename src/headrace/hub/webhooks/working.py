@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from headrace.core.hiding import hidden_message
 from headrace.core.job import Job
 from headrace.core.limits.rule import TaskRule
 from headrace.core.subscription import Webhook
@@ -43,9 +44,16 @@ class Delivery:
     """The task that sends one message to one webhook."""
 
     def __init__(
-        self, app: App, guard: Guard, *, patience: float = PATIENCE, trust: ssl.SSLContext | None = None
+        self,
+        app: App,
+        guard: Guard,
+        *,
+        patience: float = PATIENCE,
+        trust: ssl.SSLContext | None = None,
+        hides: bool = False,
     ) -> None:
-        self._app, self._guard, self._patience, self._trust = app, guard, patience, trust
+        """``hides``: customers are told nothing of errors."""
+        self._app, self._guard, self._patience, self._trust, self._hides = app, guard, patience, trust, hides
         self._noting = asyncio.Lock()
 
     def handler(self) -> Handler:
@@ -107,6 +115,8 @@ class Delivery:
 
     async def _send(self, webhook: Webhook, name: str, message: dict[str, Any]) -> int:
         now, kept = self._app.host.clock.now(), await self._app.webhook_credentials(webhook.id)
+        if self._hides and webhook.customer is not None:
+            message = hidden_message(message)
         body = msgspec.json.encode(message)
         headers = headers_of(kept, kept.signing(now), name, int(now.timestamp()), body)
         try:
@@ -133,7 +143,11 @@ async def webhook_worker(
     """
     chosen = options or HubOptions()
     guard = Guard(chosen.webhook_allow, http=chosen.webhook_http, resolve=resolver)
-    worker = app.own_worker([Delivery(app, guard, trust=trust).handler()], queue=QUEUE, concurrency=_CONCURRENCY)
+    worker = app.own_worker(
+        [Delivery(app, guard, trust=trust, hides=chosen.errors == "hidden").handler()],
+        queue=QUEUE,
+        concurrency=_CONCURRENCY,
+    )
     async with worker:
         tidying = asyncio.create_task(_tidy(app), name="headrace-webhooks-tidy")
         try:
