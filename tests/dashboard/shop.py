@@ -17,7 +17,7 @@ from headrace.core.limits.rate import Rate
 from headrace.hub import HubOptions
 from headrace.worker.worker import Worker
 from tests.hub.serving import Served, serving
-from tests.support.browser import is_hint
+from tests.support.browser import hear
 
 __all__ = ["Shop", "failed", "looking", "opened", "shop_app", "sure", "tasks_of"]
 
@@ -136,7 +136,7 @@ async def looking(shop: Shop, path: str = "/", **settings: Any) -> AsyncIterator
     )
     page = await context.new_page()
     page.set_default_timeout(30_000)
-    page.on("console", lambda message: is_hint(message) or shop.heard.append(f"{path}: {message.text}"))
+    hear(page, lambda text: shop.heard.append(f"{path}: {text}"))
     page.on("pageerror", lambda error: shop.heard.append(f"{path}: {error}"))
     page.on("dialog", lambda dialog: shop.heard.append(f"{path}: a dialog says {dialog.message}"))
     try:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from playwright.async_api import Browser, Page
 
 from headrace import App
-from tests.support.browser import is_hint
+from tests.support.browser import hear
 from tests.support.until import until
 
 __all__ = ["OPENED", "PAGES", "SHOWN", "Scheme", "Stop", "looks", "opened_at", "places_of", "walk"]
@@ -95,7 +95,7 @@ async def _window(browser: Browser, scheme: Scheme, size: str, heard: list[str])
         settings |= {"has_touch": True, "is_mobile": True}
     page = await browser.new_page(**settings, timezone_id="Europe/Berlin", locale="en-GB")
     page.set_default_timeout(30_000)
-    page.on("console", lambda message: is_hint(message) or heard.append(f"{page.url}: {message.text}"))
+    hear(page, lambda text: heard.append(f"{page.url}: {text}"))
     page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
     try:
         yield page

@@ -428,7 +428,7 @@ async def test_answers_of_the_pages_can_be_replaced(tmp_path: Path) -> None:
 
 def _hiding(jobs: App, errors: Any, kind: str) -> Any:
     """A service whose handlers fail in several ways, of either framework."""
-    made: Any = (JobRouter if kind == "fastapi" else JobRoutes)(jobs, errors=errors)
+    made = JobRouter(jobs, errors=errors) if kind == "fastapi" else JobRoutes(jobs, errors=errors)
 
     @made.post("/broken", job=JobOptions(retry=Retry(1, initial=0.001, jitter=False)))
     async def broken() -> None:
@@ -448,7 +448,7 @@ def _hiding(jobs: App, errors: Any, kind: str) -> Any:
     async def down() -> None:
         raise HTTPException(502, "SECRET upstream")
 
-    if kind == "fastapi":
+    if isinstance(made, JobRouter):
         api = FastAPI(lifespan=jobs.lifespan(worker=True))
         api.include_router(made)
         api.include_router(status_router(jobs, public=True, acts=True, errors=errors), prefix="/jobs")

@@ -14,7 +14,7 @@ from playwright.async_api import Browser, Page, Route
 
 from headrace.hub.table import OPERATIONS
 from tests.hub.serving import Served, serving
-from tests.support.browser import browsing, is_hint
+from tests.support.browser import browsing, hear, is_hint
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -203,7 +203,7 @@ async def test_the_page_of_the_hub_itself_may_ask(hub: Served, browser: Browser)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_the_documentation_shows_every_operation(hub: Served, browser: Browser, scheme: Any) -> None:
     page, said = await browser.new_page(color_scheme=scheme), list[str]()
-    page.on("console", lambda message: is_hint(message) or said.append(message.text))
+    hear(page, said.append)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("requestfailed", lambda request: said.append(request.url))
     await page.goto(f"{hub.address}/docs")
@@ -229,9 +229,10 @@ SAYS = "<script>console.debug('ours'); console.log('ours'); console.warn('ours')
 async def test_forms_for_keys_have_what_managers_of_passwords_look_for(hub: Served, browser: Browser) -> None:
     """Browsers advise a name beside a password; what a page of ours says is never taken for such advice."""
     await hub.app.create_key("root", ["read"])
+    advised = list[str]()
     for path in ("/login", "/docs"):
-        page, advised = await browser.new_page(), list[str]()
-        page.on("console", lambda message, advised=advised: advised.append(message.text))
+        page = await browser.new_page()
+        page.on("console", lambda message: advised.append(message.text))
         await page.goto(hub.address + path)
         await page.wait_for_selector("form", state="attached")
         beside = "form:has(input[type=password]) input[type=text][autocomplete=username][hidden]"

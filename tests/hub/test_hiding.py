@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, GiveUp, JobHandle, JobOptions, Retry
+from headrace import App, GiveUp, JobHandle, Retry
 from headrace.hub import HubOptions
 from headrace.hub.table import OPERATIONS
 from tests.hub.live.listening import connected, listening
@@ -20,7 +20,7 @@ from tests.hub.webhooks.receiving import receiving
 from tests.support.until import until
 
 SECRET = "SECRET at db.internal"
-GOES_ON = JobOptions(retry=Retry(5, backoff=[3600], jitter=False))
+GOES_ON = Retry(5, backoff=[3600], jitter=False)
 
 
 @dataclass
@@ -57,7 +57,7 @@ async def scene(folder: Path, errors: Any = "hidden") -> AsyncIterator[Scene]:
         key = await app.create_key("shop", ["read", "submit", "act"], customer="acme")
         operator = await app.create_key("root", ["read", "submit", "act", "admin"])
         failed = await broken.options(customer="acme").submit("fails")
-        retrying = await broken.options(customer="acme", **GOES_ON).submit("again")
+        retrying = await broken.options(customer="acme", retry=GOES_ON).submit("again")
         await until(lambda: _tried(failed, retrying))
         yield Scene(hub, app, key.text, operator.text, failed, retrying)
 

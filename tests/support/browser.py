@@ -12,13 +12,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, ConsoleMessage, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
-__all__ = ["browsing", "found", "is_hint"]
+__all__ = ["browsing", "found", "hear", "is_hint"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -69,6 +69,16 @@ def is_hint(message: ConsoleMessage) -> bool:
     Errors and warnings are none, nor is anything that a script can say.
     """
     return str(message.type) == "verbose"
+
+
+def hear(page: Page, tell: Callable[[str], object]) -> None:
+    """Tell all that a page says on the console, but for hints."""
+
+    def said(message: ConsoleMessage) -> None:
+        if not is_hint(message):
+            tell(message.text)
+
+    page.on("console", said)
 
 
 def found() -> tuple[Path, str]:
