@@ -70,8 +70,8 @@ class Limiting:
     def claim(
         self, connection: apsw.Connection, number: int, ask: Ask, given: Grant, now: datetime, limits: Limits
     ) -> tuple[str, Dealt | None, bool]:
-        """Deal and write the result; the records of the jobs, what was dealt (None for a repeated request), and whether it
-        is a repeated request of which all is started.
+        """Deal and write the result; the records of the jobs, what was dealt (None for a repeated request), and whether
+        it is a repeated request of which all is started.
 
         Runs within a transaction, after what is due was promoted.
         """
