@@ -11,7 +11,6 @@ import httpx2
 import pytest
 
 from headrace import Status
-from headrace.engine.bus import Hint, Topic
 from tests.hub.serving import serving
 from tests.hub.work.working import work
 from tests.support.apps import url_of
