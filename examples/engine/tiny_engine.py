@@ -326,10 +326,10 @@ class Jobs(Role):
                 return Dead()
             store.promote(now, None)
             limits, given, dealt = store.limits, grant(worker, ask, request, now, store.rules), None
-            unstarted = (Status.ASSIGNED, Status.ACCEPTED)
-            again = [job for job in store.held_by(worker) if job.claim == request and job.status in unstarted]
+            before = [job for job in store.held_by(worker) if job.claim == request]
+            again = [job for job in before if job.status in (Status.ASSIGNED, Status.ACCEPTED)]
             again.sort(key=lambda job: order(job, limits.queue(job.queue).priority))
-            if not again:
+            if not before:
                 lines, held_of = self._lines(store, ask, limits, now), [job.customer for job in store.held_by(worker)]
                 dealt = deal(lines, ask, now, store.rules, limits, store.used(), held_of)
                 spent = store.usage.spent | dealt.spent
@@ -342,7 +342,8 @@ class Jobs(Role):
             due += [dealt.next_permit] if dealt is not None and dealt.next_permit is not None else []
             full = dealt is not None and bool(dealt.full)
             paced, soon = limits.spending(again), min(due, default=None)
-            return Claimed(tuple(again), store.profiles_rev, store.settings_rev, soon, full, paced)
+            over = bool(before) and not again
+            return Claimed(tuple(again), store.profiles_rev, store.settings_rev, soon, full, paced, over)
 
     @staticmethod
     def _lines(store: Store, ask: Ask, limits: Limits, now: datetime) -> list[tuple[Group, Iterable[InLine]]]:

@@ -8,13 +8,18 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import asyncpg
 import httpx2
 import pytest
 
 from tests.hub.process import Running, started
+from tests.hub.work.working import work
+from tests.support.postgres import shared
 from tests.support.schemas import url_of
 from tests.support.until import until
 
@@ -77,6 +82,51 @@ async def test_a_request_to_a_hub_that_is_killed_may_be_repeated(when: str, url:
             if when == "when it is stored":
                 assert answers[0].status_code == 200
             assert await count(there) == 1
+
+
+async def test_a_claim_at_both_at_once_is_one_claim(url: str, tmp_path: Path) -> None:
+    with started(tmp_path, "hub", "--url", url) as one, started(tmp_path, "hub", "--url", url) as other:
+        async with client(one) as here, client(other) as there:
+            me: dict[str, Any] = {"worker_id": "one"}
+            known = await work(here, "register_worker", **me, tasks=["work"], max_concurrent_jobs=1)
+            me["token"] = known["token"]
+            for _ in range(30):
+                assert (await here.post("/api/jobs", json=JOB)).is_success
+            for turn in range(12):
+                said = me | {"request": f"turn {turn}"}
+                async with all_at_once(url, known["worker"]):
+                    claims = [asyncio.create_task(work(hub, "claim_job", **said)) for hub in (here, there)]
+                answers = await asyncio.gather(*claims)
+                assert {answer["type"] for answer in answers} == {"job_assigned"}
+                assert len({answer["job_id"] for answer in answers}) == 1
+                jobs = (await here.get("/api/jobs", params={"worker": known["worker"]})).json()["items"]
+                assert [job["id"] for job in jobs] == [answers[0]["job_id"]]
+                await work(there, "start_job", lease=answers[0]["lease"])
+                again = await work(here, "claim_job", **said)
+                assert again["type"] == "no_job", "what it was given is started"
+                await work(here, "complete_job", lease=answers[0]["lease"])
+
+
+@asynccontextmanager
+async def all_at_once(url: str, worker: str) -> AsyncIterator[None]:
+    """Claims that begin meanwhile get past the row of the worker together, at the end: on PostgreSQL, where nothing
+    else keeps them apart."""
+    if not url.startswith("postgres"):
+        yield
+        return
+    schema = parse_qs(urlsplit(url).query)["schema"][0]
+    connection = await asyncpg.connect(shared().url())
+    try:
+        async with connection.transaction():
+            await connection.execute(f'SELECT 1 FROM "{schema}".workers WHERE id = $1 FOR UPDATE', worker)
+            yield
+            waiting = (
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FOR KEY SHARE%' "
+                f"AND {connection.get_server_pid()} = ANY (pg_blocking_pids(pid))"
+            )
+            await until(lambda: shared().execute(waiting) == [(2,)])
+    finally:
+        await connection.close()
 
 
 def request() -> bytes:

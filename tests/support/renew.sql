@@ -48,5 +48,9 @@ BEGIN
     END IF;
   END LOOP;
   EXECUTE format('ALTER SCHEMA %I RENAME TO %I', used, name);
+  -- Functions name the tables that they read by the schema.
+  FOR relation IN SELECT oid FROM pg_proc WHERE pronamespace = to_regnamespace(name) LOOP
+    EXECUTE replace(pg_get_functiondef(relation.oid), format('"%s".', used), format('"%s".', name));
+  END LOOP;
   RETURN true;
 END $$;

@@ -60,6 +60,7 @@ from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
 from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
+from headrace.conformance.jobs.repeating import Repeating  # noqa: E402
 from headrace.conformance.jobs.requests import Requests  # noqa: E402
 from headrace.conformance.jobs.retaining import Retaining  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
@@ -90,6 +91,7 @@ class Suite(
     Contents,
     Bounds,
     Claiming,
+    Repeating,
     Dating,
     Limiting,
     Unreadable,

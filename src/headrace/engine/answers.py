@@ -93,6 +93,8 @@ class Claimed(msgspec.Struct, frozen=True, tag=True):
     """Those of the jobs that spent a permit of a rate (``core.limits.rule.Limits.spending``): each begins within
     ``Ask.lead`` of its claim, or the worker gives it back and the permit is lost. In the answer to a repeated request
     that is the claim which gave them away, not the repeat."""
+    over: bool = False
+    """A repeated request of which the worker has started all that it still holds: it is given nothing."""
 
 
 class Overdue(msgspec.Struct, frozen=True):

@@ -118,8 +118,11 @@ class Jobs(Protocol):
         *Alive.* That the worker is alive is tested in the same commit: a worker that was buried gets nothing, and the
         answer is ``Dead``. So is the answer to a worker that is not known.
 
-        *Repeats.* The same request gives the jobs of the first time that this worker still holds unstarted, in the
-        order that holds by now. If it holds none of them, the request is a claim like any other.
+        *Repeats.* However often a request is sent, also at the same time and by several sessions, it is one claim: as
+        long as this worker holds jobs of the first time, it gives those of them that are not started, in the order that
+        holds by now, and none beside them; if all are started, it gives nothing, and the answer is ``over``. If the
+        worker holds none of them any more, the request is a claim like any other. So a claim waits for one under the
+        same request that is under way, and then looks at what that has given.
         """
         ...
 

@@ -66,6 +66,48 @@ with transaction.atomic():
     assert json.loads(site.manage("headrace", "show", id, "--json"))["status"] == "completed"
 
 
+ELSEWHERE = """
+from django.db import connections
+other = {"NAME": "other.db", "ENGINE": "django.db.backends.sqlite3"}
+connections.databases["other"] = {**connections.databases["default"], **other}
+from shop.tasks import send
+from headrace.contrib.django import project_app, submit
+app = project_app()
+count = lambda: app.wait(app.count())
+seen = []
+try:
+    with transaction.atomic(using="other"):
+        submit(send.draft(0), using="other")
+        seen.append(count())
+        raise KeyError
+except KeyError:
+    seen.append(count())
+with transaction.atomic(using="other"):
+    submit(send.draft(1), using="other")
+    seen.append(count())
+seen.append(count())
+with transaction.atomic():
+    with transaction.atomic(using="other"):
+        submit(send.draft(2), using="other")
+        seen.append(count())
+    seen.append(count())
+    with transaction.atomic(using="other"):
+        submit(send.draft(3))
+        seen.append(count())
+    seen.append(count())
+seen.append(count())
+submit(send.draft(4), using="other")
+print(json.dumps([*seen, count()]))
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_transaction_that_is_meant_may_be_that_of_another_database(tmp_path: Path, shared: bool) -> None:
+    site = Site(tmp_path, postgres() if shared else None)
+    site.manage("headrace", "migrate")
+    assert site.script(ELSEWHERE) == [0, 0, 0, 1, 1, 2, 2, 2, 3, 4]
+
+
 WRONG = {
     "{'DATABASE': 'default'}": "is sqlite, and jobs can be in PostgreSQL",
     "{'URL': 'memory://', 'QUEUE': 'x'}": "unknown setting 'QUEUE'",

@@ -182,6 +182,18 @@ def saturated(rate: Rate, lead: float, seconds: float) -> list[float]:
     return dealt
 
 
+@pytest.mark.parametrize(("limit", "per"), [(7, 1.0), (3, 1.0), (11, 60.0), (1000, 0.999)])
+def test_a_bucket_whose_permits_are_no_whole_microseconds_apart_gives_none_too_early(limit: int, per: float) -> None:
+    rate, spent, now, calls = Rate(limit, per=per, kind="bucket"), Spent(), NOON, list[int]()
+    while len(calls) < 4 * limit:
+        while permits(rate, spent, now):
+            spent = spend(rate, spent, now)
+            calls.append(micros(now) - micros(NOON))
+        now = next_permit(rate, spent, now)
+    for count, last in enumerate(calls, 1):
+        assert (count - limit) * round(per * 1_000_000) <= last * limit
+
+
 def test_with_jobs_always_in_line_a_fixed_window_loses_nothing_to_the_lead() -> None:
     assert len(saturated(Rate(50, per=10), 0.1, 100)) == 500
 

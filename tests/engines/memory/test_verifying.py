@@ -23,6 +23,14 @@ def _recount(state: State) -> None:
         state.relations.batches[id] = replace(batch, tally=batch.tally.plus(Tally(total=1)))
 
 
+def _confuse(state: State) -> None:
+    """As many live ones as it counts, and as many ended ones, but others."""
+    for id, batch in state.relations.batches.items():
+        state.relations.batches[id] = replace(batch, tally=batch.tally.plus(Tally(failed=1)))
+        member = next(job for job in state.table.records.values() if job.spec.batch == id and not job.ended)
+        state.table.records[member.id] = replace(member, status=Status.COMPLETED)
+
+
 def _orphan(state: State) -> None:
     live = next(job for job in state.table.records.values() if job.status is Status.QUEUED)
     state.table.events[live.id] = []
@@ -46,6 +54,7 @@ def _end_parents(state: State) -> None:
         ("attempts", lambda state: state.table.attempts.clear()),
         ("waits", _end_parents),
         ("batches", _recount),
+        ("batches", _confuse),
         ("ledger", lambda state: state.table.records.clear()),
     ],
 )

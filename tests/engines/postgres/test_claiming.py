@@ -21,9 +21,10 @@ from msgspec.structs import replace
 from headrace.conformance.jobs.limiting import rule
 from headrace.conformance.lab import BEGIN, Lab
 from headrace.core.claim import Ask, order, pick
+from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.query import as_seen
+from headrace.core.query import Filter, as_seen
 from headrace.core.status import Status
 from headrace.engine import Claimed, Dead, Engine
 from headrace.engines.memory import MemoryEngine
@@ -208,6 +209,78 @@ async def test_a_burial_that_is_called_off_lets_the_claim_go_on(
     assert [one.id for one in claimed.jobs] == [job.id]
 
 
+# Repeated requests
+
+
+async def of_customers(lab: Lab) -> Job:
+    await rule(lab, "queue:default", by_customer=True)
+    return await lab.put(customer="a")
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("kind", [*DIRECT, with_a_key, of_customers])
+async def test_a_repeat_waits_for_the_same_request_under_way_and_gives_what_that_gave(
+    lab: Lab, schema: str, connect: Connect, kind: Kind, slots: int, end: str
+) -> None:
+    worker, first = await lab.worker(), await kind(lab)
+    await lab.put_all(*(replace(first, id=lab.new_id(), seq=0) for _ in range(4)))
+    ask = await everything(lab, slots)
+    if kind is of_customers:
+        ask = replace(ask, queues=("default",), customers=Customers())
+    await lab.engine.jobs.claim(worker, replace(ask, n=0), 0, lab.now)  # there are gates, if need be
+    slow = await connect()
+    transaction = slow.transaction()
+    await transaction.start()
+    given = await Claiming(Held(slow), schema, lab.rules).claim(worker, ask, 1, lab.now)
+    assert isinstance(given, Claimed)
+    assert given.jobs
+    repeat = asyncio.create_task(lab.engine.jobs.claim(worker, ask, 1, lab.now))
+    other = await lab.worker()
+    await until(lambda: blocked_by(slow))
+    if kind is plain:
+        beside = await lab.engine.jobs.claim(worker, ask, 2, lab.now)
+        assert isinstance(beside, Claimed)
+        assert beside.jobs, "another request of the same worker does not wait"
+        assert len(await lab.claim(other, 1, request=1)) == 1, "nor does another worker"
+    await (transaction.commit() if end == "commit" else transaction.rollback())
+    answer = await repeat
+    assert isinstance(answer, Claimed)
+    if end == "commit":
+        assert [job.id for job in answer.jobs] == [job.id for job in given.jobs]
+    held = (await lab.engine.records.find(Filter(worker=frozenset({worker})), lab.now)).items
+    assert {job.id for job in held if job.claim == 1} == {job.id for job in answer.jobs}
+
+
+async def test_a_repeat_whose_snapshot_is_older_than_the_end_of_the_first_is_no_second_claim(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    """As above, but all that the first holds is released in the middle of the statement of the second."""
+    worker = await lab.worker()
+    await lab.put_all(*(lab.job() for _ in range(3)))
+    ask = await everything(lab, 1)
+    claiming = Claiming(Held(await connect()), schema, lab.rules)
+    await claiming.claim(worker, replace(ask, n=0), 0, lab.now)  # the lines are known
+    late, keeper = await connect(), await connect()
+    transaction = keeper.transaction()
+    await transaction.start()
+    await keeper.execute(f"SELECT 1 FROM {schema}.workers WHERE id = $1 FOR UPDATE", worker)
+    repeat = asyncio.create_task(Claiming(Held(late), schema, lab.rules).claim(worker, ask, 1, lab.now))
+    await until(lambda: blocked_by(keeper))  # its snapshot is taken, its look at what is held is not
+    # What a claim of the other writes, and ends, within that time.
+    [job] = await keeper.fetch(
+        f"UPDATE {schema}.jobs SET stage = 3, status = 'assigned', worker = $1, claim = 1, rev = rev + 1 "
+        f"WHERE seq = (SELECT min(seq) FROM {schema}.jobs) RETURNING id",
+        worker,
+    )
+    await transaction.commit()
+    answer = await repeat
+    assert isinstance(answer, Claimed)
+    assert [one.id for one in answer.jobs] == [job["id"]]
+    held = (await lab.engine.records.find(Filter(worker=frozenset({worker})), lab.now)).items
+    assert [one.id for one in held] == [job["id"]]
+
+
 async def test_a_beat_does_not_wait_for_a_claim_nor_a_claim_for_a_beat(lab: Lab, schema: str, connect: Connect) -> None:
     worker = await lab.worker()
     await lab.put_all(lab.job(), lab.job())
@@ -219,7 +292,7 @@ async def test_a_beat_does_not_wait_for_a_claim_nor_a_claim_for_a_beat(lab: Lab,
             f"SET lock_timeout = 1; UPDATE {schema}.workers SET beats = beats + 1 WHERE id = '{worker}'"
         )
         assert second == "UPDATE 1"
-        assert len(await lab.claim(worker, 1)) == 1
+        assert len(await lab.claim(worker, 1, request=2)) == 1
 
 
 # Who gets what

@@ -237,13 +237,22 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "stand": {"heads_pkey"},
     "gates": {"gates_pkey", "heads_in_line", "arrived"},
     "limited_head": {"workers_pkey", "held", "due", "arrived"},
-    "claim of one line": {"ready", "held", "due", "fragile", "workers_pkey", "bodies_pkey"},
-    "claim of many lines": {"ready", "held", "due", "fragile", "workers_pkey", "jobs_pkey", "bodies_pkey"},
+    "is_repeat": {"held"},
+    "claim of one line": {"ready", "due", "fragile", "workers_pkey", "bodies_pkey"},
+    "claim of many lines": {"ready", "due", "fragile", "workers_pkey", "jobs_pkey", "bodies_pkey"},
 }
+
+
+def is_repeat(schema: str) -> str:
+    """What the function of this name looks for."""
+    made = PACKAGE.joinpath("migrations", "0020_repeated_claims.sql").read_text()
+    [(looked,)] = [one.groups() for one in re.finditer(r"RETURN (EXISTS .*);", made)]
+    return f"SELECT {looked}".format(schema=schema).replace("of_worker", "$1").replace("= request", "= $2")
 
 
 def statement(verb: str, schema: str) -> str:
     made: dict[str, Callable[[str], str]] = {
+        "is_repeat": is_repeat,
         "claim of one line": one_line,
         "claim of many lines": many_lines,
         "give": give,

@@ -132,6 +132,49 @@ def test_threads_that_ask_at_the_same_moment_are_both_told(tmp_path: Path) -> No
 
 
 @linux
+def test_who_asks_while_another_has_just_read_the_events_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = watch({str(tmp_path): LISTING}), watch({str(tmp_path): LISTING})
+    assert one is not None
+    assert two is not None
+    quiet, read = list[bool](), os.read
+
+    def slow(file: int, size: int) -> bytes:
+        found = read(file, size)
+        quiet.append(two.is_quiet())  # at this moment the kernel has nothing to tell
+        return found
+
+    (tmp_path / "new").touch()
+    monkeypatch.setattr(os, "read", slow)
+    assert not one.is_quiet()
+    assert quiet == [False]
+
+
+@linux
+def test_who_cannot_ask_because_another_does_is_not_told_that_all_is_quiet(tmp_path: Path) -> None:
+    seen = watch({str(tmp_path): LISTING})
+    assert seen is not None
+
+    def asks() -> bool:
+        try:
+            seen._poll(0)
+        except RuntimeError:  # the other is within
+            return True
+        return False
+
+    other = threading.Thread(target=seen._poll, args=(20_000,))
+    other.start()
+    while not asks():
+        pass
+    assert not seen.is_quiet()
+    (tmp_path / "new").touch()  # which lets the other go
+    other.join()
+    assert not seen.is_quiet()
+    assert seen.is_quiet()
+
+
+@linux
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_takes_none_of_its_parents_events(tmp_path: Path) -> None:
     file = tmp_path / "file"

@@ -370,6 +370,22 @@ async def test_what_spent_a_permit_begins_in_time_or_not_at_all(
     assert (await small.app.get(id)).status is (Status.QUEUED if late else Status.RUNNING)
 
 
+async def test_a_permit_is_spent_as_late_as_the_job_may_begin(small: Served) -> None:
+    """So that no span has more starts than its rate, wherever in the lead they fall."""
+    await small.app.set_rate("few", Rate(1, per=60, kind="sliding"))
+    await small.app.set_limit("text_to_image", rates=["few"])
+    for _ in range(2):
+        await submitted(small.client)
+    me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 2}
+    job = await work(small.client, "claim_job", **me, wait=20)
+    assert (await work(small.client, "claim_job", **me))["type"] == "no_job"
+    begun = (await small.app.get(UUID(job["job_id"]))).assigned_at
+    assert begun is not None
+    [line] = small.hub.fleet.claims._lines.values()
+    assert line.next_due is not None
+    assert (line.next_due - begun).total_seconds() >= claims.LEAD + 60
+
+
 async def test_a_job_whose_claim_is_being_answered_counts_once(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look finds it at its worker before the answer does."""
     ids = {await submitted(small.client) for _ in range(2)}

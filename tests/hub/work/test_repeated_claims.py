@@ -42,6 +42,43 @@ async def test_a_full_worker_is_given_again_what_it_has_and_nothing_else(slots: 
         assert (await claimed("third"))["job_id"] not in given.values()
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_a_claim_that_another_hub_has_answered_takes_no_second_job_and_stands_in_nobodys_way(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = url_of(engine, tmp_path)
+    async with serving(url) as stale, serving(url) as hub:
+        me: dict[str, Any] = {"worker_id": "one"}
+        known = await work(hub.client, "register_worker", **me, tasks=["work"], max_concurrent_jobs=2)
+        me |= {"token": known["token"], "request": "same"}
+        jobs, asked = stale.app.engine.jobs, list[UUID]()
+        claim = jobs.claim
+
+        async def noted(worker: UUID, *args: Any) -> Any:
+            answer = await claim(worker, *args)
+            asked.append(worker)
+            return answer
+
+        monkeypatch.setattr(jobs, "claim", noted)
+        assert (await hub.client.post("/api/jobs", json={"task": "work", "payload": {}})).is_success
+        job = await work(hub.client, "claim_job", **me)
+        await work(hub.client, "start_job", lease=job["lease"])
+        late = asyncio.create_task(work(stale.client, "claim_job", **me, wait=50))
+        await until(lambda: asked)
+        two = await work(stale.client, "register_worker", worker_id="two", tasks=["work"])
+        other = asyncio.create_task(
+            work(stale.client, "claim_job", worker_id="two", token=two["token"], request="other", wait=50)
+        )
+        await until(lambda: UUID(two["worker"]) in asked)
+        asked.clear()
+        assert (await hub.client.post("/api/jobs", json={"task": "work", "payload": {}})).is_success
+        given = await other
+        assert given["job_id"] != job["job_id"]
+        assert not late.done()
+        assert set(asked) == {UUID(two["worker"])}, "nobody is asked for whose request is over"
+        late.cancel()
+
+
 async def test_a_claim_whose_answer_is_lost_on_the_way_is_repeated_and_costs_no_job(tmp_path: Path) -> None:
     async with serving(url_of("sqlite", tmp_path)) as hub, Proxy(hub.address) as proxy:
         me: dict[str, Any] = {"worker_id": "one"}

@@ -80,6 +80,19 @@ class Positions(Part):
             assert await lab.get(later) == later, "looking changes nothing"
             await lab.engine.jobs.promote(lab.now)
 
+    async def test_a_due_job_of_another_queue_is_not_before_it(self, lab: Lab) -> None:
+        await lab.put_all(
+            *(lab.job(queue="elsewhere", delay=n, priority=90) for n in (1, 2)),
+            lab.job(queue="elsewhere", delay=3, priority=90, concurrency_key="k"),
+            lab.job(delay=4),
+        )
+        lab.later(10)
+        job = await lab.put()
+        for _ in range(2):
+            position = await lab.engine.records.position(job, lab.now)
+            assert (position.ahead, position.keyed) == (1, 0)
+            await lab.engine.jobs.promote(lab.now)
+
     async def test_who_is_held_ended_or_expired_is_not_before_it(self, lab: Lab) -> None:
         for status in Status:
             if status is not Status.QUEUED:
@@ -178,6 +191,7 @@ class Positions(Part):
             lab.later(choose(0.0, 0.5, 5.0))
             for job in await lab.claim(worker, choose(1, 4)):
                 await lab.finish(await lab.start(job), choose(*_ENDINGS))
+            lab.later(choose(0.0, 5.0))  # some fall due that no claim has promoted yet
             window = choose(1.0, 5.0, 300.0)
             jobs = await everything(lab)
             for job in jobs:

@@ -62,22 +62,24 @@ class Jobs:
                 return Dead()
             _promote(state, now, None)
             held = (table.records[id] for id in table.held.get(worker, ()))
-            taken = [job for job in held if job.claim == request and job.status in _UNSTARTED]
+            given = [job for job in held if job.claim == request]
             first = table.deferred.first()
             due: list[datetime] = [] if first is None else [first[0]]
             full = False
-            if taken:
+            if given:
+                taken = [job for job in given if job.status in _UNSTARTED]
                 taken.sort(key=lambda job: order(job, state.limits.queue(job.queue).priority))
             else:
-                given = grant(worker, ask, request, now, state.rules)
+                granted = grant(worker, ask, request, now, state.rules)
                 dealt, found = _deal(state, worker, ask, now)
                 full, permit = bool(dealt.full), dealt.next_permit
-                taken = [given.on(job) for job in found]
+                taken = [granted.on(job) for job in found]
                 for job in taken:
                     table.put(job)
                 due += [] if permit is None else [permit]
             paced, soon = state.limits.spending(taken), min(due, default=None)
-            return Claimed(tuple(taken), table.profiles_rev, state.settings_rev, soon, full, paced)
+            over = bool(given) and not taken
+            return Claimed(tuple(taken), table.profiles_rev, state.settings_rev, soon, full, paced, over)
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         refuse_changes(changes)

@@ -103,7 +103,7 @@ class Claiming:
                 serving = await self._serving(ask, anew=True)
             elif head[_AGAIN]:
                 rows = await self._hot.fetch(sql("claimed", self._schema), worker, request)
-                return self._claimed(head, Reader().jobs(rows), serving)
+                return self._claimed(head, Reader().jobs(rows), serving, over=not rows)
             elif head[_KEYED]:
                 answer = await self._limiting.claim(given, ask, serving, now)
                 if answer is not None:
@@ -158,10 +158,11 @@ class Claiming:
         sizes = (first, first * _GROWTH, first * _GROWTH**2)
         return await self._hot.fetch(self._many, *terms, serving.lines, serving.places, reach, *sizes)
 
-    def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving) -> Claimed:
+    def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving, *, over: bool = False) -> Claimed:
         due, priorities = head[_NEXT_DUE], serving.priorities
         jobs.sort(key=(lambda job: order(job, priorities.get(job.queue, 0))) if any(priorities.values()) else order)
-        return Claimed(tuple(jobs), head[_PROFILES_REV], head[_SETTINGS_REV], None if due is None else moment(due))
+        soon = None if due is None else moment(due)
+        return Claimed(tuple(jobs), head[_PROFILES_REV], head[_SETTINGS_REV], soon, over=over)
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         """The verb ``Jobs.promote``."""

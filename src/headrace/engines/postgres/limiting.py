@@ -120,7 +120,7 @@ class Limiting:
             rows: list[Any] = await connection.fetch(sql("claimed", self._schema), given.worker, given.claim)
             again = Reader().jobs(rows)
             again.sort(key=lambda job: order(job, serving.priorities.get(job.queue, 0)))
-            return self._claimed(head, again, due, serving)
+            return self._claimed(head, again, due, serving, over=not again)
         # After a long time without workers there are too many arrivals for one transaction.
         if head["came"] and not await arrive(connection, self._schema, serving, tasks):
             return _More.CAME
@@ -196,9 +196,11 @@ class Limiting:
             await connection.execute(sql("spend", self._schema), names, data, until, micros(now))
 
     @staticmethod
-    def _claimed(head: Any, jobs: list[Job], due: int | None, serving: Serving, *, full: bool = False) -> Claimed:
+    def _claimed(
+        head: Any, jobs: list[Job], due: int | None, serving: Serving, *, full: bool = False, over: bool = False
+    ) -> Claimed:
         soon, paced = None if due is None else moment(due), serving.limits.spending(jobs)
-        return Claimed(tuple(jobs), head["profiles_rev"], head["settings_rev"], soon, full, paced)
+        return Claimed(tuple(jobs), head["profiles_rev"], head["settings_rev"], soon, full, paced, over)
 
 
 def _gates(serving: Serving) -> list[str]:

@@ -28,6 +28,7 @@ class Head(msgspec.Struct, array_like=True):
     next_due: int | None
     full: bool = False
     next_permit: int | None = None
+    over: bool = False
 
     def is_late(self, now: int) -> bool:
         """Whether there are jobs that are due but not queued yet."""
@@ -59,8 +60,9 @@ class Claiming:
             limits = self._limiting.of(connection, ask, number, rev, times[0])
             if limits is None:
                 args = (given.worker.bytes, given.claim, number, rev, *terms, *times)
-                top, jobs = connection.execute(statement("claim"), args).get
+                top, jobs, over = connection.execute(statement("claim"), args).get
                 head = _head(top)
+                head.over = bool(over)
             else:
                 head, jobs = self._limited(connection, number, rev, ask, given, now, limits)
             known = limits is None or head.settings_rev == self._limiting.rev
@@ -90,7 +92,7 @@ class Claiming:
                 connection.execute(statement("promote"), (micros(now), PROMOTED))
                 head = _head(connection.execute(statement("claim_top"), (given.worker.bytes,)).get)
             if not head.is_late(micros(now)):
-                jobs, dealt = self._limiting.claim(connection, number, ask, given, now, limits)
+                jobs, dealt, head.over = self._limiting.claim(connection, number, ask, given, now, limits)
         connection.execute("COMMIT")
         if dealt is not None:
             head.full = bool(dealt.full)

@@ -92,7 +92,7 @@ class Jobs:
         next_due = None if due is None else moment(due)
         jobs = tuple(jobs_of(records))
         paced = frozenset[UUID]() if limits is None else limits.spending(jobs)
-        return Claimed(jobs, head.profiles_rev, head.settings_rev, next_due, head.full, paced)
+        return Claimed(jobs, head.profiles_rev, head.settings_rev, next_due, head.full, paced, head.over)
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         verdicts: list[Verdict] = []

@@ -69,21 +69,23 @@ class Limiting:
 
     def claim(
         self, connection: apsw.Connection, number: int, ask: Ask, given: Grant, now: datetime, limits: Limits
-    ) -> tuple[str, Dealt | None]:
-        """Deal and write the result; the records of the jobs, and what was dealt (None for a repeated request).
+    ) -> tuple[str, Dealt | None, bool]:
+        """Deal and write the result; the records of the jobs, what was dealt (None for a repeated request), and whether
+        it is a repeated request of which all is started.
 
         Runs within a transaction, after what is due was promoted.
         """
         again: list[Any] = connection.execute(statement("again"), (given.worker.bytes, given.claim)).fetchall()
         if again:
-            return connection.execute(statement("given"), (encode([seq for (seq,) in again]),)).get, None
+            waiting = [seq for seq, started in again if not started]
+            return connection.execute(statement("given"), (encode(waiting),)).get, None, not waiting
         dealt = self._deal(connection, number, ask, given.worker, now, limits)
         seqs = encode([entry.seq for entry in dealt.taken])
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
         connection.execute(statement("give"), (seqs, given.status.value, given.worker.bytes, given.claim, *times))
         _remember(connection, dealt, micros(now))
-        return connection.execute(statement("given"), (seqs,)).get, dealt
+        return connection.execute(statement("given"), (seqs,)).get, dealt, False
 
     def _deal(
         self, connection: apsw.Connection, number: int, ask: Ask, worker: UUID, now: datetime, limits: Limits

@@ -62,6 +62,13 @@ class Waiting:
         self.future: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
         self.asking = False
         """Whether the store is being asked for it."""
+        self.over = False
+        """Whether its worker has started what this request gave it, elsewhere maybe: there is nothing to ask for."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the store may be asked for it now."""
+        return not self.asking and not self.over and not self.future.done()
 
     @property
     def kind(self) -> Kind:
@@ -277,7 +284,7 @@ class Claims:
     def _rouse(self, line: _Line, count: int) -> None:
         """Ask the store for the first so many in line."""
         for _ in range(count):
-            waiting = next((one for one in line.waiting if not one.asking and not one.future.done()), None)
+            waiting = next((one for one in line.waiting if one.ready), None)
             if waiting is None:
                 return
             self._ask_for(line, waiting)
@@ -285,7 +292,7 @@ class Claims:
     def _rouse_each(self, line: _Line) -> None:
         """Ask the store for the first of each kind in line: who has a model loaded may be farther behind."""
         kinds = set[Kind]()
-        for waiting in [one for one in line.waiting if not one.asking and not one.future.done()]:
+        for waiting in [one for one in line.waiting if one.ready]:
             if waiting.kind not in kinds and len(kinds) < _KINDS:
                 kinds.add(waiting.kind)
                 self._ask_for(line, waiting)
@@ -328,20 +335,26 @@ class Claims:
                 waiting.future.set_result(held)
             self._rouse(line, 2)
             return
-        if line.again:
+        self._given_nothing(line, waiting, next_due)
+
+    def _given_nothing(self, line: _Line, waiting: Waiting, next_due: datetime | None) -> None:
+        if waiting.over:
+            self._rouse(line, 1)  # that its request is over says nothing of what is in line
+        elif line.again:
             line.again = False
             self._ask_for(line, waiting)
             return
-        line.dry_until, line.next_due = self._fleet.monotonic() + DRY, next_due
-        self._fleet.news.dry(line.key)
-        line.poll = min(line.poll * 1.5, POLL_LONGEST)
+        else:
+            line.dry_until, line.next_due = self._fleet.monotonic() + DRY, next_due
+            self._fleet.news.dry(line.key)
+            line.poll = min(line.poll * 1.5, POLL_LONGEST)
         self._out(line, waiting)
-        if not waiting.patient:
-            if not waiting.future.done():
+        if not waiting.future.done():
+            if waiting.patient:
+                line.waiting.append(waiting)  # behind the others: they may be given what this one may not
+            else:
                 waiting.future.set_result(None)
-        elif not waiting.future.done():
-            line.waiting.append(waiting)  # the next look is for somebody else, who may be given what this one may not
-        if line.waiting:
+        if line.waiting and not waiting.over:
             self._plan(line, next_due)
 
     def _out(self, line: _Line, waiting: Waiting) -> None:
@@ -359,7 +372,7 @@ class Claims:
                 held, next_due = await self._claimed(line, waiting, kind, kept)
         finally:
             self._fitting.leave(kind)
-        if held is None and kept:
+        if held is None and kept and not waiting.over:
             await self._fitting.turn(kind, line.wants, kept)
             async with self._gate:
                 held, next_due = await self._claimed(line, waiting)
@@ -390,6 +403,9 @@ class Claims:
             self._profiles_rev = answer.profiles_rev
             if answer.jobs:
                 return await self._given(worker, answer, now, begin_by), None
+            if answer.over:
+                waiting.over = True
+                return None, None
             assert self._profiles is not None
             if answer.profiles_rev == self._profiles.rev:
                 return None, answer.next_due

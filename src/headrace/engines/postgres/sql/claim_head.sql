@@ -8,9 +8,9 @@ WITH me AS MATERIALIZED (
 head AS MATERIALIZED (
   SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev,
     (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
-    -- Whether this is a repeated request: it was given jobs before that are not started.
-    EXISTS (
-      SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = $1 AND claim = $2 AND status <> 'running') AS again,
+    -- Whether this is a repeated request. Asked with the row of the worker locked, not before: whoever waits for that
+    -- lock must not keep a repeat waiting that has it.
+    CASE WHEN EXISTS (SELECT 1 FROM me) THEN {schema}.is_repeat($1, $2) ELSE false END AS again,
     {keyed} AS keyed
   FROM {schema}.books
 ),

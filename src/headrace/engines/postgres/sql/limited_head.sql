@@ -5,8 +5,8 @@ WITH me AS MATERIALIZED (
 )
 SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev,
   (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
-  EXISTS (
-    SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = $1 AND claim = $2 AND status <> 'running') AS again,
+  -- As in claim_head.sql.
+  CASE WHEN EXISTS (SELECT 1 FROM me) THEN {schema}.is_repeat($1, $2) ELSE false END AS again,
   (SELECT 1 FROM {schema}.arrivals WHERE line = ANY ($3::integer[]) LIMIT 1) = 1 AS came,
   h.*
 FROM {schema}.books, (

@@ -15,7 +15,7 @@ BEGIN
   UPDATE jobs SET status = 'queued', stage = iif(turn_key IS NULL, 2, -1), arrived_at = available_at, rev = rev + 1, updated_at = new.now
   WHERE seq IN (SELECT seq FROM jobs WHERE stage = 1 AND available_at <= new.now);
 
-  -- A repeated request: the jobs that it was given before and that are not started.
+  -- A repeated request: the jobs that it was given before and that are not started; maybe none.
   DELETE FROM picked;
   INSERT INTO picked (seq, fragile, expired)
   SELECT j.seq, 0, 0
@@ -41,7 +41,8 @@ BEGIN
   )
   SELECT hop.ready, -coalesce(q.priority, 0)
   FROM hop CROSS JOIN lines l ON l.id = hop.ready LEFT JOIN queues q ON q.name = l.queue
-  WHERE hop.served = hop.ready AND NOT coalesce(q.paused, 0) AND NOT EXISTS (SELECT 1 FROM picked);
+  WHERE hop.served = hop.ready AND NOT coalesce(q.paused, 0)
+    AND NOT EXISTS (SELECT 1 FROM jobs WHERE worker = new.worker AND claim = new.request AND stage = 3);
 
   -- One line: as it stands. With several there is no line to look in; a condition beside it would be tested on every
   -- job of the first. Expired jobs (a queued job's act_by is its last moment to start) are passed over; a fragile one
@@ -109,4 +110,6 @@ RETURNING (
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE stage = 1 AND available_at <= +?9),
   -- In the order of pos, because picked is scanned first and by its key.
   (SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']' FROM picked p CROSS JOIN record r ON r.seq = p.seq),
-  '[]')
+  '[]'),
+  -- Whether it is a repeated request of which all is started.
+  NOT EXISTS (SELECT 1 FROM picked) AND EXISTS (SELECT 1 FROM jobs WHERE worker = ?1 AND claim = ?2 AND stage = 3)
