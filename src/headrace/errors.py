@@ -342,6 +342,10 @@ class StoreLost(Unavailable):
     """The store was deleted, replaced or damaged while it was open: nothing is stored until it is opened anew."""
 
 
+class SecretMismatch(Unavailable):
+    """This process cannot sign: it has another ``HEADRACE_SECRET`` than the store's hubs, or none."""
+
+
 class Overloaded(EngineError):
     """Too many submits waited for the store, for 30 s; nothing was stored."""
 

@@ -121,8 +121,8 @@ def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
     mode = query.get("mode", "0600")
     if mode not in modes:
         raise ConfigError(
-            f"sqlite://: mode must be {', '.join(modes)} or left out, not {mode!r}: who can read the file can read every"
-            " job, so that none but its user and its group may"
+            f"sqlite://: mode must be {', '.join(modes)} or left out, not {mode!r}: whoever can read the file can read"
+            " every job, so that none but its user and its group may"
         )
     # Fixed here: a program that changes its directory later still means the same file.
     return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous, mode=modes[mode])

@@ -41,6 +41,7 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
     (errors.SchemaTooNew, "upgrade headrace here, or use a store of this version"),
     (errors.SchemaTooOld, "bring it up to date: headrace migrate"),
     (errors.StoreLost, ""),  # it says itself what is to be done
+    (errors.SecretMismatch, ""),
     (errors.Unavailable, "check --url and that the store is up: headrace doctor"),
 )
 

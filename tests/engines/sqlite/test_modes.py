@@ -106,7 +106,7 @@ async def test_what_is_there_is_left_as_it_is_and_the_doctor_says_what_to_do(tmp
         found = await access(app)
         assert (found.level, "my jobs.db is 0644" in found.message) == ("warn", True)
         assert found.remedy is not None
-        subprocess.run(found.remedy.partition(" (")[0], shell=True, check=True)
+        await asyncio.to_thread(subprocess.run, found.remedy.partition(" (")[0], shell=True, check=True)
         assert set(beside(path).values()) - {"0644"} == {"0600", "0700"}, "but for the lock of a worker that lives"
         assert (await access(app)).level == "ok"
 
