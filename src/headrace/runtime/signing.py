@@ -78,13 +78,13 @@ class Signing:
 
 async def _read(vault: Vault) -> Secrets:
     """The secrets as they are stored; the first one is made here, also the first one that is derived."""
+    derives = await vault.derives()
     for _ in range(_TRIES):
-        derives = await vault.derives()
         stored, rev = await _stored(vault.engine)
         right = stored.settled(_new(derives), believes=vault.believes)
-        if right == stored:
-            return stored.filled(lambda id: vault.derived("lease", id))
-        await vault.engine.documents.put_setting(SETTING, msgspec.json.encode(right).decode(), rev)
+        text = msgspec.json.encode(right).decode()
+        if right == stored or await vault.engine.documents.put_setting(SETTING, text, rev) is not None:
+            return right.filled(lambda id: vault.derived("lease", id))
     raise Unavailable("the secret that leases are signed with could not be stored")
 
 
