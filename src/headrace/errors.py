@@ -14,6 +14,7 @@ HeadraceError
 ├ TransitionRefused, Stale, Stopped, HandlerFailed
 ├ EngineError
 │ ├ Unavailable (ConnectionError)
+│ │ ├ SecretMismatch
 │ │ └ StoreLost
 │ ├ Overloaded
 │ ├ Unstorable
@@ -66,6 +67,7 @@ __all__ = [
     "RetryLater",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SecretMismatch",
     "Snooze",
     "Stale",
     "Stopped",

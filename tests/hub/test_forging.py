@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
@@ -15,6 +16,9 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from headrace import App
 from headrace.core.sessions import LASTS
 from headrace.core.signed import Lease
+from headrace.dashboard import Viewer
+from headrace.dashboard.guard import COOKIE
+from headrace.dashboard.guard import Tokens as FormTokens
 from headrace.endpoints.tokens import Tokens
 from headrace.errors import SecretMismatch
 from headrace.hub import HubOptions
@@ -105,6 +109,21 @@ async def test_a_revoked_key_leaves_no_session(url: str) -> None:
             assert await app.engine.documents.settings("sessions:")
             await app.revoke_key("ops")
             assert not await app.engine.documents.settings("sessions:")
+
+
+async def test_no_form_can_be_signed_with_what_the_store_has(url: str) -> None:
+    """Not even for a browser whose other cookie the forger has set, as a page of another port of the machine can."""
+    async with App(url) as app:
+        made = await app.create_key("ops", ["read", "act"])
+        async with serving(app, QUIET) as served, browser_of(served) as client:
+            await log_in(client, made.text)
+            right, forms = await token_of(client), client.cookies[COOKIE]
+            viewer = Viewer(name="ops", key=made.key.prefix, scopes=frozenset({"read", "act"}))
+            forger = await Forger.reads(app)
+            for session in (None, *forger.texts):
+                for data in forger.secrets:
+                    assert FormTokens(data).token(forms, msgspec.structs.replace(viewer, session=session)) != right
+            assert (await client.post("/logout", data={"token": right})).status_code == 303
 
 
 @pytest.mark.parametrize("secret", [None, SECRET], ids=["stored", "derived"])

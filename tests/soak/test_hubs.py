@@ -151,7 +151,7 @@ class Scene:
         """Submit at any hub, until one says that it is stored."""
         body = {"task": task, "payload": payload, "idempotency_key": f"soak {n}"}
         policy = {"max_retries": RETRY.max_retries, "backoff": "fixed", "initial": 0.1}
-        async with httpx2.AsyncClient(trust_env=False, timeout=10) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=4) as client:
             while True:
                 with suppress(httpx2.HTTPError):
                     answer = await client.post(
@@ -166,7 +166,7 @@ class Scene:
         """Submit on and on."""
         n, tasks = 0, set[asyncio.Task[None]]()
         while not self.calm:
-            if len(tasks) < 20 and await self._live() < MOST:
+            if len(tasks) < 60 and await self._live() < MOST:
                 for _ in range(self.dice.randrange(1, 6)):
                     tasks.add(asyncio.create_task(self.submit(n)))
                     n += 1
