@@ -141,7 +141,8 @@ def _settings() -> Iterator[str]:
         shown = _default(getattr(Settings(), one.name))
         yield f"| `{one.name}` | `HEADRACE_{one.name.upper()}` | {shown} | {_line(one.text)} |"
     yield ""
-    yield "`App(...)` itself takes `url`, `namespace` and `imports`; the rest is set by file or environment."
+    yield "`App(...)` itself takes `url`, `key`, `secret`, `namespace` and `imports`."
+    yield "The rest is set by file or environment."
     yield "Settings of an engine are parameters of its URL: see [engines](../engines/index.md)."
     yield "`HEADRACE_IMPORTS` is a list with commas. `HEADRACE_DEBUG=1` makes the command line show tracebacks."
 

@@ -141,3 +141,20 @@ def test_a_key_is_read_and_never_shown(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             Settings.load(code={"key": wrong}, environ={}, directory=tmp_path)
         assert str(caught.value) == "App(...): key must be a key as headrace keys create prints it"
+
+
+def test_a_secret_is_read_and_never_shown(tmp_path: Path) -> None:
+    secret = "s" * 32
+    found = Settings.load(environ={"HEADRACE_SECRET": secret}, directory=tmp_path)
+    assert found.secret == secret
+    assert secret not in repr(found)
+    for wrong in ("s" * 31, "s" * 1001, "s" * 32 + "\n", 7):
+        with pytest.raises(ConfigError, match=r"secret must have 32 characters at least") as caught:
+            Settings.load(code={"secret": wrong}, environ={}, directory=tmp_path)
+        assert "sss" not in str(caught.value)
+
+
+def test_a_variable_that_merely_begins_like_a_setting_is_somebody_elses(tmp_path: Path) -> None:
+    assert Settings.load(environ={"HEADRACE_SEED": "7"}, directory=tmp_path).secret is None
+    with pytest.raises(ConfigError, match=r"did you mean 'secret'"):
+        Settings.load(environ={"HEADRACE_SECRETS": "s" * 32}, directory=tmp_path)

@@ -87,6 +87,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         url: str | None = None,
         *,
         key: str | None = None,
+        secret: str | None = None,
         namespace: str | None = None,
         imports: Sequence[str] = (),
         defaults: JobOptions | None = None,
@@ -100,8 +101,10 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
             raise NotSupported("codec: payloads are JSON in this version")
         if isinstance(imports, str):
             raise ConfigError(f"imports must be a sequence of module names, not {shown(imports)}")
-        secret = Secret(key) if isinstance(key, str) else key
-        super().__init__({"url": url, "key": secret, "namespace": namespace, "imports": tuple(imports) or None}, clock)
+        hidden = {
+            name: Secret(one) if isinstance(one, str) else one for name, one in (("key", key), ("secret", secret))
+        }
+        super().__init__({"url": url, **hidden, "namespace": namespace, "imports": tuple(imports) or None}, clock)
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         """Options of every job, unless a task or a submit sets others."""
         self._register = Register()
@@ -567,5 +570,6 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         return await admin.doctor(self.session, store=store)
 
     async def shared_secret(self, name: str) -> bytes:
-        """A secret that all processes of this store share, made when it is first asked for: to sign with."""
-        return await shared_secret(self.engine, name)
+        """A secret that all processes of this store share, to sign with: derived from ``HEADRACE_SECRET`` where that is
+        set, else made when it is first asked for, and kept in the store; :raises SecretMismatch: theirs is another"""
+        return await shared_secret(self.session.vault, name)

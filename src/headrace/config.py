@@ -22,6 +22,12 @@ from headrace.errors import LONGEST, ConfigError
 __all__ = ["OVERRIDE", "Secret", "Settings", "find_file"]
 
 _PREFIX = "HEADRACE_"
+_NEAR = 0.65
+"""How near a variable's name must come to that of a setting to be taken for a slip of the pen."""
+_HIDDEN = ("key", "secret")
+"""Settings whose values are in no message."""
+_SHORTEST = 32
+"""Characters of a secret."""
 
 OVERRIDE = "app.override(...)"
 """The strongest source, which is also how the command line says ``--url``."""
@@ -49,6 +55,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``hub+https://host`` (the store of a hub) or ``memory://``."""
     key: Secret | None = None
     """The key for a hub, with the scope ``engine``; best said by the environment. It is never shown."""
+    secret: Secret | None = None
+    """What leases, webhooks and status pages are signed with is derived from it, and not stored then; the same for
+    every hub and web application of a store, 32 characters or more, best said by the environment. It is never shown."""
     app: str | None = None
     """The App that commands use when none is named: ``MODULE:APP`` or ``MODULE``."""
     namespace: str = "headrace"
@@ -188,7 +197,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[st
             continue
         key = name.removeprefix(_PREFIX).lower()
         # The environment is shared: a name that resembles no setting may be somebody else's business.
-        if key not in Settings.__struct_fields__ and not get_close_matches(key, Settings.__struct_fields__, 1):
+        if key not in Settings.__struct_fields__ and not get_close_matches(key, Settings.__struct_fields__, 1, _NEAR):
             continue
         text: Any = [part.strip() for part in value.split(",") if part.strip()] if key == "imports" else value
         source = f"the environment variable {name}"
@@ -210,7 +219,7 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         try:
             found[key] = _CHECKS.get(key, _duration)(value)
         except ValueError as error:
-            raise ConfigError(f"{source}: {key} {error}{'' if key == 'key' else f', not {value!r}'}") from None
+            raise ConfigError(f"{source}: {key} {error}{'' if key in _HIDDEN else f', not {value!r}'}") from None
     return found
 
 
@@ -243,6 +252,15 @@ def _key(value: Any) -> Secret:
     return Secret(value)
 
 
+def _secret(value: Any) -> Secret:
+    if not isinstance(value, str) or not value.isprintable() or not _SHORTEST <= len(value) <= 1000:
+        raise ValueError(
+            f"must have {_SHORTEST} characters at least, of chance:"
+            " python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        )
+    return Secret(value)
+
+
 def _app(value: Any) -> str:
     if not isinstance(value, str) or not value.partition(":")[0]:
         raise ValueError("must name an App as 'MODULE:APP' or 'MODULE'")
@@ -270,6 +288,7 @@ def _log_format(value: Any) -> str:
 _CHECKS = {
     "url": _url,
     "key": _key,
+    "secret": _secret,
     "app": _app,
     "namespace": _namespace,
     "imports": _imports,

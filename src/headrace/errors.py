@@ -14,6 +14,7 @@ HeadraceError
 ├ TransitionRefused, Stale, Stopped, HandlerFailed
 ├ EngineError
 │ ├ Unavailable (ConnectionError)
+│ │ ├ SecretMismatch
 │ │ └ StoreLost
 │ ├ Overloaded
 │ ├ Unstorable
@@ -66,6 +67,7 @@ __all__ = [
     "RetryLater",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SecretMismatch",
     "Snooze",
     "Stale",
     "Stopped",
@@ -340,6 +342,10 @@ class Unavailable(EngineError, ConnectionError):
 
 class StoreLost(Unavailable):
     """The store was deleted, replaced or damaged while it was open: nothing is stored until it is opened anew."""
+
+
+class SecretMismatch(Unavailable):
+    """This process cannot sign: it has another ``HEADRACE_SECRET`` than the store's hubs, or none."""
 
 
 class Overloaded(EngineError):

@@ -103,9 +103,9 @@ def _memory(parts: SplitResult, rules: Rules, host: Host) -> Engine:
 
 
 def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
-    from headrace.engines.sqlite import SqliteEngine
+    from headrace.engines.sqlite import MODES, SqliteEngine
 
-    query = _query(parts, ("synchronous",))
+    query = _query(parts, ("synchronous", "mode"))
     path = unquote(parts.path[1:])
     if parts.netloc:
         wrong = f"{parts.netloc}{parts.path}"
@@ -117,8 +117,15 @@ def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
     synchronous: Literal["full", "normal"] = "normal" if query.get("synchronous") == "normal" else "full"
     if query.get("synchronous", "full") != synchronous:
         raise ConfigError(f"sqlite://: synchronous must be 'full' or 'normal', not {query['synchronous']!r}")
+    modes = {f"{one:04o}": one for one in MODES}
+    mode = query.get("mode", "0600")
+    if mode not in modes:
+        raise ConfigError(
+            f"sqlite://: mode must be {', '.join(modes)} or left out, not {mode!r}: whoever can read the file can read"
+            " every job, so that none but its user and its group may"
+        )
     # Fixed here: a program that changes its directory later still means the same file.
-    return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous)
+    return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous, mode=modes[mode])
 
 
 def _remote(parts: SplitResult, rules: Rules, host: Host, namespace: str, key: str | None) -> Engine:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 
+import pytest
+
 from headrace.core.keys import digest_of
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
@@ -87,3 +89,39 @@ def test_a_hub_that_others_can_reach_needs_keys(shell: Shell) -> None:
     for flags in (("--host", "0.0.0.0"), ("--proxy-headers",)):
         ended = shell("hub", "quick:app", "--port", "0", *flags, code=2)
         assert "headrace keys create NAME --scope read,submit,act,admin" in ended.stderr
+
+
+def test_a_secret_is_taken_up_replaced_and_left(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = ("--url", shell.url)
+
+    def told() -> tuple[str, str]:
+        [found] = [one for one in shell.json("doctor", *url) if one["name"] == "secret"]
+        return found["level"], found["message"]
+
+    shell("migrate", *url)
+    assert told()[0] == "ok"
+    shell("keys", "rotate", *url)
+    level, message = told()
+    assert (level, "HEADRACE_SECRET is not set" in message, "forge" in message) == ("warn", True, True)
+    monkeypatch.setenv("HEADRACE_SECRET", "one" * 20)
+    assert told() == ("ok", "HEADRACE_SECRET is set; the first hub takes it up")
+    shell("keys", "rotate", *url)
+    made = shell.json("webhooks", "add", "https://hooks.example/", *url)
+    assert told()[0] == "ok"
+    monkeypatch.setenv("HEADRACE_SECRET", "two" * 20)
+    level, message = shell.json("doctor", *url, code=1)[-1]["level"], told_by(shell)
+    assert (level, "is not the one" in message) == ("fail", True)
+    refused = shell("webhooks", "add", "https://hooks.example/", *url, code=2).stderr
+    assert "headrace keys replace-secret" in refused
+    assert "twotwo" not in refused
+    assert shell.json("keys", "replace-secret", *url) == {"replaced": True, "webhooks": [made["webhook"]["id"]]}
+    assert told()[0] == "ok"
+    monkeypatch.delenv("HEADRACE_SECRET")
+    assert "which is not set here" in told()[1]
+    assert "is used no more" in shell("keys", "replace-secret", *url).stderr
+    assert told()[0] == "warn"
+
+
+def told_by(shell: Shell) -> str:
+    found = shell.json("doctor", "--url", shell.url, code=1)
+    return " ".join(one["message"] for one in found if one["name"] == "secret")

@@ -88,10 +88,10 @@ def test_one_that_says_it_is_gone_is_switched_off_at_once_but_not_an_address_of_
 
 def test_a_rotated_secret_signs_beside_the_new_one_for_a_while() -> None:
     kept, later = Credentials((KeptSecret("a"),)), NOW + timedelta(hours=1)
-    twice = rotated(rotated(kept, "b", NOW, later), "c", NOW, later + timedelta(hours=1))
+    twice = rotated(rotated(kept, KeptSecret("b"), NOW, later), KeptSecret("c"), NOW, later + timedelta(hours=1))
     assert twice.signing(NOW) == ["c", "b", "a"]
     assert twice.signing(later) == ["c", "b"]
-    assert rotated(twice, "d", later, later).signing(later) == ["d", "b"]
+    assert rotated(twice, KeptSecret("d"), later, later).signing(later) == ["d", "b"]
 
 
 def test_secrets_are_not_shown() -> None:

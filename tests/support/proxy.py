@@ -52,7 +52,11 @@ class Proxy:
         await asyncio.gather(*self._pumps, *(way.wait_closed() for way in self._ways), return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(self._address.hostname, self._address.port)
+        try:
+            there, back = await asyncio.open_connection(self._address.hostname, self._address.port)
+        except OSError:  # the server is gone, and so is the way to it
+            writer.transport.abort()
+            return
         self._ways |= {writer, back}
         for source, sink in ((reader, back), (there, writer)):
             pump = asyncio.create_task(self._pump(source, sink, asks=source is reader))

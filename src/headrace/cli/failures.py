@@ -27,6 +27,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.Duplicate, REFUSED),
     (errors.KeyReused, REFUSED),
     (errors.Unstorable, FAILED),
+    (errors.SecretMismatch, USAGE),
     (errors.EngineError, UNREACHABLE),
     (errors.ConfigError, USAGE),
     (errors.InvalidPayload, USAGE),
@@ -41,6 +42,7 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
     (errors.SchemaTooNew, "upgrade headrace here, or use a store of this version"),
     (errors.SchemaTooOld, "bring it up to date: headrace migrate"),
     (errors.StoreLost, ""),  # it says itself what is to be done
+    (errors.SecretMismatch, ""),
     (errors.Unavailable, "check --url and that the store is up: headrace doctor"),
 )
 

@@ -1,4 +1,4 @@
-"""``keys``: list, create, revoke, rotate."""
+"""``keys``: list, create, revoke, rotate; and the secret that all of a store is signed with."""
 
 from __future__ import annotations
 
@@ -154,5 +154,29 @@ def rotate(state: State, forget: bool) -> None:
             document({"rotated": True, "forgot": forget})
         else:
             say("leases are signed with a new secret" + (", and all before are void" if forget else ""))
+
+    with_app(state, work)
+
+
+@keys.command("replace-secret")
+@common
+def replace_secret(state: State) -> None:
+    """Take up the HEADRACE_SECRET that is set here in place of the one before; none, if it is not set.
+
+    All leases of workers behind hubs are void at once. Restart every hub with the same secret.
+    """
+
+    async def work(app: App) -> None:
+        changed = await app.replace_secret(by=me())
+        if state.json:
+            document({"replaced": True, "webhooks": changed})
+            return
+        say(
+            "what is signed with is derived from another secret"
+            if app.settings.secret
+            else "HEADRACE_SECRET is used no more"
+        )
+        for id in changed:
+            say(f"its secret is another one now: headrace webhooks rotate {id}, and tell its receiver")
 
     with_app(state, work)

@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.client.limit_settings import undefined_rates
 from headrace.client.registry import TaskDoc, known_tasks
+from headrace.client.secrets import findings
 from headrace.client.session import Session
 from headrace.core.explain.explanation import Explanation, many
 from headrace.core.explain.worker import LOOKED_AT, queues_to_look_at
@@ -229,6 +230,7 @@ async def doctor(session: Session, *, store: bool = True) -> list[Check]:
         *_workers(rows, now),
         *await _unserved(engine, rows, now, limits),
         *await _settings(engine, limits),
+        *(await findings(session.vault) if store else ()),
     ]
 
 

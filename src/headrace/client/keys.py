@@ -9,7 +9,8 @@ from datetime import timedelta
 
 import msgspec
 
-from headrace.client.lifetime import Lifetime
+from headrace.client.secrets import derived_webhooks
+from headrace.client.sessions import Sessioned, forget_sessions
 from headrace.core import audit
 from headrace.core.bounds import checked_name, checked_note
 from headrace.core.job import Event
@@ -58,8 +59,8 @@ class NewKey(msgspec.Struct, Record, frozen=True, kw_only=True):
         return f"<NewKey {self.key.name!r} {self.key.prefix}…>"
 
 
-class Keyed(Lifetime):
-    """The half of an App that knows keys."""
+class Keyed(Sessioned):
+    """The half of an App that knows keys, and the sessions of those who have shown one."""
 
     async def create_key(
         self,
@@ -129,6 +130,8 @@ class Keyed(Lifetime):
                 raise UnknownKey(name)
             if await self.engine.documents.put_setting(found.key, None, found.rev, act) is not None:
                 self.engine.bus.send(Hint(Topic.SETTINGS, (found.key,)))
+                if (stored := _read(found.value)) is not None:
+                    await forget_sessions(self.engine, stored.key.prefix)
                 return found.key.removeprefix(KEY)
         raise Unavailable(f"the key {name!r} was changed by others {_TRIES} times while it was being revoked")
 
@@ -138,7 +141,18 @@ class Keyed(Lifetime):
         What was signed with the one before counts until the next rotation. ``forget``: all that was signed so far is
         void, within seconds, on every hub; these workers register anew, and their jobs go to others.
         """
-        await rotate(self.engine, self.host, forget=forget, by=by)
+        await rotate(self.session.vault, self.host, forget=forget, by=by)
+
+    async def replace_secret(self, *, by: str | None = None) -> list[str]:
+        """Take up the ``HEADRACE_SECRET`` that is set here in place of the one before, or none if none is set.
+
+        All leases and tokens of workers behind hubs are void then. The answer names the webhooks whose secrets are
+        others now, which nobody knows yet: rotate them. Hubs that have the old one sign no more within seconds.
+        """
+        vault = self.session.vault
+        await vault.replace(by)
+        await rotate(vault, self.host, forget=True, by=by)
+        return await derived_webhooks(self.engine)
 
     async def watch_keys(self) -> AsyncGenerator[Keyring, None]:
         """All keys, then again whenever one came or went: what a hub lets callers in by. It never ends by itself."""

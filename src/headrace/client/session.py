@@ -17,6 +17,7 @@ from headrace.runtime.following import BatchWatcher, Watcher
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.shared import Shared
+from headrace.runtime.vault import Vault
 
 __all__ = ["Session"]
 
@@ -26,8 +27,9 @@ _REMEMBER = 10.0
 class Session:
     """An open engine with its lanes and watchers, from the first entering of an App on a loop to the last leaving."""
 
-    def __init__(self, engine: Engine, host: Host) -> None:
+    def __init__(self, engine: Engine, host: Host, secret: str | None = None) -> None:
         self.engine, self.host = engine, host
+        self.vault = Vault(engine, host, secret)
         self.lanes = Lanes(engine, host)
         self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
         self.audience = Audience(engine, host, self.watcher, partial(places, self))
@@ -40,15 +42,15 @@ class Session:
         self._seen: tuple[float, list[WorkerInfo]] = (-_REMEMBER, [])
 
     @classmethod
-    async def open(cls, engine: Engine, host: Host) -> Session:
-        """Connect, and set the clock by the store's."""
+    async def open(cls, engine: Engine, host: Host, secret: str | None = None) -> Session:
+        """Connect, and set the clock by the store's; ``secret``: what is signed with is derived from it."""
         await engine.open()
         try:
             await host.measure(engine)
         except BaseException:
             await engine.close()
             raise
-        return cls(engine, host)
+        return cls(engine, host, secret)
 
     async def close(self) -> None:
         """Write what is waiting, answer everybody, disconnect."""

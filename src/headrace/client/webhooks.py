@@ -40,6 +40,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, TransitionRefused, Unavailable, UnknownWebhook
 from headrace.handle import JobHandle, as_id
 from headrace.runtime.secret import secret_bytes
+from headrace.runtime.vault import Vault
 from headrace.runtime.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, read_webhooks
 
 if TYPE_CHECKING:
@@ -101,14 +102,14 @@ class Webhooked(Lifetime):
 
         :raises ConfigError: naming what cannot be used
         """
-        now = self.host.clock.now()
-        given = secret_of(secret_bytes(32)) if secret is None else checked_secret(secret)
+        now, id = self.host.clock.now(), f"wh_{secret_bytes(16).hex()}"
+        kept, text = await self._secret(id, secret)
         token = None if bearer is None else checked_bearer(bearer)
         most = _MOST if customer is None else _MOST_OF_ONE
         if sum(one.customer == customer for one in await self.webhooks()) >= most:
             raise ConfigError(f"there are {most} webhooks already: remove one, or let one be told of more")
         webhook = Webhook(
-            id=f"wh_{secret_bytes(16).hex()}",
+            id=id,
             url=checked_url(url),
             created_at=now,
             events=GROUPS["status_change"] if events is None else checked_events(events),
@@ -120,9 +121,9 @@ class Webhooked(Lifetime):
             signed=True,
             bearer=token is not None,
         )
-        await self._put(SECRETS + webhook.id, Credentials((KeptSecret(given),), token), 0, None)
+        await self._put(SECRETS + webhook.id, Credentials((kept,), token), 0, None)
         await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._webhook_act("add", by))
-        return NewWebhook(webhook=webhook, secret=given)
+        return NewWebhook(webhook=webhook, secret=text)
 
     async def set_webhook(
         self,
@@ -165,17 +166,17 @@ class Webhooked(Lifetime):
 
         :raises UnknownWebhook, ConfigError:
         """
-        given = secret_of(secret_bytes(32)) if secret is None else checked_secret(secret)
+        made, text = await self._secret(id, secret)
         now, wait = self.host.clock.now(), timedelta(seconds=seconds(keep, "keep"))
         await _find(self.engine, id)
         for _ in range(_TRIES):
             setting = await _setting(self.engine, SECRETS + id)
             kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
-            new = rotated(kept, given, now, now + wait)
+            new = rotated(kept, made, now, now + wait)
             if await self._put(SECRETS + id, new, 0 if setting is None else setting.rev, None):
                 act = self._webhook_act("rotate", by)
                 return NewWebhook(
-                    webhook=await self._edit_webhook(id, lambda one: replace(one, signed=True), act), secret=given
+                    webhook=await self._edit_webhook(id, lambda one: replace(one, signed=True), act), secret=text
                 )
         raise _contended(id)
 
@@ -242,7 +243,12 @@ class Webhooked(Lifetime):
     async def webhook_credentials(self, id: str) -> Credentials:
         """By what a webhook knows that a message is ours; for whoever sends it, and never to be shown."""
         setting = await _setting(self.engine, SECRETS + id)
-        return Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
+        kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
+        if not kept.derived:
+            return kept
+        vault = self.session.vault
+        await vault.derives()
+        return kept.filled(lambda generation: _derived(vault, id, generation))
 
     async def note_delivered(self, webhook: Webhook) -> None:
         """Note that a webhook took a message, if it had not taken the one before."""
@@ -271,6 +277,17 @@ class Webhooked(Lifetime):
 
     # -- writing
 
+    async def _secret(self, id: str, given: str | None) -> tuple[KeptSecret, str]:
+        """A new secret of a webhook as it is kept, and as it is shown; :raises SecretMismatch, ConfigError:"""
+        if given is not None:
+            return KeptSecret(checked_secret(given), given=True), given
+        vault = self.session.vault
+        if await vault.derives():
+            generation = secret_bytes(8).hex()
+            return KeptSecret(generation=generation), _derived(vault, id, generation)
+        text = secret_of(secret_bytes(32))
+        return KeptSecret(text), text
+
     async def _edit_webhook(self, id: str, change: Callable[[Webhook], Webhook], act: Event | None) -> Webhook:
         for _ in range(_TRIES):
             setting, webhook = await _find(self.engine, id)
@@ -289,6 +306,10 @@ class Webhooked(Lifetime):
 
     def _webhook_act(self, verb: str, by: str | None) -> Event:
         return audit.act(verb, self.host.clock.now(), by)
+
+
+def _derived(vault: Vault, id: str, generation: str) -> str:
+    return secret_of(vault.derived("webhook", id, generation))
 
 
 async def _find(engine: Engine, id: str) -> tuple[Setting, Webhook]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from uuid import UUID
 
@@ -21,6 +21,7 @@ __all__ = [
     "Lease",
     "Secret",
     "Secrets",
+    "derived",
     "lease_text",
     "read_lease",
     "read_token",
@@ -39,11 +40,17 @@ _LONGEST = 256
 """Characters of the longest text that is looked at."""
 
 
-class Secret(msgspec.Struct, frozen=True):
+class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
     """What texts are signed with; its id says in a text which one it was."""
 
     id: str
-    data: bytes
+    data: bytes = b""
+    """None: it is derived, and not stored."""
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the store has nothing of it but the id."""
+        return not self.data
 
     def __repr__(self) -> str:  # which may be logged
         return f"<Secret {self.id}>"
@@ -57,6 +64,19 @@ class Secrets(msgspec.Struct, frozen=True):
     def rotated(self, new: Secret, *, forget: bool = False) -> Secrets:
         """The same with another one that signs; ``forget``: what was signed before is void at once."""
         return Secrets((new,) if forget else (new, *self.secrets)[:KEPT])
+
+    def settled(self, new: Secret, *, believes: bool) -> Secrets:
+        """As they ought to be stored, by what the next one would be, which signs if none does.
+
+        While it is derived, those in the store are believed for a while; while it is not, nobody knows the derived.
+        """
+        kept = [one for one in self.secrets if one.is_derived == new.is_derived or (new.is_derived and believes)]
+        signs = bool(kept) and kept[0].is_derived == new.is_derived
+        return Secrets(tuple(kept if signs else (new, *kept))[:KEPT])
+
+    def filled(self, data: Callable[[str], bytes]) -> Secrets:
+        """With those that are derived, by their ids."""
+        return Secrets(tuple(Secret(one.id, data(one.id)) if one.is_derived else one for one in self.secrets))
 
     def named(self, id: str) -> Secret | None:
         """The secret of this id, if it is believed."""
@@ -95,6 +115,11 @@ def read_token(secrets: Secrets, namespace: str, key: str | None, text: str) -> 
     """The worker that a token names; None: it is none, or not of this store, this namespace or this key."""
     body = _read(secrets, _TOKEN, namespace, key, text)
     return UUID(bytes=body) if body is not None and len(body) == 16 else None
+
+
+def derived(root: bytes, purpose: str, *ids: str) -> bytes:
+    """What is signed with for one purpose: whoever has it knows neither the root nor what others are signed with."""
+    return hmac.digest(root, b"".join(_counted("headrace", purpose, *ids)), sha256)
 
 
 def secret_id(text: str) -> str | None:

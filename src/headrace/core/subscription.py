@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -118,9 +118,14 @@ def succeeded(webhook: Webhook) -> Webhook:
 class KeptSecret(msgspec.Struct, frozen=True, omit_defaults=True):
     """A secret by which messages are signed."""
 
-    text: str
+    text: str = ""
+    """None: it is derived, and not stored."""
     until: datetime | None = None
     """Until when messages are also signed with it, after it was replaced; None: it is in use."""
+    generation: str | None = None
+    """Of one that is derived, from this and the webhook's id."""
+    given: bool = False
+    """Whether whoever asked for the webhook brought it along."""
 
     def __repr__(self) -> str:  # which may be logged
         return "<KeptSecret>"
@@ -136,15 +141,25 @@ class Credentials(msgspec.Struct, frozen=True, omit_defaults=True):
     def __repr__(self) -> str:  # which may be logged
         return "<Credentials>"
 
+    @property
+    def derived(self) -> bool:
+        """Whether any of the secrets is not here, and must be derived."""
+        return any(one.generation is not None for one in self.secrets)
+
+    def filled(self, text: Callable[[str], str]) -> Credentials:
+        """With those that are derived, by their generations."""
+        found = (one if one.generation is None else replace(one, text=text(one.generation)) for one in self.secrets)
+        return replace(self, secrets=tuple(found))
+
     def signing(self, now: datetime) -> list[str]:
         """The secrets that a message of now is signed with."""
         return [one.text for one in self.secrets if one.until is None or one.until > now]
 
 
-def rotated(kept: Credentials, secret: str, now: datetime, until: datetime) -> Credentials:
+def rotated(kept: Credentials, secret: KeptSecret, now: datetime, until: datetime) -> Credentials:
     """With a new secret; the old one goes on until then, those before it only for as long as they were given."""
-    old = (KeptSecret(one.text, until if one.until is None else one.until) for one in kept.secrets)
-    return replace(kept, secrets=(KeptSecret(secret), *(one for one in old if one.until and one.until > now)))
+    old = (replace(one, until=until if one.until is None else one.until) for one in kept.secrets)
+    return replace(kept, secrets=(secret, *(one for one in old if one.until and one.until > now)))
 
 
 class Wish(msgspec.Struct, frozen=True):

@@ -33,6 +33,8 @@ class Viewer(Grant, frozen=True, kw_only=True):
     """What their session hangs on, if it is a key; shown nowhere."""
     errors: Literal["shown", "hidden"] = "shown"
     """``hidden``: they see references of errors, and not their texts."""
+    session: str | None = None
+    """What only their browser and this process know, if there is such a thing; shown nowhere."""
 
     @property
     def acts(self) -> bool:

@@ -84,7 +84,8 @@ class Tokens:
 
     def token(self, browser: str, viewer: Viewer | None) -> str:
         """What a page of this viewer, in this browser, sends along."""
-        who = ("", "") if viewer is None else (viewer.name, viewer.key or "")
+        # Of a session, which nobody finds in the store: whoever reads the secret there makes no token all the same.
+        who = ("", "", "") if viewer is None else (viewer.name, viewer.key or "", viewer.session or "")
         return self.sign("form", browser, *who)
 
     def accepts(self, request: Request, viewer: Viewer | None, given: str) -> bool:

@@ -1,19 +1,18 @@
 """The dashboard at the root of a hub: who looks at it is known by a key, given once and remembered by the browser.
 
-A session is a signed cookie: which key, until when. It counts as long as the key does: each request asks the door,
-which hears of keys that are revoked. A hub without keys needs no login, since only this machine reaches it.
+A session is a text of chance, in a cookie; the store has its digest, with which nobody gets in. It counts until it is
+ended or its time is over, on every hub of the store, and as long as the key does: each request asks the door, which
+hears of keys that are revoked. A hub without keys needs no login, since only this machine reaches it.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
-from base64 import urlsafe_b64encode
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
@@ -23,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 from headrace.client.finding import Filters
 from headrace.core.job import Job
 from headrace.core.keys import SHOWN
+from headrace.core.sessions import LASTS, form_secret, prefix_of
 from headrace.core.status import Verb
 from headrace.dashboard import Dashboard, Viewer
 from headrace.dashboard.acting import Refused
@@ -32,7 +32,6 @@ from headrace.hub.guesses import Guesses
 from headrace.hub.hiding import hides
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response
-from headrace.runtime.secret import secret_bytes
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -42,11 +41,22 @@ __all__ = ["Front"]
 _log = logging.getLogger("headrace.hub")
 
 SESSION = "headrace_session"
-LASTS = timedelta(hours=12)
+ASKED = 1.0
+"""Seconds for which it is believed that a session goes on: one that was ended at another hub is refused after that."""
+_FOUND = 1000
+"""How many sessions are remembered for that."""
 _WRITTEN = "/?#[]@!$&'()*+,;=:%"
 """Characters that stand in addresses as they are."""
 LARGEST = 16 * 1024
 """Bytes of a login."""
+
+
+class _Found(NamedTuple):
+    """A session that the store has."""
+
+    key: str
+    until: datetime
+    asked_at: float
 
 
 class Front:
@@ -54,6 +64,7 @@ class Front:
 
     def __init__(self, hub: Hub) -> None:
         self._hub, self._guesses = hub, Guesses()
+        self._found: dict[str, _Found] = {}
         self.dashboard = Dashboard(hub.app, self)
 
     def routes(self) -> list[BaseRoute]:
@@ -86,6 +97,7 @@ class Front:
         return Viewer(
             name=caller.name,
             key=caller.key,
+            session=form_secret(request.cookies.get(SESSION, "")),
             scopes=caller.scopes,
             customer=caller.customer,
             tasks=caller.tasks,
@@ -112,17 +124,23 @@ class Front:
 
     async def _remembered(self, request: Request) -> Caller | None:
         """The caller of the session that the browser has; None: it has none, or that counts no more."""
-        prefix, _, rest = request.cookies.get(SESSION, "").partition(".")
-        until, _, rest = rest.partition(".")
-        nonce, _, signature = rest.partition(".")
-        known = self._hub.door.holder_of(prefix)
-        if known is None or not signature or not until.isdigit() or len(until) > 12:
+        text = request.cookies.get(SESSION, "")
+        prefix = prefix_of(text)
+        known = None if prefix is None else self._hub.door.holder_of(prefix)
+        if known is None:
             return None
-        caller, digest = known
-        wanted = (await self.dashboard.tokens()).sign("session", prefix, until, nonce, digest)
-        if not hmac.compare_digest(signature.encode(), wanted.encode()):
-            return None
-        return caller if datetime.fromtimestamp(int(until), UTC) > self._hub.app.host.clock.now() else None
+        caller, key = known
+        clock = self._hub.app.host.clock
+        found = self._found.get(text)
+        if found is None or found.key != key or found.asked_at + ASKED <= clock.monotonic():
+            until = await self._hub.app.find_session(text, key)
+            self._found.pop(text, None)
+            if until is None:
+                return None
+            if len(self._found) >= _FOUND:
+                self._found.clear()
+            found = self._found[text] = _Found(key, until, clock.monotonic())
+        return caller if clock.now() < found.until else None
 
     async def _login_page(self, request: Request) -> Response:
         try:
@@ -164,11 +182,8 @@ class Front:
             return await self._form(request, there, "There is no such key: it was revoked, has expired, or never was.")
         known = self._hub.door.holder_of(text[:SHOWN])
         assert known is not None
-        until = str(int((self._hub.app.host.clock.now() + LASTS).timestamp()))
-        nonce = urlsafe_b64encode(secret_bytes(12)).decode()
-        signature = tokens.sign("session", caller.key or "", until, nonce, known[1])
         response = Response(status_code=303, headers={"Location": there})
-        value = f"{caller.key}.{until}.{nonce}.{signature}"
+        value = await self._hub.app.begin_session(caller.key or "", known[1])
         set_cookie(request, response, SESSION, value, int(LASTS.total_seconds()))
         return secured(response)
 
@@ -186,6 +201,9 @@ class Front:
         if isinstance(viewer, Viewer):
             if not tokens.accepts(request, viewer, given.get("token", "")):
                 return secured(Response("This page was too old: load it again.\n", 403, media_type="text/plain"))
+            text = request.cookies.get(SESSION, "")
+            self._found.pop(text, None)
+            await self._hub.app.end_session(text)
             response.delete_cookie(SESSION, path=_base(request) or "/", httponly=True, samesite="strict")
         return secured(response)
 

@@ -83,9 +83,11 @@ class Hub:
         """What runs beside the requests; as an ASGI application the hub opens itself, by its lifespan.
 
         :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
+        :raises SecretMismatch: another secret is set here than elsewhere
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
+            await self.app.session.vault.derives()  # which says so if another secret is set here than elsewhere
             await stack.enter_async_context(self.live.running())
             await stack.enter_async_context(self.door.open())
             await stack.enter_async_context(self.fleet.running())

@@ -1,4 +1,4 @@
-"""Signing leases and tokens with the secrets of the store, which every hub on it reads and none shows."""
+"""Signing leases and tokens with secrets that every hub on the store has and none shows."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from headrace.core.signed import (
     secret_id,
     token_text,
 )
-from headrace.engine import Engine, Setting
+from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.secret import secret_bytes
 from headrace.runtime.shared import Shared
+from headrace.runtime.vault import Vault, setting_of
 
 __all__ = ["SETTING", "Signing", "rotate"]
 
 SETTING = "lease-secret"
-"""The setting that holds the secrets. It is read here, and nowhere else."""
+"""The setting that holds the secrets, or the ids of those that are derived. It is read here, and nowhere else."""
 FRESH = 10.0
 """Seconds for which the secrets are believed as they were read: one that is taken back is refused after that."""
 _AGAIN = 1.0
@@ -40,8 +41,8 @@ _TRIES = 20
 class Signing:
     """Makes and tests leases and tokens; a store without a secret is given one."""
 
-    def __init__(self, engine: Engine, host: Host, namespace: str) -> None:
-        self._engine, self._host, self._namespace = engine, host, namespace
+    def __init__(self, vault: Vault, host: Host, namespace: str) -> None:
+        self._vault, self._host, self._namespace = vault, host, namespace
         self._secrets = Secrets()
         self._read_at = -math.inf
         self._reading = Shared(self._read)
@@ -71,40 +72,44 @@ class Signing:
         return self._secrets
 
     async def _read(self) -> None:
-        self._secrets = await _read(self._engine)
+        self._secrets = await _read(self._vault)
         self._read_at = self._host.clock.monotonic()
 
 
-async def _read(engine: Engine) -> Secrets:
-    """The secrets as they are stored; the first one is made here."""
+async def _read(vault: Vault) -> Secrets:
+    """The secrets as they are stored; the first one is made here, also the first one that is derived."""
+    derives = await vault.derives()
     for _ in range(_TRIES):
-        setting = await _setting(engine)
-        if setting is not None:
-            return msgspec.json.decode(setting.value, type=Secrets)
-        made = Secrets().rotated(_new())
-        await engine.documents.put_setting(SETTING, msgspec.json.encode(made).decode(), 0)
+        stored, rev = await _stored(vault.engine)
+        right = stored.settled(_new(derives), believes=vault.believes)
+        text = msgspec.json.encode(right).decode()
+        if right == stored or await vault.engine.documents.put_setting(SETTING, text, rev) is not None:
+            return right.filled(lambda id: vault.derived("lease", id))
     raise Unavailable("the secret that leases are signed with could not be stored")
 
 
-async def rotate(engine: Engine, host: Host, *, forget: bool, by: str | None) -> None:
+async def rotate(vault: Vault, host: Host, *, forget: bool, by: str | None) -> None:
     """Sign with another secret from now on; what the last one signed counts until the next rotation, unless ``forget``.
 
     :raises Unavailable: others rotate at the same time
+    :raises SecretMismatch: the secret that it would be derived from is not set here, or another one is
     """
+    engine, derives = vault.engine, await vault.derives()
     for _ in range(_TRIES):
-        setting = await _setting(engine)
-        before = Secrets() if setting is None else msgspec.json.decode(setting.value, type=Secrets)
-        text = msgspec.json.encode(before.rotated(_new(), forget=forget)).decode()
+        before, rev = await _stored(engine)
+        text = msgspec.json.encode(before.rotated(_new(derives), forget=forget)).decode()
         act = audit.act("rotate", host.clock.now(), by, {"forget": forget})
-        if await engine.documents.put_setting(SETTING, text, 0 if setting is None else setting.rev, act) is not None:
+        if await engine.documents.put_setting(SETTING, text, rev, act) is not None:
             engine.bus.send(Hint(Topic.SETTINGS, (SETTING,)))
             return
     raise Unavailable("the secret that leases are signed with was rotated by others at the same time")
 
 
-async def _setting(engine: Engine) -> Setting | None:
-    return next((one for one in await engine.documents.settings(SETTING) if one.key == SETTING), None)
+async def _stored(engine: Engine) -> tuple[Secrets, int]:
+    """The secrets as they are stored, and at which rev."""
+    setting = await setting_of(engine, SETTING)
+    return (Secrets(), 0) if setting is None else (msgspec.json.decode(setting.value, type=Secrets), setting.rev)
 
 
-def _new() -> Secret:
-    return Secret(secret_bytes(4).hex(), secret_bytes(MADE_OF))
+def _new(derives: bool) -> Secret:
+    return Secret(secret_bytes(4).hex(), b"" if derives else secret_bytes(MADE_OF))

@@ -165,7 +165,7 @@ class Webhooks:
                 return
             if known is None:
                 await self._count(customer)
-                secrets = () if wish.secret is None else (KeptSecret(wish.secret),)
+                secrets = () if wish.secret is None else (KeptSecret(wish.secret, given=True),)
                 if secrets or wish.bearer is not None:
                     text = msgspec.json.encode(Credentials(secrets, wish.bearer)).decode()
                     before = await _setting(self._engine, SECRETS + id)

@@ -1,5 +1,5 @@
 """The SQLite engine: one file, any number of processes on one machine, every acknowledged write on disk."""
 
-from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.sqlite.engine import MODES, SqliteEngine
 
-__all__ = ["SqliteEngine"]
+__all__ = ["MODES", "SqliteEngine"]

@@ -209,6 +209,7 @@ class SocketBus:
         try:
             receiver.setblocking(False)
             receiver.bind(str(place))
+            os.chmod(place, 0o600)  # the umask decides what it is before; nobody else can enter the directory
             loop.add_reader(receiver.fileno(), self._receive)
         except BaseException:
             receiver.close()

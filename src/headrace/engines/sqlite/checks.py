@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 import apsw
 
 from headrace.engine import Check
 from headrace.engines.sql.records import ledger_check, ledger_of
 from headrace.engines.sqlite import migrate
-from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.connection import OWN, ask
+from headrace.engines.sqlite.presence import directory_of, folder_mode
 
 __all__ = ["check"]
 
@@ -21,8 +25,8 @@ _FULL, _LESS = 2, {0: "OFF", 1: "NORMAL"}
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs", "lustre"})
 
 
-def check(connection: apsw.Connection, path: Path) -> Iterator[Check]:
-    """Every finding, good and bad."""
+def check(connection: apsw.Connection, path: Path, mode: int) -> Iterator[Check]:
+    """Every finding, good and bad; ``mode``: what the files are to have."""
     yield Check("library", "ok", f"SQLite {apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
     done, pending = migrate.applied(connection), migrate.pending(connection, path)
     if pending:
@@ -43,9 +47,32 @@ def check(connection: apsw.Connection, path: Path) -> Iterator[Check]:
             f"{_LESS.get(found, found)}: a power failure may take the last writes, though never the file's consistency",
             "leave ?synchronous=normal out of the URL",
         )
+    yield _access(path, mode)
     yield _integrity(connection, path)
     yield from _room(path)
     yield ledger_check(ledger_of(*connection.execute(ask("ledger")).get))
+
+
+def _access(path: Path, mode: int) -> Check:
+    """Who may use the files: they hold every job, and what leases and webhooks are signed with."""
+    folder = directory_of(path)
+    found = {Path(f"{path}{end}"): mode for end in ("", "-wal", "-shm")} | {folder: folder_mode(mode)}
+    wrong = {one: wanted for one, wanted in found.items() if one.exists() and _mode(one) != wanted}
+    if not wrong or os.name == "nt":  # which has no such modes
+        who = "its user alone" if mode == OWN else "its user and its group"
+        return Check("access", "ok", f"mode {mode:04o}: {who} may use the file")
+    say = " && ".join(f"chmod {wanted:04o} {quote(str(one))}" for one, wanted in wrong.items())
+    if open_ := [one for one, wanted in wrong.items() if _mode(one) & ~wanted]:
+        which = ", ".join(f"{one.name} is {_mode(one):04o}" for one in open_)
+        message = f"other users of this machine may get at it: {which}"
+        shared = " (a group that may: say ?mode=0660 in the URL)" if mode == OWN else ""
+        return Check("access", "warn", message, f"{say}{shared}")
+    which = ", ".join(f"{one.name} is {_mode(one):04o}" for one in wrong)
+    return Check("access", "warn", f"the URL says mode {mode:04o}, and {which}", say)
+
+
+def _mode(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode) & 0o777
 
 
 def _integrity(connection: apsw.Connection, path: Path) -> Check:

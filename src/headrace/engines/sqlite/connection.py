@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -17,6 +18,7 @@ from headrace.engines.sqlite.files import find, refuse_empty
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 
 __all__ = [
+    "OWN",
     "Synchronous",
     "ask",
     "connect",
@@ -40,6 +42,9 @@ _SOUND = (3, 51, 3)
 
 _LOG_PAGES = 4000
 """Pages in the log before they are copied into the file (16 MiB): hot pages are copied once for many writes."""
+
+OWN = 0o600
+"""The mode of a file that is its user's alone."""
 
 LOG_MOST = 64 * 1024 * 1024
 """Bytes; a log that is larger is cut."""
@@ -99,6 +104,21 @@ def check_library(version: str | None = None) -> None:
         )
 
 
+def make_file(path: Path, mode: int) -> None:
+    """Make the file, if there is none, with exactly this mode, whatever the umask is.
+
+    It holds what others may not read, from its first moment on. What SQLite makes beside it has the mode of the file.
+    """
+    with suppress(FileExistsError):
+        # Where links lead to, as for SQLite: a link that leads to nothing is no file that is there.
+        descriptor = os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            if hasattr(os, "fchmod"):  # not on every Windows
+                os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+
 def check_place(path: Path) -> None:
     """Say what is wrong with a path before SQLite says less about it."""
     if path.is_dir():
@@ -106,7 +126,10 @@ def check_place(path: Path) -> None:
     if not path.parent.is_dir():
         raise ConfigError(f"there is no directory {path.parent} to keep {path.name} in: create it first")
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        raise ConfigError(f"{path} cannot be read and written by this process: check its owner and permissions")
+        raise ConfigError(
+            f"{path} cannot be read and written by this process: check its owner and permissions; a new file is its"
+            " user's alone, unless ?mode=0660 in the URL shares it with a group"
+        )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ConfigError(f"{path.parent} cannot be written to, and SQLite keeps its log there: check its permissions")
 
@@ -121,26 +144,31 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         raise ConfigError(f"{path} is a database of something else: name another file")
 
 
-def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: bool = True) -> apsw.Connection:
+def connect(
+    path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: int | None = OWN
+) -> apsw.Connection:
     """A connection as this engine needs it, ready for these verbs if the schema is there.
 
-    ``make``: make the file if there is none, as the first to open it may. All others would make an empty store where
-    one was lost.
+    ``make``: make the file if there is none, with this mode, as the first to open it may; None: all others, who would
+    make an empty store where one was lost.
 
     :raises StoreLost: the file that was there is gone
     """
-    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
     try:
-        connection = apsw.Connection(str(path), flags, statementcachesize=200)
+        if make is not None:
+            make_file(path, make)
+        connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE, statementcachesize=200)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be made: {error.strerror or error}") from error
     except apsw.CantOpenError:
-        if not make:
+        if make is None:
             find(path)
         raise
     try:
         connection.set_busy_timeout(1000)
         # Before anything in the file is changed, even the journal mode.
         refuse_foreign(connection, path)
-        if not make:
+        if make is None:
             refuse_empty(connection, path)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)

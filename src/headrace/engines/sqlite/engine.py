@@ -16,6 +16,7 @@ from headrace.engine import Bus, Check, Engine
 from headrace.engines.sqlite import checks, migrate, records
 from headrace.engines.sqlite.bus import SocketBus
 from headrace.engines.sqlite.connection import (
+    OWN,
     Synchronous,
     ask,
     check_library,
@@ -39,7 +40,10 @@ from headrace.engines.sqlite.workers import Workers
 from headrace.errors import ConfigError
 from headrace.runtime.host import Host
 
-__all__ = ["SqliteEngine"]
+__all__ = ["MODES", "SqliteEngine"]
+
+MODES = (OWN, 0o640, 0o660)
+"""The modes that a file may be made with: its user's alone; its group may read it; its group may write it."""
 
 T = TypeVar("T")
 
@@ -54,12 +58,17 @@ class SqliteEngine:
 
     name = "sqlite"
 
-    def __init__(self, path: str | Path, *, rules: Rules, host: Host, synchronous: Synchronous = "full") -> None:
+    def __init__(
+        self, path: str | Path, *, rules: Rules, host: Host, synchronous: Synchronous = "full", mode: int = OWN
+    ) -> None:
+        """``mode``: of a file that is made, and so of all that lies beside it; ``MODES`` says which there are."""
         if str(path) in ("", ":memory:"):
             raise ConfigError("SQLite needs a file; to keep jobs in memory use memory://")
         if synchronous not in ("full", "normal"):
             raise ConfigError(f"synchronous must be full or normal, not {synchronous!r}")
-        self.rules = rules
+        if mode not in MODES:
+            raise ConfigError(f"mode must be {' or '.join(f'{one:#o}' for one in MODES)}, not {mode:#o}")
+        self.rules, self._mode = rules, mode
         self._path, self._host, self._synchronous = Path(path).absolute(), host, synchronous
         self._bus = SocketBus(self._path, host)
         self.bus: Bus = self._bus
@@ -86,7 +95,7 @@ class SqliteEngine:
         if self._open:
             return
         check_library()
-        if self._may_make:
+        if self._make is not None:
             check_place(self._path)
         self.jobs.forget()
         try:
@@ -115,14 +124,16 @@ class SqliteEngine:
             await thread.close()
 
     def another_session(self) -> Engine:
-        another = SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
+        another = SqliteEngine(
+            self._path, rules=self.rules, host=self._host, synchronous=self._synchronous, mode=self._mode
+        )
         another._holders = self._holders
         return another
 
     @property
-    def _may_make(self) -> bool:
-        """Whether a file that is not there is a new one: no session has it open."""
-        return not self._holders
+    def _make(self) -> int | None:
+        """The mode of a file that is not there, and is a new one, as no session has it open; None: it was lost."""
+        return None if self._holders else self._mode
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         if plan and not self._path.exists():
@@ -154,14 +165,14 @@ class SqliteEngine:
             return [
                 Check("file", "warn", f"{self._path} is not there yet", "it is made when the engine is first opened")
             ]
-        return await self._aside(lambda connection: list(checks.check(connection, self._path)))
+        return await self._aside(lambda connection: list(checks.check(connection, self._path, self._mode)))
 
     async def _aside(self, act: Callable[[apsw.Connection], T]) -> T:
         """Run a call on a connection of its own, whether the session is open or not."""
 
         def run() -> T:
             try:
-                connection = connect(self._path, self._synchronous, make=self._may_make)
+                connection = connect(self._path, self._synchronous, make=self._make)
                 connection.set_busy_timeout(10_000)
                 try:
                     return act(connection)
@@ -171,14 +182,14 @@ class SqliteEngine:
                 raise translate(error, self._path) from error
 
         check_library()
-        if self._may_make:
+        if self._make is not None:
             check_place(self._path)
         return await asyncio.to_thread(run)
 
     # -- connections, on their threads
 
     def _connect_writer(self) -> apsw.Connection:
-        connection = connect(self._path, self._synchronous, make=self._may_make)
+        connection = connect(self._path, self._synchronous, make=self._make)
         try:
             if migrate.is_empty(connection):
                 migrate.apply(connection, self._path, self._host.clock.now())
@@ -196,7 +207,7 @@ class SqliteEngine:
         return trim_log(connection, self._path)
 
     def _connect_reader(self) -> apsw.Connection:
-        connection = connect(self._path, self._synchronous, ["record"], make=False)
+        connection = connect(self._path, self._synchronous, ["record"], make=None)
         connection.pragma("query_only", True)
         records.prepare(connection)
         return connection

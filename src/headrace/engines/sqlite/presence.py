@@ -3,6 +3,9 @@
 ``flock`` and not ``fcntl``: such a lock belongs to the open file, so nothing that the process opens or closes elsewhere
 lets go of it, and a child that has the descriptor holds it as well. It is never unlocked, only closed: unlocking would
 let go for all who share it.
+
+The files and their folder have the owner and the mode of the database, as what SQLite makes beside it has: whoever may
+use the one may use the others, and nobody else, whatever the umask is.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Presence", "directory_of"]
+__all__ = ["Presence", "directory_of", "folder_mode"]
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _TRIES = 10
@@ -32,11 +35,16 @@ def directory_of(path: Path) -> Path:
     return path.with_name(path.name + "-workers")
 
 
+def folder_mode(mode: int) -> int:
+    """The mode of a folder for files of this mode: whoever may read them may enter it."""
+    return mode | (mode & 0o444) >> 2
+
+
 class Presence:
     """The lock that one session holds, and a look at those of others."""
 
     def __init__(self, path: Path) -> None:
-        self._directory = directory_of(path)
+        self._path, self._directory = path, directory_of(path)
         self._held: tuple[UUID, int, str] | None = None
         """For which worker, the descriptor, and the proof."""
 
@@ -95,12 +103,15 @@ class Presence:
         return self._directory / str(worker)
 
     def _lock(self, worker: UUID) -> tuple[UUID, int, str] | None:
-        self._directory.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self._directory.mkdir(0o700)
+            self._share(self._directory, folder=True)
         file = self._file(worker)
         try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:  # another has just removed the directory, which was empty
             return None
+        self._share(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # probed just now
@@ -114,6 +125,15 @@ class Presence:
             os.close(descriptor)
             return None
         return worker, descriptor, proof
+
+    def _share(self, made: Path | int, *, folder: bool = False) -> None:
+        """Let those at what was made who may use the database."""
+        with contextlib.suppress(OSError):  # the database is gone, or this is another's, and as they made it
+            like = os.stat(self._path)
+            mode = like.st_mode & 0o666
+            os.chmod(made, folder_mode(mode) if folder else mode)
+            if not os.geteuid():  # else nobody but root could look at it
+                os.chown(made, like.st_uid, like.st_gid)
 
     def _is_free(self, worker: UUID, proof: str) -> bool:
         try:

@@ -74,7 +74,7 @@ class Transactions:
         If jobs were stored in it, the bus says so after the commit.
         """
         path = self._path
-        connection = await self._aside(lambda: connect(path, self._synchronous, make=False), lambda made: made.close())
+        connection = await self._aside(lambda: connect(path, self._synchronous, make=None), lambda made: made.close())
         try:
             await self._begin(connection)
             before, files = _last_number(connection), Files(connection, path)

@@ -61,7 +61,7 @@ class Fleet:
     async def running(self) -> AsyncIterator[None]:
         """While the hub serves."""
         session = self.session
-        self._signing = Signing(session.engine, session.host, self._hub.app.settings.namespace)
+        self._signing = Signing(session.vault, session.host, self._hub.app.settings.namespace)
         works = self.beats.run(), self.claims.run(), self.news.run()
         loops = [asyncio.create_task(one, name="headrace-hub-work") for one in works]
         draining = asyncio.create_task(self._drain(), name="headrace-hub-work-drain")

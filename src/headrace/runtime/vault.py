@@ -1,0 +1,155 @@
+"""What a process signs with: derived from a secret that the store does not have, or kept in the store.
+
+With ``HEADRACE_SECRET`` whoever reads the store, or a backup of it, finds nothing to sign with. What is stored then is
+by what the secret is known again, so that two processes with different ones do not sign past each other. The secret is
+stretched first: those who are shown something derived from it, as receivers of webhooks are, try guesses slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from hashlib import scrypt
+from hmac import compare_digest
+
+import msgspec
+
+from headrace.core import audit
+from headrace.core.signed import derived
+from headrace.engine import Engine, Setting
+from headrace.errors import SecretMismatch, Unavailable
+from headrace.runtime.host import Host
+from headrace.runtime.secret import kept_secret, secret_bytes
+
+__all__ = ["GRACE", "ROOT", "STATUS_PAGES", "Root", "Vault", "setting_of"]
+
+ROOT = "signing-root"
+"""The setting by which the secret is known again."""
+GRACE = timedelta(days=1)
+"""For how long what was signed with a secret of the store counts after ``HEADRACE_SECRET`` was taken up."""
+STATUS_PAGES = "endpoints-secret"
+"""The setting with the secret of public status pages, where it is not derived."""
+_TRIES = 20
+
+_UNSET = (
+    "what this store's leases and webhooks are signed with is derived from HEADRACE_SECRET, which is not set here: set"
+    " it as it is set for the hubs; if it is to be used no more, headrace keys replace-secret without it"
+)
+_OTHER = (
+    "HEADRACE_SECRET is not the one that this store's leases and webhooks are signed with: set the same one everywhere;"
+    " if this is a new one that replaces it, headrace keys replace-secret"
+)
+
+
+class Root(msgspec.Struct, frozen=True):
+    """By what the secret is known again; it says nothing of it but to whoever guesses it."""
+
+    salt: bytes
+    check: bytes
+    since: datetime
+    """When it was taken up."""
+
+
+class Vault:
+    """The secrets of one session on a store."""
+
+    def __init__(self, engine: Engine, host: Host, secret: str | None) -> None:
+        self.engine, self._host, self._secret = engine, host, secret
+        self._known: Root | None = None
+        self._root: bytes | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether this process has a secret."""
+        return self._secret is not None
+
+    async def derives(self) -> bool:
+        """Whether what is signed with is derived here, and from the same secret as everywhere on this store; the first
+        one who asks takes it up.
+
+        :raises SecretMismatch: this process has another one than the store's, or none
+        """
+        stored = await self.stored()
+        if self._secret is None and stored is not None:
+            raise SecretMismatch(_UNSET)
+        for _ in range(_TRIES):
+            if self._secret is None or stored is not None:
+                break
+            await self._put(await self._made(self._secret), 0, "take up", None)
+            stored = await self.stored()
+        return stored is not None and await self._fits(stored)
+
+    async def stored(self) -> Root | None:
+        """By what the store knows the secret; None: it is used without one."""
+        found = await setting_of(self.engine, ROOT)
+        return None if found is None else msgspec.json.decode(found.value, type=Root)
+
+    async def replace(self, by: str | None) -> None:
+        """Take up the secret that is set here in place of the store's; or none, if none is set."""
+        for _ in range(_TRIES):
+            found = await setting_of(self.engine, ROOT)
+            new = None if self._secret is None else await self._made(self._secret)
+            if (found is None and new is None) or await self._put(
+                new, 0 if found is None else found.rev, "replace", by
+            ):
+                return
+        raise Unavailable("others replaced the secret at the same time: nothing was stored; try again")
+
+    def derived(self, purpose: str, *ids: str) -> bytes:
+        """What is signed with for this purpose, once it is known that it is derived."""
+        if self._root is None:
+            raise SecretMismatch(_UNSET if self._secret is None else _OTHER)
+        return derived(self._root, purpose, *ids)
+
+    async def kept(self, key: str) -> bytes:
+        """The secret of this name: derived, or kept as this setting; :raises SecretMismatch:"""
+        return self.derived(key) if await self.derives() else await kept_secret(self.engine, key)
+
+    async def kept_before(self, key: str) -> tuple[bytes, datetime] | None:
+        """What was kept as this setting before it was derived, and until when it counts; then it is removed."""
+        if not await self.derives() or (setting := await setting_of(self.engine, key)) is None:
+            return None
+        assert self._known is not None
+        if self.believes:
+            return bytes.fromhex(msgspec.json.decode(setting.value, type=str)), self._known.since + GRACE
+        await self.engine.documents.put_setting(key, None, setting.rev)
+        return None
+
+    @property
+    def believes(self) -> bool:
+        """Whether what was signed before the secret was taken up counts still."""
+        return self._known is None or self._host.clock.now() < self._known.since + GRACE
+
+    async def _fits(self, stored: Root) -> bool:
+        assert self._secret is not None
+        if stored != self._known:
+            root = await asyncio.to_thread(_stretched, self._secret, stored.salt)
+            if not compare_digest(_check(root), stored.check):
+                self._root = self._known = None
+                raise SecretMismatch(_OTHER)
+            self._root, self._known = root, stored
+        return True
+
+    async def _made(self, secret: str) -> Root:
+        salt = secret_bytes(16)
+        root = await asyncio.to_thread(_stretched, secret, salt)
+        return Root(salt, _check(root), self._host.clock.now())
+
+    async def _put(self, root: Root | None, rev: int, verb: str, by: str | None) -> bool:
+        text = None if root is None else msgspec.json.encode(root).decode()
+        act = audit.act(verb, self._host.clock.now(), by)
+        return await self.engine.documents.put_setting(ROOT, text, rev, act) is not None
+
+
+async def setting_of(engine: Engine, key: str) -> Setting | None:
+    """The setting of this key, if there is one."""
+    return next((one for one in await engine.documents.settings(key) if one.key == key), None)
+
+
+def _stretched(secret: str, salt: bytes) -> bytes:
+    """The secret so that a guess at it costs 16 MiB and a twentieth of a second."""
+    return scrypt(secret.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)
+
+
+def _check(root: bytes) -> bytes:
+    return derived(root, "check")
