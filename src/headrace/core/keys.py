@@ -79,6 +79,8 @@ class Key(msgspec.Struct, Record, frozen=True, kw_only=True):
     customer: str | None = None
     tasks: tuple[str, ...] | None = None
     queues: tuple[str, ...] | None = None
+    profiles: int | None = None
+    """Of how many pairs of task and requirements its customer may have live jobs; None: of as many as is usual."""
     created_at: datetime
     created_by: str | None = None
     expires_at: datetime | None = None
