@@ -130,8 +130,7 @@ async def draft_of(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, .
     if (wish := draft.options.get("webhook")) is not None:
         guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
-        wanted = draft.options
-        await ask.hub.caps.admit(ask.caller, draft.task, wanted.get("priority", 50), wanted.get("requires", {}))
+        await ask.hub.caps.admit(ask.caller, draft.task, draft.options.get("priority", 50))
     return draft, warnings
 
 

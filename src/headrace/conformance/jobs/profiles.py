@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from headrace.conformance.lab import Lab, Part
 from headrace.conformance.transactions import insert
 from headrace.core import lifecycle
-from headrace.core.batch import Batch, Call
+from headrace.core.batch import Batch
 from headrace.core.change import Applied, LeftOut
 from headrace.core.job import Job
 from headrace.core.keys import Key, StoredKey
@@ -148,8 +148,7 @@ class Profiled(Part):
         [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
         assert isinstance(answer, Inserted), "a delivery"
         await lab.put("fired", customer=ACME, schedule="nightly")
-        follow = Call(lab.new_id(), lab.job("follow", customer=ACME).spec, "{}")
-        batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, on_complete=follow, sealed=True)
+        batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
         await lab.engine.jobs.insert([lab.job("only", customer=ACME, batch=batch.id)], lab.now, batch)
         after = lab.job("follow", customer=ACME)
         assert await lab.engine.families.settle(batch.id, lab.now, [after]) is None, "what follows a batch"

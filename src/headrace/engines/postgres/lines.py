@@ -79,8 +79,7 @@ class Lines(KnownLines):
             out = excess(has, wanted.values(), most)
             if out and self._recounts.may(customer):
                 with self._recounts.counting(customer):
-                    told = (customer, label(f"c{customer}"))
-                    await connection.execute(sql("recount", self._schema), *told, timeout=LONG_PATIENCE)
+                    await self._recount(connection, customer)
                 has = {(task, needs) for task, needs in await connection.fetch(staked, customer)}
                 out = excess(has, wanted.values(), most)
             if out:
@@ -99,6 +98,13 @@ class Lines(KnownLines):
         collected: int = (await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0]
         rows = await self._pool.fetch(sql("settings", self._schema), "queue:")
         return collected, queues_by_customer((key, value) for key, value, _ in rows)
+
+    async def _recount(self, connection: Connection, customer: str) -> None:
+        """Take from a customer the stakes of whose pairs it has no live job."""
+        # The locks first: what an insert wrote that had one of them is seen by the statement that follows.
+        rows = await connection.fetch(sql("free_stakes", self._schema), customer)
+        told = (customer, label(f"c{customer}"), [line for (line,) in rows])
+        await connection.execute(sql("recount", self._schema), *told, timeout=LONG_PATIENCE)
 
     async def _without_room(
         self, connection: Connection, spots: Sequence[Spot], digests: dict[Place, str], bases: dict[Place, str]

@@ -117,8 +117,8 @@ class Notes:
     async def process(self, now: datetime, limit: int, changes: list[Change], left_out: list[LeftOut]) -> bool:
         """Process notes until there are none left, or ``limit`` jobs were looked at; whether there may be more.
 
-        Each round adds what it applied to ``changes``, and what these did not insert to ``left_out``, so that the caller
-        knows of it even if a later round fails.
+        Each round adds what it applied to ``changes``, and what these did not insert to ``left_out``, so that the
+        caller knows of it even if a later round fails.
         """
         last, busy, moved = 0, False, False
         while limit > 0:

@@ -27,11 +27,14 @@ def storing_inserts(
     lost = [(*pair, answer.error) for pair, answer in zip(pairs, answers, strict=True) if isinstance(answer, Refused)]
     if not lost:
         return {}
-    # A delivery is refused if the one is gone that it waits for.
-    alone = {job.id: one for _, job, _ in lost if (one := unchained(job)) is not None}
-    if alone:
-        again = yield from insert(list(alone.values()))
-        stored = {id for id, answer in zip(alone, again, strict=True) if not isinstance(answer, Refused)}
+    anew = dict[UUID, Job]()
+    for _, job, _ in lost:
+        # A delivery is refused if the one is gone that it waits for; and so are those that wait for it.
+        if (one := job if anew.keys() & job.spec.after else unchained(job)) is not None:
+            anew[job.id] = one
+    if anew:
+        again = yield from insert(list(anew.values()))
+        stored = {id for id, answer in zip(anew, again, strict=True) if not isinstance(answer, Refused)}
         lost = [one for one in lost if one[1].id not in stored]
     found, events = Lost(), list[tuple[int, str]]()
     for change, job, why in lost:
