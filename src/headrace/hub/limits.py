@@ -23,7 +23,11 @@ _COUNTED = 1.0
 
 
 class SubmitRate:
-    """So many submits at once, then so many a second. A bulk submit is one: it is one write."""
+    """So many submits at once, then so many a second. A bulk submit is one: it is one write. Jobs of it that are
+    refused for want of a profile count one by one: else a key could keep the hub busy with nothing."""
+
+    _LONGEST = 60.0
+    """Seconds for which a key has to wait, at most."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -36,14 +40,26 @@ class SubmitRate:
 
         :raises Problem: 429
         """
-        left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
+        if (why := self.refusal(now)) is not None:
+            raise why
+        self._left -= 1
+
+    def owe(self, now: float, count: int) -> None:
+        """Count so many that were refused."""
+        self._renew(now)
+        self._left = max(self._left - count, -self._rate * self._LONGEST)
+
+    def refusal(self, now: float) -> Problem | None:
+        """Why nothing can be submitted now; None: something can."""
+        self._renew(now)
+        if self._left >= 1:
+            return None
+        detail = f"this key may submit {self._rate:g} times a second, and {self._burst} times at once"
+        return _too_many(detail, ceil((1 - self._left) / self._rate))
+
+    def _renew(self, now: float) -> None:
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
         self._at = now
-        if left < 1:
-            self._left = left
-            wait = ceil((1 - left) / self._rate)
-            detail = f"this key may submit {self._rate:g} times a second, and {self._burst} times at once"
-            raise _too_many(detail, wait)
-        self._left = left - 1
 
 
 class _Count:
