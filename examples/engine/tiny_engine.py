@@ -262,15 +262,17 @@ class Store:
             self.batches[batch.id] = replace(batch, tally=batch.tally.plus(change.tally))
         if job.status in LIVE:
             self.profile(job)
-        left_out = list[LeftOut]()
-        for new in change.inserts:
-            answer = self.insert(new, limited=False)
-            if isinstance(answer, Refused) and (alone := unchained(new)) is not None:
-                answer = self.insert(alone, limited=False)
-            if isinstance(answer, Refused):
-                left_out.append(LeftOut.of(new, answer.error))
-                self.events.setdefault(id, []).append(left_out[-1].event(job.updated_at))
-        return Applied(change.job, Note.ENDED in notes, tuple(left_out))
+        left_out = tuple(one for new in change.inserts for one in self.insert_of_change(new))
+        for one in left_out:
+            self.events.setdefault(id, []).append(one.event(job.updated_at))
+        return Applied(change.job, Note.ENDED in notes, left_out)
+
+    def insert_of_change(self, job: Job) -> list[LeftOut]:
+        """Store what a change inserts; what is left out all the same."""
+        answer = self.insert(job, limited=False)
+        if isinstance(answer, Refused) and (alone := unchained(job)) is not None:
+            answer = self.insert(alone, limited=False)
+        return [LeftOut.of(job, answer.error)] if isinstance(answer, Refused) else []
 
     def promote(self, now: datetime, limit: int | None) -> int:
         """Queue what is due, the longest due first."""

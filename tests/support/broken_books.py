@@ -46,7 +46,7 @@ BREAKS: tuple[tuple[str, str, str], ...] = (
     (
         "messages",
         "DELETE FROM {labels} WHERE label = 'twh_1'",
-        "of 1 messages to wh_1, 1 are missing, from number 1 on",
+        "of 1 messages to wh_1, 1 are missing",
     ),
     (
         "settings",
