@@ -19,7 +19,7 @@ from tests.hub.serving import Served, serving
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
-MANY = 1500
+MANY = 700
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.client.registry.UnregisteredTask")
 

@@ -274,7 +274,7 @@ class Table:
 
     def _without_room(self, spots: Mapping[UUID, tuple[str | None, Pair]]) -> dict[UUID, HeadraceError]:
         refused = dict[UUID, HeadraceError]()
-        fresh = {pair for _, pair in spots.values()} - self.profiles.keys()
+        fresh = {pair for _, pair in spots.values() if pair not in self.profiles}
         if fresh and len(self.profiles) + len(fresh) > OF_CUSTOMERS:
             self.profiles = {key: one for key, one in self.profiles.items() if self._users[one.id] > 0}
             taken = set(self.profiles)

@@ -1,0 +1,39 @@
+"""A customer whose key sends bulk after bulk of names of tasks that nobody has: ``flooder ADDRESS KEY``, until killed.
+
+It comes back at once, or after a tenth of a second if it is told to wait. Says how many jobs were created and refused.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import time
+from collections import Counter
+from itertools import count
+from urllib.parse import urlsplit
+
+NAMES = 10_500
+
+
+def main(address: str, key: str) -> None:
+    """Flood until killed; a line for each bulk that was answered."""
+    where, seen = urlsplit(address), Counter[str]()
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/x-ndjson"}
+    for turn in count():
+        lines = b"".join(b'{"task":"%d-%d","payload":{}}\n' % (turn, n) for n in range(NAMES))
+        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+        connection.request("POST", "/api/jobs/bulk", lines, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        seen[str(answer.status)] += 1
+        if answer.status == 200:
+            seen.update(json.loads(line)["verdict"] for line in text.splitlines())
+        print(json.dumps(seen), flush=True)
+        if answer.status != 200:
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
