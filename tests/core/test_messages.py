@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import submit
 from headrace.core.messages import lost, missing
 from headrace.core.target import EVENTS, Target, Told
 from headrace.core.webhooks import KEPT, first_told
@@ -36,7 +37,7 @@ def test_what_may_have_been_pruned_is_not_lost() -> None:
 
 def store() -> tuple[Job, Job]:
     spec = Spec(task="work", created_at=NOW, webhook=(Target("wh_1", EVENTS),))
-    job, [message] = first_told(Job(id=UUID(int=7), spec=spec, payload_text="{}", updated_at=NOW, arrived_at=NOW))
+    job, [message] = first_told(submit(UUID(int=7), spec, "{}", NOW, available_at=NOW, not_after=None, waits=0))
     return job, message
 
 

@@ -32,9 +32,9 @@ async def submit(hub: Served, key: str, task: str, **more: Any) -> Any:
     return await hub.client.post("/api/jobs", json={"task": task, "payload": {}, **more}, headers=bearer(key))
 
 
-async def flood(hub: Served, key: str, prefix: str) -> list[dict[str, Any]]:
-    """Thousands of names in one bulk; the verdicts."""
-    lines = b"".join(b'{"task":"%s-%d","payload":{}}\n' % (prefix.encode(), n) for n in range(MANY))
+async def flood(hub: Served, key: str, prefix: str, many: int = MANY) -> list[dict[str, Any]]:
+    """So many names in one bulk; the verdicts."""
+    lines = b"".join(b'{"task":"%s-%d","payload":{}}\n' % (prefix.encode(), n) for n in range(many))
     kind = {"content-type": "application/x-ndjson"}
     answer = await hub.client.post("/api/jobs/bulk", content=lines, headers=bearer(key) | kind)
     assert answer.status_code == 200
@@ -96,7 +96,7 @@ async def test_what_is_refused_of_a_bulk_counts_as_submits() -> None:
     async with App("memory://") as app:
         key = (await app.create_key("acme", ["submit"], customer="acme", profiles=1)).text
         async with serving(app, HubOptions(submits_per_second=1, submit_burst=50, webhooks=False)) as hub:
-            verdicts = await flood(hub, key, "acme")
+            verdicts = await flood(hub, key, "acme", 2000)
             assert sum(one["verdict"] == "created" for one in verdicts) == 1
             statuses = [one["problem"]["status"] for one in verdicts if one["verdict"] == "refused"]
             assert statuses[0] == 400

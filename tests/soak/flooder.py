@@ -1,6 +1,7 @@
-"""A customer whose key sends bulk after bulk of names of tasks that nobody has: ``flooder ADDRESS KEY``, until killed.
+"""A customer whose key sends bulk after bulk of names of tasks that nobody has: ``flooder ADDRESS KEY FILE``.
 
-It comes back at once, or after a tenth of a second if it is told to wait. Says how many jobs were created and refused.
+It does so while the file is there, until it is killed, and comes back at once, or after a tenth of a second if it is told
+to wait. After each bulk it says how many were answered how, and how many jobs were created and refused.
 """
 
 from __future__ import annotations
@@ -10,29 +11,33 @@ import json
 import sys
 import time
 from collections import Counter
-from itertools import count
+from pathlib import Path
 from urllib.parse import urlsplit
 
 NAMES = 10_500
 
 
-def main(address: str, key: str) -> None:
-    """Flood until killed; a line for each bulk that was answered."""
+def main(address: str, key: str, file: str) -> None:
+    """Flood until killed."""
     where, seen = urlsplit(address), Counter[str]()
     headers = {"authorization": f"Bearer {key}", "content-type": "application/x-ndjson"}
-    for turn in count():
+    while True:
+        turn = seen["200"]
         lines = b"".join(b'{"task":"%d-%d","payload":{}}\n' % (turn, n) for n in range(NAMES))
-        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
-        connection.request("POST", "/api/jobs/bulk", lines, headers)
-        answer = connection.getresponse()
-        text = answer.read()
-        connection.close()
-        seen[str(answer.status)] += 1
-        if answer.status == 200:
-            seen.update(json.loads(line)["verdict"] for line in text.splitlines())
-        print(json.dumps(seen), flush=True)
-        if answer.status != 200:
-            time.sleep(0.1)
+        while seen["200"] == turn:
+            while not Path(file).exists():
+                time.sleep(0.02)
+            connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+            connection.request("POST", "/api/jobs/bulk", lines, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            connection.close()
+            seen[str(answer.status)] += 1
+            if answer.status == 200:
+                seen.update(json.loads(line)["verdict"] for line in text.splitlines())
+            print(json.dumps(seen), flush=True)
+            if answer.status != 200:
+                time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ class Jobs(Protocol):
         derives none of these from the change. ``Note.ENDED`` alone has a condition: it is stored only if a job was ever
         stored that waits for this one, and then the answer is ``noted``.
 
-        *Inserts.* Each is stored as ``insert`` stores it, but none is refused for want of a profile. One that ``insert``
+        *Inserts.* Each is stored as ``insert`` stores it; none is refused for want of a profile. One that ``insert``
         would call a duplicate is not stored: the other one stands for it. One that it would refuse is stored as
         ``core.webhooks.unchained`` has it, if that is a job; otherwise it is left out: ``Applied.left_out`` says so,
         and the job of the change gets the event that ``LeftOut.event`` makes, in the same commit.

@@ -182,6 +182,7 @@ class _Bulk:
         self._count += len(texts)
         if self._owes and (why := self._ask.hub.door.too_fast(self._ask.caller)) is not None:
             ready.drafts += [why] * len(texts)  # nobody reads them
+            self._ask.hub.door.owe(self._ask.caller, len(texts))
             return ready
         for number, text in enumerate(texts, 1):
             try:
