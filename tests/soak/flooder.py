@@ -1,7 +1,7 @@
 """A customer whose key sends bulk after bulk of names of tasks that nobody has: ``flooder ADDRESS KEY FILE``.
 
-It does so while the file is there, until it is killed. It comes back at once, or after a tenth of a second if it is told
-to wait. After each bulk it says how many were answered how, and how many jobs were created and refused.
+It does so while the file is there, until it is killed; it comes back at once, or a tenth of a second later if it must
+wait. After each bulk it says how many were answered how, and how many jobs were created and refused.
 """
 
 from __future__ import annotations
