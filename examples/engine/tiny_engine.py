@@ -22,8 +22,8 @@ from headrace.core import batch as batches
 from headrace.core import family
 from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
-from headrace.core.books import Book, ledger_book
-from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
+from headrace.core.books import Book, Finding, ledger_book
+from headrace.core.change import Applied, Change, Key, LeftOut, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.customers import dedup_of, turn_of
 from headrace.core.decide import expired, tally_of_new
@@ -33,11 +33,14 @@ from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.fingerprint import FailureGroup, grouped
 from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.lease import FREE, Lease, given_back, holder_of, taken
+from headrace.core.limits import profiles
 from headrace.core.limits.limit import Entry as InLine
 from headrace.core.limits.limit import Usage, deal, forgets, lapses, refusal
+from headrace.core.limits.profiles import allowed, excess, no_room, room_for, staked_by
 from headrace.core.limits.rate import micros
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.match import Profile
+from headrace.core.messages import missing
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
 from headrace.core.retention import is_past, latest_end, up_to
@@ -45,9 +48,9 @@ from headrace.core.rollup import Rollup, concerns, regrouped
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.core.suspects import ran_together, requirements_of
 from headrace.core.uniqueness import has_lapsed
+from headrace.core.webhooks import unchained
 from headrace.engine import (
     MAX_BATCH,
-    MAX_PROFILES,
     MAX_ROLL,
     Alive,
     Attended,
@@ -76,7 +79,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
-from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text, too_many
+from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text
 from headrace.errors import HeadraceError, KeyReused, NotOpen
 from headrace.runtime.host import Host
 
@@ -108,6 +111,7 @@ class Store:
         self.mass_deaths: set[UUID] = set()  # workers that died at the same time as others
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
+        self.staked: dict[str, set[tuple[str, str]]] = {}  # of which profiles each customer has live jobs, or had
         self.leases: dict[str, Lease] = {}
         self.usage = Usage()
         self.pruned: Counter[Status] = Counter()
@@ -142,18 +146,33 @@ class Store:
                 held.update(counted_by(group_of(job)))
         return Usage(dict(held), dict(self.usage.spent), dict(self.usage.last))
 
-    def profile(self, job: Job, *, is_new: bool = False) -> Profile | None:
-        """The profile of a job, made if need be; None: a new job would need one too many."""
+    def profile(self, job: Job) -> Profile:
+        """The profile of a job, made if need be."""
         key = _profile_key(job)
         if key not in self.profiles:
-            if len(self.profiles) >= MAX_PROFILES:
-                live = {_profile_key(one) for one in self.jobs.values() if one.status in LIVE}
-                self.profiles = {key: one for key, one in self.profiles.items() if key in live}
-            if len(self.profiles) >= MAX_PROFILES and is_new:
-                return None
             self.profiles_rev += 1
             self.profiles[key] = Profile(self.profiles_rev, job.task, requirements_of(job))
         return self.profiles[key]
+
+    def want_of_profile(self, job: Job) -> HeadraceError | None:
+        """Why a new job can have none: its customer, or the store, has live jobs of too many."""
+        whose, key = staked_by(job.spec), _profile_key(job)
+        if whose:
+            has = self.staked.setdefault(whose, set())
+            most = allowed(whose, [one.value for name, one in self.settings.items() if name.startswith("key:")])
+            if excess(has, [key], most):
+                live = [one for one in self.jobs.values() if one.status in LIVE]
+                has &= {_profile_key(one) for one in live if staked_by(one.spec) == whose}
+                if excess(has, [key], most):
+                    return profiles.refusal(whose, most)
+            has.add(key)
+        room = room_for(whose)
+        if key not in self.profiles and room is not None and len(self.profiles) >= room:
+            needed = {_profile_key(one) for one in self.jobs.values() if one.status in LIVE}
+            self.profiles = {key: one for key, one in self.profiles.items() if key in needed}
+            if len(self.profiles) >= room:
+                return no_room(whose)
+        return None
 
     def holder(self, job: Job) -> Job | None:
         """The other job that has this one's dedup key."""
@@ -177,8 +196,8 @@ class Store:
             or (family.unknown_parent(missing[0]) if missing else None)
         )
 
-    def insert(self, job: Job) -> InsertAnswer:
-        """Store one new job."""
+    def insert(self, job: Job, *, limited: bool = True) -> InsertAnswer:
+        """Store one new job; ``limited``: unless there are too many profiles."""
         if job.id in self.jobs:
             return Inserted(self.jobs[job.id])
         if job.id in self.merged:
@@ -189,8 +208,9 @@ class Store:
             return Duplicated(holder)
         if (why := self.refusal(job)) is not None:
             return Refused(why)
-        if self.profile(job, is_new=True) is None:
-            return Refused(too_many())
+        if limited and (why := self.want_of_profile(job)) is not None:
+            return Refused(why)
+        self.profile(job)
         self.seq += 1
         stored = self.jobs[job.id] = replace(job, seq=self.seq)
         if job.spec.dedup is not None and not job.ended:
@@ -242,9 +262,17 @@ class Store:
             self.batches[batch.id] = replace(batch, tally=batch.tally.plus(change.tally))
         if job.status in LIVE:
             self.profile(job)
-        for new in change.inserts:
-            self.insert(new)
-        return Applied(change.job, Note.ENDED in notes)
+        left_out = tuple(one for new in change.inserts for one in self.insert_of_change(new))
+        for one in left_out:
+            self.events.setdefault(id, []).append(one.event(job.updated_at))
+        return Applied(change.job, Note.ENDED in notes, left_out)
+
+    def insert_of_change(self, job: Job) -> list[LeftOut]:
+        """Store what a change inserts; what is left out all the same."""
+        answer = self.insert(job, limited=False)
+        if isinstance(answer, Refused) and (alone := unchained(job)) is not None:
+            answer = self.insert(alone, limited=False)
+        return [LeftOut.of(job, answer.error)] if isinstance(answer, Refused) else []
 
     def promote(self, now: datetime, limit: int | None) -> int:
         """Queue what is due, the longest due first."""
@@ -354,7 +382,7 @@ class Jobs(Role):
         ):
             profile = store.profile(job)
             asked = ask.queues is None or job.queue in ask.queues
-            if profile is not None and profile.id in ask.profiles and asked and not limits.queue(job.queue).paused:
+            if profile.id in ask.profiles and asked and not limits.queue(job.queue).paused:
                 customer = job.customer if limits.queue(job.queue).by_customer else None
                 lines.setdefault((job.queue, profile.id, turn_of(job.spec), customer), []).append(job)
         return [
@@ -486,9 +514,13 @@ class Records(Role):
             kept, pruned = ((counts[kinds[0]], counts[kinds[1]], counts[kinds[2]]) for counts in (there, gone))
             return Ledger.of(store.seq, live, kept, gone.total(), pruned)
 
-    async def verify(self, book: str) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Book:
         if book == "ledger":
             return ledger_book(await self.ledger())
+        if book == "messages" and now is not None:
+            with self.store() as store:
+                found = [Finding(what, str(job.id)) for job, what in missing(store.jobs.values(), now)]
+                return Book.of(book, len(store.jobs), found)
         return Book.of(book, 0)  # it has no indexes that could differ from the jobs
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
@@ -643,7 +675,8 @@ class Families(Role):
                 return None
             undo = store.undo()
             store.batches[batch] = replace(store.batches[batch], settled=True)
-            refused = [answer for answer in map(store.insert, jobs) if isinstance(answer, Refused)]
+            answers = [store.insert(job, limited=False) for job in jobs]
+            refused = [answer for answer in answers if isinstance(answer, Refused)]
             if refused:
                 undo()
             return refused[0] if refused else None

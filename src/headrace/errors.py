@@ -3,7 +3,8 @@
 HeadraceError
 ├ ConfigError (ValueError)
 │ ├ MissingExtra
-│ └ NotSupported
+│ ├ NotSupported
+│ └ TooManyProfiles
 ├ NotOpen, SyncInAsync, NoContext, NotBound (RuntimeError)
 ├ UnknownTask, UnknownSchedule, UnknownSetting, UnknownWorker, UnknownKey (LookupError)
 ├ DuplicateTask, KeyTaken (ConfigError), NotGranted
@@ -74,6 +75,7 @@ __all__ = [
     "StoreLost",
     "StreamRestarted",
     "SyncInAsync",
+    "TooManyProfiles",
     "TransitionRefused",
     "Unavailable",
     "UnknownKey",
@@ -108,6 +110,10 @@ class MissingExtra(ConfigError):
 
 class NotSupported(ConfigError):
     """The engine, or this kind of handler, cannot do that."""
+
+
+class TooManyProfiles(ConfigError):
+    """A job of yet another pair of task and requirements, where too many have live jobs already."""
 
 
 class NotOpen(HeadraceError, RuntimeError):

@@ -63,40 +63,21 @@ def key(**bounds: Any) -> Caller:
     return Caller(name="shop", key="hr_1", scopes=frozenset(SCOPES), **bounds)
 
 
-async def refusal(caps: Caps, caller: Caller, priority: int = 50, **requires: Any) -> Problem:
+async def refusal(caps: Caps, caller: Caller, priority: int = 50) -> Problem:
     with pytest.raises(Problem) as raised:
-        await caps.admit(caller, "add", priority, requires)
+        await caps.admit(caller, "add", priority)
     return raised.value
 
 
 async def test_a_customer_is_not_as_urgent_as_the_operator() -> None:
     async with App("memory://") as app:
         caps = Caps(app, HubOptions())
-        await caps.admit(key(customer="acme"), "add", 89, {})
+        await caps.admit(key(customer="acme"), "add", 89)
         problem = await refusal(caps, key(customer="acme"), 90)
         assert (problem.status, "at most 89, not 90" in problem.details.detail) == (403, True)
         assert problem.details.errors[0].field == "priority"
         for caller in (key(), LOCAL):
-            await caps.admit(caller, "add", 100, {})
-
-
-async def test_a_customer_has_so_many_profiles_and_no_more() -> None:
-    clock = FakeClock()
-    async with App("memory://", clock=clock) as app:
-        caps = Caps(app, HubOptions(customer_profiles=3))
-        acme, other = key(customer="acme"), key(customer="other")
-        for number in range(3):
-            await caps.admit(acme, "add", 50, {"gpu": number})
-            await caps.admit(acme, "add", 50, {})
-        problem = await refusal(caps, acme, gpu=3)
-        assert (problem.status, problem.headers["Retry-After"]) == (429, "60")
-        await caps.admit(acme, "add", 50, {"gpu": 1})  # what it has already
-        with pytest.raises(Problem):
-            await caps.admit(acme, "drop", 50, {"gpu": 1})
-        for caller in (other, key()):
-            await caps.admit(caller, "add", 50, {"gpu": 3})
-        clock.advance(hours=1)
-        await caps.admit(acme, "add", 50, {"gpu": 3})
+            await caps.admit(caller, "add", 100)
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -115,7 +96,7 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
         await submit("other")
         await jobs[0].cancel()
         for _ in range(2):  # one is live, and these
-            await caps.admit(acme, "add", 50, {})
+            await caps.admit(acme, "add", 50)
         problem = await refusal(caps, acme)
         assert problem.status == 429
         assert "may have 3 jobs that have not ended" in problem.details.detail
@@ -138,7 +119,7 @@ async def test_acts_keep_to_the_caps_of_a_customer() -> None:
         jobs = [await add.options(customer="acme").submit() for _ in range(3)]
         for job in jobs[1:]:
             await job.cancel()
-        async with serving(app, HubOptions(customer_jobs=1, customer_profiles=1)) as hub:
+        async with serving(app, HubOptions(customer_jobs=1)) as hub:
 
             async def act(path: str, **body: Any) -> int:
                 answer = await hub.client.post(

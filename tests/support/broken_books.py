@@ -8,6 +8,8 @@ from headrace.core.batch import Batch
 from headrace.core.books import BOOKS, Book
 from headrace.core.outcome import Failed
 from headrace.core.status import Status
+from headrace.core.target import EVENTS, Target
+from headrace.core.webhooks import first_told
 from headrace.engine import Beat
 
 BREAKS: tuple[tuple[str, str, str], ...] = (
@@ -42,6 +44,11 @@ BREAKS: tuple[tuple[str, str, str], ...] = (
     ("batches", "UPDATE {batches} SET total = total + 1", "it counts 3 live jobs"),
     ("batches", "UPDATE {batches} SET completed = completed + 1", "it counts 1 live jobs and 1 completed"),
     (
+        "messages",
+        "DELETE FROM {labels} WHERE label = 'twh_1'",
+        "of 1 messages to wh_1, 1 are missing",
+    ),
+    (
         "settings",
         "UPDATE {queues} SET paused = {true}",
         "claims read priority 7, paused, and the setting says priority 7",
@@ -54,6 +61,8 @@ BREAKS: tuple[tuple[str, str, str], ...] = (
 async def furnish(lab: Lab) -> None:
     """A store with something in every book; nothing in it is wrong."""
     worker = await lab.worker()
+    told, others = first_told(lab.job("told", webhook=(Target("wh_1", EVENTS),)))
+    await lab.engine.jobs.insert([told], lab.now, companions={told.id: others})
     await lab.put("live", dedup="d", tags=("x",))
     await lab.running(worker, "runs", timeout=None)
     for n in range(2):
@@ -73,4 +82,4 @@ async def furnish(lab: Lab) -> None:
 
 
 async def books(lab: Lab) -> dict[str, Book]:
-    return {name: await lab.engine.records.verify(name) for name in BOOKS}
+    return {name: await lab.engine.records.verify(name, lab.now) for name in BOOKS}

@@ -82,7 +82,8 @@ def _told(key: Key) -> str:
     """What it may do, and where it is bound."""
     bounds = {"customer": (key.customer,) if key.customer else (), "tasks": key.tasks, "queues": key.queues}
     told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
-    return " · ".join((", ".join(key.scopes), *told))
+    pairs = () if key.profiles is None else (f"{key.profiles} pairs of task and requirements",)
+    return " · ".join((", ".join(key.scopes), *told, *pairs))
 
 
 @keys.command("create")
@@ -93,6 +94,12 @@ def _told(key: Key) -> str:
 @click.option("--customer", metavar="CUSTOMER", help="It sees and makes only jobs of this customer.")
 @click.option("--tasks", multiple=True, metavar="TASK,…", help="It submits only these tasks.")
 @click.option("--queues", multiple=True, metavar="QUEUE,…", help="It submits only to these queues.")
+@click.option(
+    "--profiles",
+    type=int,
+    metavar="N",
+    help="Its customer may have live jobs of N pairs of task and requirements, in place of 100.",
+)
 @click.option("--expires", type=duration, metavar="DURATION", help="It is refused after this long, as in 90d.")
 @common
 def create(
@@ -102,6 +109,7 @@ def create(
     customer: str | None,
     tasks: tuple[str, ...],
     queues: tuple[str, ...],
+    profiles: int | None,
     expires: float | None,
 ) -> None:
     """Make a key for the hub and print it, once: the store keeps only its digest."""
@@ -114,6 +122,7 @@ def create(
             tasks=_words(tasks) or None,
             queues=_words(queues) or None,
             expires=expires,
+            profiles=profiles,
             by=me(),
         )
         if state.json:

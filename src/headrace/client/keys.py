@@ -71,13 +71,16 @@ class Keyed(Sessioned):
         tasks: Iterable[str] | None = None,
         queues: Iterable[str] | None = None,
         expires: Seconds | None = None,
+        profiles: int | None = None,
         by: str | None = None,
         within: Grant | None = None,
     ) -> NewKey:
         """Make a key for the hub. ``text`` of the answer is the key, and cannot be had again.
 
         ``customer``: it sees and makes only that customer's jobs. ``tasks``, ``queues``: it submits only these, only
-        there. ``expires``: after so many seconds. ``within``: what whoever asks may do, if that is not everything.
+        there. ``expires``: after so many seconds. ``profiles``: of how many pairs of task and requirements the customer
+        may have live jobs, in place of 100; of several keys the most counts. ``within``: what whoever asks may do, if
+        that is not everything.
 
         :raises ConfigError: naming what cannot be used
         :raises KeyTaken: a key has this name
@@ -87,7 +90,7 @@ class Keyed(Sessioned):
             raise ConfigError(f"the name of a key must not begin with {MARK}, as keys themselves do")
         now = self.host.clock.now()
         ends = None if expires is None else now + timedelta(seconds=_positive(expires))
-        grant = checked_grant(scopes, customer, tasks, queues, ends)
+        grant = checked_grant(scopes, customer, tasks, queues, ends, profiles)
         if within is not None and (why := lacks(within, grant)):
             raise NotGranted(why)
         taken = {one.key.prefix for one in (await _ring(self.engine)).keys}
@@ -103,6 +106,7 @@ class Keyed(Sessioned):
             created_at=now,
             created_by=checked_note(by, "by"),
             expires_at=ends,
+            profiles=grant.profiles,
         )
         told = {
             field: value

@@ -27,6 +27,7 @@ from headrace.engine.statements import walk, walk_async
 from headrace.errors import ConfigError, Duplicate, NotSupported, Unavailable
 from headrace.handle import JobHandle
 from headrace.runtime.batcher import MAX_ROWS
+from headrace.runtime.left_out import tell_verdicts
 from headrace.runtime.meeting import meeting
 from headrace.runtime.submits import chunks
 
@@ -59,7 +60,7 @@ async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any
         async def execute(change: Change | None) -> Any:
             if change is None:
                 return (await run(await _inserting(session, [job], others)))[0]
-            return await run(await _applying(session, change, others))
+            return _told(await run(await _applying(session, change, others)))
 
         return await walk_async(meeting(job, answer, session.host.clock.now), execute)
 
@@ -104,7 +105,7 @@ def _met(
     def execute(change: Change | None) -> Any:
         if change is None:
             return enlisted.run_blocking(app.wait(_inserting(session, [job], others)))[0]
-        return enlisted.run_blocking(app.wait(_applying(session, change, others)))
+        return _told(enlisted.run_blocking(app.wait(_applying(session, change, others))))
 
     return walk(meeting(job, answer, session.host.clock.now), execute)
 
@@ -173,6 +174,11 @@ async def _applying(session: Session, change: Change, others: Companions) -> Sta
     told = tuple(one for job in change.inserts for one in others.get(job.id, ()))
     stamped = replace(change, id=session.host.dice.token(), inserts=(*change.inserts, *told))
     return await _transactions(session.engine).applying(stamped, session.host.clock.now())
+
+
+def _told(verdict: Verdict) -> Verdict:
+    tell_verdicts([verdict])
+    return verdict
 
 
 def _handles(drafts: Sequence[Draft[Any]], answers: Sequence[InsertAnswer]) -> list[JobHandle[Any]]:

@@ -59,6 +59,7 @@ from headrace.conformance.jobs.fencing import Fencing  # noqa: E402
 from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
 from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
+from headrace.conformance.jobs.profiles import Profiled  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
 from headrace.conformance.jobs.repeating import Repeating  # noqa: E402
 from headrace.conformance.jobs.requests import Requests  # noqa: E402
@@ -87,6 +88,7 @@ class Suite(
     Requests,
     Uniqueness,
     OfCustomers,
+    Profiled,
     Companionship,
     Contents,
     Bounds,

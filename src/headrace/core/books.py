@@ -21,6 +21,7 @@ BOOKS: dict[str, str] = {
     "attempts": "every attempt that is over is on record",
     "waits": "every job that waits will hear of it when the last job that it waits for ends",
     "batches": "every batch counts as many jobs, by how they ended, as belong to it",
+    "messages": "every message that a job has told of is there, by its number, unless it is old enough to be pruned",
     "settings": "priorities and pauses of queues are, for claims, what the settings say",
 }
 """The books by name, each with what must hold. An engine that keeps something once has nothing to compare."""

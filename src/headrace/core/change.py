@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
+from typing import ClassVar
 from uuid import UUID
 
 import msgspec
@@ -11,7 +13,7 @@ from headrace.core.job import Attempt, Event, Job
 from headrace.core.record import Record
 from headrace.core.status import Verb
 
-__all__ = ["Applied", "Change", "Conflict", "Key", "Note", "Tally", "Verdict", "WasStale", "judge"]
+__all__ = ["Applied", "Change", "Conflict", "Key", "LeftOut", "Note", "Tally", "Verdict", "WasStale", "judge"]
 
 
 class Key(StrEnum):
@@ -90,13 +92,35 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tally: Tally | None = None
     """What is added to the counts of the job's batch; None: nothing, or the job is in no batch."""
     inserts: tuple[Job, ...] = ()
-    """New jobs that follow from this change. Each is stored as ``insert`` stores it; one that ``insert`` would refuse,
-    or answer with a duplicate, is left out."""
+    """New jobs that follow from this change. Each is stored as ``insert`` stores it, and none is refused for want of a
+    profile. One that ``insert`` would answer with a duplicate is not stored: that one stands for it. One that it would
+    refuse for another reason is ``LeftOut``."""
     merges: UUID | None = None
     """The id of a submit whose payload the job has from now on. With the change its payload is written, and the job is
     known by this id as well: ``insert`` of a job of this id is answered with it. No other change writes the payload."""
     id: int = 0
     """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
+
+
+class LeftOut(msgspec.Struct, Record, frozen=True):
+    """A job that should have been stored with a change, and was refused. It is on record with the job of the change."""
+
+    id: UUID
+    """The id that it would have."""
+    task: str
+    why: str
+
+    VERB: ClassVar[str] = "left_out"
+    """The verb of the event in the audit trail of the job that was changed."""
+
+    @classmethod
+    def of(cls, job: Job, why: Exception) -> LeftOut:
+        """This job was refused."""
+        return cls(job.id, job.spec.task, str(why))
+
+    def event(self, at: datetime) -> Event:
+        """The entry for the audit trail of the job that was changed."""
+        return Event(self.VERB, at, details=self.to_dict())
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -105,6 +129,8 @@ class Applied(msgspec.Struct, frozen=True, gc=False, tag=True):
     job: Job
     noted: bool = False
     """Whether a note was stored for jobs that wait for this one: ``process_notes`` has something to do."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What the change should have inserted, and did not."""
 
 
 class Conflict(msgspec.Struct, frozen=True, tag=True):

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from headrace.core.bounds import checked_key, checked_name
+from headrace.core.limits.profiles import checked_profiles
 from headrace.core.record import Record
 from headrace.errors import ConfigError, shown
 
@@ -58,6 +59,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     queues: frozenset[str] | None = None
     """May submit only to these; None: to all."""
     expires_at: datetime | None = None
+    profiles: int | None = None
+    """Of how many pairs of task and requirements its customer may have live jobs; None: of as many as is usual."""
 
     def may(self, scope: Scope | None) -> bool:
         """Whether it has the scope; None: nobody needs one."""
@@ -79,6 +82,8 @@ class Key(msgspec.Struct, Record, frozen=True, kw_only=True):
     customer: str | None = None
     tasks: tuple[str, ...] | None = None
     queues: tuple[str, ...] | None = None
+    profiles: int | None = None
+    """Of how many pairs of task and requirements its customer may have live jobs; None: of as many as is usual."""
     created_at: datetime
     created_by: str | None = None
     expires_at: datetime | None = None
@@ -96,6 +101,7 @@ class Key(msgspec.Struct, Record, frozen=True, kw_only=True):
             tasks=tasks,
             queues=queues,
             expires_at=self.expires_at,
+            profiles=self.profiles,
         )
 
 
@@ -138,6 +144,7 @@ def checked_grant(
     tasks: Iterable[Any] | None,
     queues: Iterable[Any] | None,
     expires_at: datetime | None,
+    profiles: Any = None,
 ) -> Grant:
     """What a new key is to allow.
 
@@ -153,12 +160,15 @@ def checked_grant(
         checked_key(customer, "customer")
         if reach := sorted(WHOLE.intersection(given)):
             raise ConfigError(f"{' and '.join(reach)} reaches everybody's jobs: such a key cannot have a customer")
+    elif profiles is not None:
+        raise ConfigError("profiles are those of a customer: name the customer, too")
     return Grant(
         scopes=frozenset(given),
         customer=customer,
         tasks=_names(tasks, "tasks"),
         queues=_names(queues, "queues"),
         expires_at=expires_at,
+        profiles=checked_profiles(profiles),
     )
 
 

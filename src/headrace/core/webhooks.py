@@ -24,6 +24,7 @@ from headrace.core.target import Occasion, Target, Told
 __all__ = [
     "GAP",
     "KEPT",
+    "NUMBER",
     "POLICY",
     "QUEUE",
     "RESULT",
@@ -35,6 +36,7 @@ __all__ = [
     "occasion_of",
     "tell",
     "telling",
+    "unchained",
 ]
 
 QUEUE, TASK = "headrace.webhooks", "headrace.deliver"
@@ -50,6 +52,9 @@ POLICY = Retry(max_retries=7, initial=1.0, factor=4.0, cap=4096.0)
 
 _TIMEOUT = 60.0
 """Seconds for an attempt; the request itself has fewer."""
+
+NUMBER = "number"
+"""The name in its metadata of the number of a message, by which one that is missing is found."""
 
 KEPT = timedelta(days=7)
 """For how long a delivery is kept at least after its end. One that is older may be gone, and is not waited for."""
@@ -115,9 +120,18 @@ def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple
         # By the rev, not the count: a worker of the version before forgets what was told.
         id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{job.rev}")
         after = () if last is None or at - last.at >= KEPT else (last.last,)
-        inserts.append(delivery(id, target, message_of(shown, event), at, after=after, tags=(str(job.id),)))
+        message, about = message_of(shown, event), (str(job.id),)
+        inserts.append(delivery(id, target, message, at, after=after, tags=about, number=count))
         told[target.id] = Told(target.id, count, id, at, spoke)
     return (replace(job, told=tuple(told.values())), tuple(inserts)) if inserts else (job, ())
+
+
+def unchained(job: Job) -> Job | None:
+    """A delivery that waits for one that is gone, as one that goes out at once: the message counts for more than the
+    order. None: it is none, or waits for nothing."""
+    if not is_delivery(job.spec) or not job.spec.after:
+        return None
+    return replace(job, spec=replace(job.spec, after=()), status=Status.QUEUED, waits=0)
 
 
 def delivery(
@@ -128,8 +142,9 @@ def delivery(
     *,
     after: tuple[UUID, ...] = (),
     tags: tuple[str, ...] = (),
+    number: int | None = None,
 ) -> Job:
-    """The job that sends a message to a target.
+    """The job that sends a message to a target; ``number``: the how many-th it is that tells this target of its job.
 
     What it is called there (``webhook-id``) is part of the payload: sent again, it is the same message.
     """
@@ -142,6 +157,7 @@ def delivery(
         timeout=_TIMEOUT,
         retention=_RETENTION,
         tags=(target.id, *tags),
+        metadata={} if number is None else {NUMBER: number},
         customer=target.customer,
         concurrency_key=_receiver(target),
         after=after,

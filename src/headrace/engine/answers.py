@@ -10,8 +10,9 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.batch import Batch
-from headrace.core.change import Change
+from headrace.core.change import Change, LeftOut
 from headrace.core.job import Job
+from headrace.core.limits.profiles import MOST
 from headrace.core.match import Profile
 from headrace.core.record import Record
 from headrace.errors import HeadraceError
@@ -34,7 +35,7 @@ __all__ = [
 
 MAX_BATCH = 1000
 """How many rows are in one call at most: jobs to insert, changes, appends."""
-MAX_PROFILES = 10_000
+MAX_PROFILES = MOST
 """How many profiles may have live jobs."""
 
 
@@ -76,6 +77,8 @@ class Processed(msgspec.Struct, frozen=True):
     """Batches that have ended and of which ``settle`` was not said yet."""
     more: bool = False
     """Whether there may be more notes to process."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What the changes should have inserted, and did not."""
 
 
 class Claimed(msgspec.Struct, frozen=True, tag=True):

@@ -68,8 +68,8 @@ class Families(Protocol):
         """Store what follows the end of the batch, and record that in the same commit: ``process_notes`` answers it no
         more.
 
-        The jobs are stored as ``Jobs.insert`` stores them, all or none; a duplicate is no refusal. Where one of them is
-        refused, nothing is written, and the answer says why. A batch that is not here, or was settled before, stays as
-        it is, and nothing is stored.
+        The jobs are stored as ``Jobs.insert`` stores them, all or none, but not refused for want of a profile; a
+        duplicate is no refusal. Where one of them is refused, nothing is written, and the answer says why. A batch that
+        is not here, or was settled before, stays as it is, and nothing is stored.
         """
         ...

@@ -55,8 +55,11 @@ class Jobs(Protocol):
         job that it made, whoever holds the dedup key by now. However many insert one request at once, one job is
         stored. A request that met a dedup key made no job, and is not remembered.
 
-        *Profiles.* A profile is a pair of task and requirements, known by a number. There are at most ``MAX_PROFILES``
-        with live jobs; a job that needs one more is ``Refused``. A profile that no live job needs may be forgotten.
+        *Profiles.* A profile is a pair of task and requirements, known by a number. A job that needs one too many is
+        ``Refused`` with ``TooManyProfiles``: ``core.limits.profiles`` says for whom it counts (``staked_by``), how many
+        that customer may have live jobs of (``allowed``, by the settings that are keys), which of a call are too many
+        (``excess``), and how many there may be in all (``room_for``). However many sessions insert at once, no customer
+        has live jobs of more. A profile that no live job needs may be forgotten.
 
         *Relations.* A job with a parent is ``Refused`` where ``core.family.refusal`` says so; one with ``after`` where
         one of those is not here, nor before it in the same call; one of a batch where
@@ -135,10 +138,14 @@ class Jobs(Protocol):
         key can be taken by the later one only.
 
         *Whole.* With the job go the closed attempt (one of a number that is here folds into it: ``Attempt.fold``), the
-        key, the event, the notes, the tally (added to the counts of the job's batch), and the jobs to insert (each as
-        ``insert`` stores it; one that ``insert`` would refuse or call a duplicate is left out). An engine derives none
-        of these from the change. ``Note.ENDED`` alone has a condition: it is stored only if a job was ever stored that
-        waits for this one, and then the answer is ``noted``.
+        key, the event, the notes, the tally (added to the counts of the job's batch), and the jobs to insert. An engine
+        derives none of these from the change. ``Note.ENDED`` alone has a condition: it is stored only if a job was ever
+        stored that waits for this one, and then the answer is ``noted``.
+
+        *Inserts.* Each is stored as ``insert`` stores it; none is refused for want of a profile. One that ``insert``
+        would call a duplicate is not stored: the other one stands for it. One that it would refuse is stored as
+        ``core.webhooks.unchained`` has it, if that is a job; otherwise it is left out: ``Applied.left_out`` says so,
+        and the job of the change gets the event that ``LeftOut.event`` makes, in the same commit.
 
         *The order number may be 0.* Whoever decided the change may not know it (a job that came as JSON, say). The id
         names the job, and the stored order number stays.

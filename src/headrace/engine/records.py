@@ -60,11 +60,12 @@ class Records(Protocol):
         """How many jobs were ever stored, and what became of them. ``unaccounted`` is 0 at every moment."""
         ...
 
-    async def verify(self, book: str) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Book:
         """Compare one of ``core.books.BOOKS`` with what it is about, as of one moment, while others write.
 
         What was written whole agrees at every moment, so a finding is a fault of the engine, or of whoever wrote past
-        it. It may have to look at every job.
+        it. It may have to look at every job. The book ``messages`` says so of what was left out with a change, too; it
+        goes by ``now``, as messages are pruned (``core.messages.missing``), and without that finds nothing.
         """
         ...
 

@@ -15,10 +15,9 @@ from headrace.core.bounds import is_text
 from headrace.core.change import Change
 from headrace.core.entry import Append
 from headrace.core.job import Job, Spec
-from headrace.engine import MAX_PROFILES
-from headrace.errors import ConfigError, Unstorable
+from headrace.errors import Unstorable
 
-__all__ = ["has_halves", "refuse_changes", "refuse_entries", "refuse_jobs", "refuse_text", "too_many"]
+__all__ = ["has_halves", "refuse_changes", "refuse_entries", "refuse_jobs", "refuse_text"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -32,14 +31,6 @@ def refuse_text(*texts: str | None) -> None:
     """:raises Unstorable: one of these cannot be kept"""
     if not is_text("".join(filter(None, texts))):
         raise Unstorable("text with a NUL or with half of a surrogate pair cannot be stored")
-
-
-def too_many() -> ConfigError:
-    """Why a job of yet another profile is refused."""
-    return ConfigError(
-        f"{MAX_PROFILES} pairs of task and requirements have live jobs, which is as many as a store keeps apart:"
-        " require fewer different things"
-    )
 
 
 def refuse_jobs(jobs: Sequence[Job], *, documents: bool = False) -> None:

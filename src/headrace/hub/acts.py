@@ -119,8 +119,7 @@ class Rerun(Act, frozen=True):
             _not_ours("task", job.task)
         may_submit(ask, job.task, job.queue if self.queue is UNSET else self.queue)
         priority = job.priority if self.priority is UNSET else self.priority
-        requires = job.requires if self.requires is UNSET else self.requires
-        await ask.hub.caps.admit(ask.caller, job.task, priority, requires)
+        await ask.hub.caps.admit(ask.caller, job.task, priority)
         again = await ask.hub.app.rerun(job.id, payload=self.payload, by=ask.caller.name, **self.options)
         made = again.last or await again.refresh()
         return Answer(job_view(made), 200 if again.duplicate else 201, location_of(ask, made))
@@ -151,7 +150,6 @@ class Rerun(Act, frozen=True):
                 raise Problem(400, "malformed", "The request cannot be understood", message)
             for task in tasks:
                 _not_ours("task", task)
-                ask.hub.caps.profile(ask.caller, task, {} if self.requires is UNSET else self.requires)
         return filter
 
 

@@ -134,6 +134,17 @@ class Door:
             holder.rate.spend(self._app.host.clock.monotonic())
         return holder.caller
 
+    def owe(self, caller: Caller, count: int) -> None:
+        """Count so many jobs of a bulk as submits: they were refused."""
+        holder = self._holders.get(caller.key or "")
+        if holder is not None and holder.rate is not None:
+            holder.rate.owe(self._app.host.clock.monotonic(), count)
+
+    def too_fast(self, caller: Caller) -> Problem | None:
+        """Why the caller may submit nothing just now; None: it may."""
+        holder = self._holders.get(caller.key or "")
+        return None if holder is None or holder.rate is None else holder.rate.refusal(self._app.host.clock.monotonic())
+
     def spend(self, caller: Caller) -> None:
         """Count as a submit what makes jobs and needs another scope.
 

@@ -113,7 +113,7 @@ class Front:
     async def admit(self, viewer: Viewer, job: Job) -> None:
         """Keep customers to what they may have, as everywhere else in the hub."""
         with _refused():
-            await self._hub.caps.admit(_caller(viewer), job.task, job.priority, job.requires)
+            await self._hub.caps.admit(_caller(viewer), job.task, job.priority)
 
     async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
         """The same, for an act on many."""

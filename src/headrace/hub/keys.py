@@ -23,6 +23,8 @@ class KeyWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """It may submit only to these; null: to all."""
     expires: float | None = None
     """Seconds until it expires; null: never."""
+    profiles: int | None = None
+    """Of how many pairs of task and requirements its customer may have live jobs; null: 100."""
 
 
 class KeyMade(msgspec.Struct, frozen=True):
@@ -48,6 +50,7 @@ async def create(ask: Ask) -> Answer:
         tasks=wanted.tasks,
         queues=wanted.queues,
         expires=wanted.expires,
+        profiles=wanted.profiles,
         by=ask.caller.name,
         within=ask.caller,
     )
@@ -72,6 +75,7 @@ _EXAMPLE = {
     "customer": "customer-123",
     "tasks": None,
     "queues": None,
+    "profiles": None,
     "created_at": "2026-01-31T08:00:00Z",
     "created_by": "local",
     "expires_at": "2026-05-01T08:00:00Z",

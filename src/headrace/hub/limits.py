@@ -1,14 +1,10 @@
-"""How much a key and a customer may have: submits a second, live jobs, profiles, and how urgent they may be."""
+"""How much a key and a customer may have: submits a second, live jobs, and how urgent they may be."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from hashlib import sha256
 from math import ceil
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from headrace.core.status import LIVE, Verb
 from headrace.core.webhooks import TASK
@@ -24,12 +20,14 @@ __all__ = ["Caps", "SubmitRate"]
 
 _COUNTED = 1.0
 """Seconds between two counts of a customer's jobs, at least."""
-_FORGOTTEN = 3600.0
-"""Seconds after which a profile that was not asked for again is free for another one."""
 
 
 class SubmitRate:
-    """So many submits at once, then so many a second. A bulk submit is one: it is one write."""
+    """So many submits at once, then so many a second. A bulk submit is one: it is one write. Jobs of it that are
+    refused for want of a profile count one by one: else a key could keep the hub busy with nothing."""
+
+    _LONGEST = 60.0
+    """Seconds for which a key has to wait, at most."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -42,14 +40,26 @@ class SubmitRate:
 
         :raises Problem: 429
         """
-        left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
+        if (why := self.refusal(now)) is not None:
+            raise why
+        self._left -= 1
+
+    def owe(self, now: float, count: int) -> None:
+        """Count so many that were refused."""
+        self._renew(now)
+        self._left = max(self._left - count, -self._rate * self._LONGEST)
+
+    def refusal(self, now: float) -> Problem | None:
+        """Why nothing can be submitted now; None: something can."""
+        self._renew(now)
+        if self._left >= 1:
+            return None
+        detail = f"this key may submit {self._rate:g} times a second, and {self._burst} times at once"
+        return _too_many(detail, ceil((1 - self._left) / self._rate))
+
+    def _renew(self, now: float) -> None:
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
         self._at = now
-        if left < 1:
-            self._left = left
-            wait = ceil((1 - left) / self._rate)
-            detail = f"this key may submit {self._rate:g} times a second, and {self._burst} times at once"
-            raise _too_many(detail, wait)
-        self._left = left - 1
 
 
 class _Count:
@@ -67,8 +77,6 @@ class _Customer:
 
     def __init__(self) -> None:
         self.jobs, self.deliveries = _Count(), _Count()
-        self.profiles: dict[bytes, float] = {}
-        """Those that it asked for, and when it last did."""
 
 
 class Caps:
@@ -83,14 +91,13 @@ class Caps:
         self._app, self._options = app, options
         self._customers: dict[str, _Customer] = {}
 
-    async def admit(self, caller: Caller, task: str, priority: int, requires: Mapping[str, Any]) -> None:
+    async def admit(self, caller: Caller, task: str, priority: int) -> None:
         """Whether the customer of the caller may have this job as well; a caller without a customer may.
 
         :raises Problem: 403, it may not be as urgent as that; 429, there are too many
         """
         if caller.customer is not None:
             self.urgent(caller, priority)
-            self.profile(caller, task, requires)
             await self.live(caller, task=task)
 
     def urgent(self, caller: Caller, priority: int) -> None:
@@ -103,23 +110,6 @@ class Caps:
             detail = f"jobs of a customer have a priority of at most {most}, not {priority}"
             faults = [Fault("priority", detail)]
             raise Problem(403, "forbidden", "This is not for this key", detail, faults=faults)
-
-    def profile(self, caller: Caller, task: str, requires: Mapping[str, Any]) -> None:
-        """Whether the caller's customer may ask for these requirements, too: each combination is a line that every
-        claim looks at.
-
-        :raises Problem: 429
-        """
-        if caller.customer is None or not requires:
-            return
-        has, now = self._of(caller.customer), self._app.host.clock.monotonic()
-        most = self._options.customer_profiles
-        profile = sha256(msgspec.json.encode((task, requires), order="sorted")).digest()
-        if profile not in has.profiles and len(has.profiles) >= most:
-            has.profiles = {each: at for each, at in has.profiles.items() if now - at < _FORGOTTEN}
-            if len(has.profiles) >= most:
-                raise _too_many(f"a customer may have {most} different requirements of tasks within an hour", 60)
-        has.profiles[profile] = now
 
     def _of(self, customer: str) -> _Customer:
         return self._customers.setdefault(customer, _Customer())

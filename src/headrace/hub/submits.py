@@ -16,7 +16,7 @@ from starlette.responses import Response
 from headrace.core.query import seen_status
 from headrace.core.status import Status
 from headrace.draft import Draft
-from headrace.errors import Unavailable
+from headrace.errors import TooManyProfiles, Unavailable
 from headrace.handle import JobHandle
 from headrace.hub.ndjson import MEDIA, NdjsonResponse
 from headrace.hub.operation import Answer, Ask, Operation
@@ -130,8 +130,7 @@ async def draft_of(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, .
     if (wish := draft.options.get("webhook")) is not None:
         guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
-        wanted = draft.options
-        await ask.hub.caps.admit(ask.caller, draft.task, wanted.get("priority", 50), wanted.get("requires", {}))
+        await ask.hub.caps.admit(ask.caller, draft.task, draft.options.get("priority", 50))
     return draft, warnings
 
 
@@ -174,11 +173,17 @@ class _Bulk:
 
     def __init__(self, ask: Ask) -> None:
         self._ask, self._count = ask, 0
+        self._owes = False
+        """Whether jobs of it were refused that count as submits."""
 
     async def prepare(self, texts: Sequence[bytes | msgspec.Raw | None]) -> _Ready:
         """Check them; None stands for a line that is too long."""
         ready = _Ready(self._count, [])
         self._count += len(texts)
+        if self._owes and (why := self._ask.hub.door.too_fast(self._ask.caller)) is not None:
+            ready.drafts += [why] * len(texts)  # nobody reads them
+            self._ask.hub.door.owe(self._ask.caller, len(texts))
+            return ready
         for number, text in enumerate(texts, 1):
             try:
                 if text is None:
@@ -193,7 +198,11 @@ class _Bulk:
     async def verdicts(self, ready: _Ready) -> list[Verdict]:
         """Store them, and tell what came of each."""
         drafts = [one[0] for one in ready.drafts if not isinstance(one, Problem)]
-        stored = iter(await self._ask.hub.app.submit_each(drafts))
+        answers = await self._ask.hub.app.submit_each(drafts)
+        if owed := sum(isinstance(answer, TooManyProfiles) for answer in answers):
+            self._owes = True
+            self._ask.hub.door.owe(self._ask.caller, owed)
+        stored = iter(answers)
         found = list[Verdict]()
         for index, one in enumerate(ready.drafts, ready.first):
             if isinstance(one, Problem):

@@ -23,6 +23,7 @@ from headrace.runtime.batcher import Batcher, Ticket
 from headrace.runtime.changes import Changes
 from headrace.runtime.entry_reader import EntryReader
 from headrace.runtime.host import Host
+from headrace.runtime.left_out import tell_left_out
 from headrace.runtime.notes import NoteProcessor
 from headrace.runtime.submits import FIRST_PAUSE, LONGEST_PAUSE, ROW, Submits
 
@@ -220,8 +221,9 @@ class Lanes:
                 job = change.job
                 follows = follows or verdict.noted or job.spec.batch is not None or job.waits > 0
                 follows = follows or _CANCELLED in change.notes
-                if change.inserts and not follows:
-                    follows = any(one.waits for one in change.inserts)
+                if change.inserts:
+                    follows = follows or any(one.waits for one in change.inserts)
+                    tell_left_out(verdict.left_out)
         self._tell_of(applied)
         if follows:
             self.notes.ask()

@@ -14,6 +14,7 @@ from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.runtime.host import Host
+from headrace.runtime.left_out import tell_left_out
 
 __all__ = ["NoteProcessor"]
 
@@ -96,6 +97,7 @@ class NoteProcessor:
         while True:
             processed = await self._engine.families.process_notes(self._host.clock.now(), MAX_BATCH)
             self._changed(processed.changes)
+            tell_left_out(processed.left_out)
             total += len(processed.changes)
             for batch in processed.over:
                 try:

@@ -80,6 +80,7 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.Unavailable, 503, "unavailable", "The store cannot be reached"),
     (errors.KeyTaken, 409, "name-taken", "A key has this name"),
     (errors.NotGranted, 403, "not-granted", "Nobody gives what they lack"),
+    (errors.TooManyProfiles, 400, "too-many-profiles", "Too many pairs of task and requirements have live jobs"),
     (errors.ConfigError, 400, "malformed", "The request cannot be understood"),
 )
 """The first that fits counts."""

@@ -28,6 +28,7 @@ from headrace.errors import (
     TransitionRefused,
     Unavailable,
 )
+from headrace.runtime.left_out import tell_left_out
 from headrace.worker.context import Context, Transaction
 from headrace.worker.loops import wait_on_loop
 from headrace.worker.owned_job import OwnedJob
@@ -180,6 +181,7 @@ class Completing:
             change = replace(change, id=self._host.dice.token())
             verdict = yield change
             if isinstance(verdict, Applied):
+                tell_left_out(verdict.left_out)
                 return change
             if not isinstance(verdict, Conflict):
                 raise Stale(verdict.job or job)

@@ -28,6 +28,7 @@ from headrace.engine.bus import Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.runtime.changes import hint_of
 from headrace.runtime.host import Host
+from headrace.runtime.left_out import tell_verdicts
 
 if TYPE_CHECKING:
     from headrace.worker.run import Run
@@ -281,6 +282,7 @@ class Heartbeat:
             return []
         # The loop learns what was applied here as a conflict, or as stale.
         verdicts = await session.jobs.apply(changes, now)
+        tell_verdicts(verdicts)
         if session.bus.wanted(Topic.CHANGED):
             session.bus.send(hint_of([one.job.id for one in changes]))
         for change, verdict in zip(changes, verdicts, strict=True):

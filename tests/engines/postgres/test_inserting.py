@@ -17,12 +17,13 @@ from headrace.core.customers import Customers
 from headrace.core.defaults import Retention
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
+from headrace.core.limits import profiles
 from headrace.core.outcome import Completed
 from headrace.core.query import Filter
 from headrace.core.status import Status
 from headrace.engine import Duplicated, Engine, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.postgres import PostgresEngine, lines
+from headrace.engines.postgres import PostgresEngine
 from headrace.engines.postgres.connection import Connection
 from headrace.engines.sql.record import is_at_once
 from headrace.errors import ConfigError, Unavailable
@@ -131,7 +132,8 @@ async def empty(lab: Lab, engine: Engine) -> None:
 async def test_a_line_that_another_session_collected_is_made_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, dedup: str | None
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_PROFILES", 3)
+    monkeypatch.setattr(profiles, "MOST", 3)
+    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 3)
     other = lab.engine.another_session()
     await other.open()
     await lab.put("mine", dedup=dedup)
@@ -154,7 +156,8 @@ async def test_a_line_that_another_session_collected_is_made_again(
 async def test_steps_made_before_a_collection_do_not_store_into_lines_that_are_gone(
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_PROFILES", 3)
+    monkeypatch.setattr(profiles, "MOST", 3)
+    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 3)
     other = lab.engine.another_session()
     await other.open()
     steps = await lab.transactions.inserting([lab.job("mine")], lab.now)
@@ -175,7 +178,8 @@ async def test_steps_made_before_a_collection_do_not_store_into_lines_that_are_g
 async def test_lines_are_not_collected_under_a_transaction_that_stores_into_them(
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_PROFILES", 3)
+    monkeypatch.setattr(profiles, "MOST", 3)
+    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 3)
     other = lab.engine.another_session()
     await other.open()
     user = await connect()

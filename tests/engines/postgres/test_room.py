@@ -10,8 +10,8 @@ import pytest
 
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Retention, Rules
+from headrace.core.limits import profiles
 from headrace.engine import Inserted, Refused
-from headrace.engines.postgres import lines
 from headrace.engines.postgres.connection import Connection
 from headrace.errors import ConfigError, HeadraceError, Unavailable
 from headrace.runtime.clock import SystemClock, SystemDice
@@ -42,7 +42,8 @@ def clock() -> Hand:
 @pytest.fixture
 async def lab(tmp_path: Path, clock: Hand, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
     """A store with little room, that is full."""
-    monkeypatch.setattr(lines, "MAX_PROFILES", ROOM)
+    monkeypatch.setattr(profiles, "MOST", ROOM)
+    monkeypatch.setattr(profiles, "OF_CUSTOMERS", ROOM)
     host, rules = Host(clock, SystemDice(7)), Rules()
     lab = Lab(lambda: postgres_engine(rules, host, tmp_path), host, rules)
     await lab.engine.open()

@@ -45,7 +45,7 @@ async def test_each_book_is_found_broken(lab: Lab, schema: str, connect: Connect
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute(re.sub(r"\{(\w+)\}", lambda found: words[found[1]], statement))
-        found = await records.verify(name)
+        found = await records.verify(name, lab.now)
         await transaction.rollback()
         assert found.wrong >= len(found.findings) > 0, (name, statement)
         assert what in " ".join(finding.what for finding in found.findings), (statement, found)

@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab
+from headrace.core.limits import profiles
 from headrace.core.outcome import Completed
 from headrace.engine import Inserted, Refused
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.sqlite import lines, transactions
+from headrace.engines.sqlite import transactions
 from headrace.engines.sqlite.connection import unfolded
 from headrace.errors import ConfigError, Unavailable
 from tests.support.until import until
@@ -105,7 +106,8 @@ async def test_the_bus_says_when_jobs_were_committed(lab: Lab) -> None:
 
 
 async def test_a_profile_too_many_is_refused_and_the_rest_is_stored(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_PROFILES", 2)
+    monkeypatch.setattr(profiles, "MOST", 2)
+    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 2)
     await lab.put("a")
     await lab.put("b")
     async with lab.transactions.transaction() as connection:
@@ -116,7 +118,8 @@ async def test_a_profile_too_many_is_refused_and_the_rest_is_stored(lab: Lab, mo
 
 
 async def test_room_is_made_where_profiles_are_not_needed_any_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_PROFILES", 1)
+    monkeypatch.setattr(profiles, "MOST", 1)
+    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 1)
     worker = await lab.worker()
     await lab.finish(await lab.running(worker, "a"))
     async with lab.transactions.transaction() as connection:

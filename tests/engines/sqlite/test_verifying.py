@@ -35,7 +35,7 @@ async def test_each_book_is_found_broken(lab: Lab) -> None:
     records = Records(lab.engine._writer, lab.engine._writer)
     for name, statement, what in BREAKS:
         await write(lab, f"SAVEPOINT broken; {statement}")
-        found = await records.verify(name)
+        found = await records.verify(name, lab.now)
         await write(lab, "ROLLBACK TO broken; RELEASE broken")
         assert found.wrong >= len(found.findings) > 0, (name, statement)
         assert what in " ".join(finding.what for finding in found.findings), (statement, found)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from headrace.conformance.lab import Lab, Part
 from headrace.core import acts, lifecycle
 from headrace.core.batch import Batch
 from headrace.core.books import BOOKS, Book
-from headrace.core.outcome import Released, Snoozed
+from headrace.core.messages import lost
+from headrace.core.outcome import Completed, Released, Snoozed
+from headrace.core.query import Filter
 from headrace.core.status import ENDED, Cause, Status
+from headrace.core.target import EVENTS, Target
+from headrace.core.webhooks import KEPT, NUMBER, QUEUE, TASK, first_told
 
 __all__ = ["Verifying"]
 
 
 async def verify(lab: Lab) -> dict[str, Book]:
     """All books, none of which may have a finding."""
-    books = {name: await lab.engine.records.verify(name) for name in BOOKS}
+    books = {name: await lab.engine.records.verify(name, lab.now) for name in BOOKS}
     for name, book in books.items():
         assert (book.name, book.holds) == (name, BOOKS[name])
         assert (book.wrong, book.findings) == (0, ()), book
@@ -55,6 +61,50 @@ class Verifying(Part):
         gone = await lab.do(lifecycle.lose(await lab.start(again), Cause.LEASE, lab.now, 0.5, lab.rules))
         await verify(lab)
         await lab.do(acts.cancel(gone, lab.now, lab.rules))
+        await verify(lab)
+
+    async def test_messages_that_are_missing_are_found_by_number(self, lab: Lab) -> None:
+        target = Target("wh_1", EVENTS)
+        whole, others = first_told(lab.job("whole", webhook=(target,)))
+        await lab.engine.jobs.insert([whole], lab.now, companions={whole.id: others})
+        broken, _ = first_told(lab.job("broken", webhook=(target,)))
+        await lab.put_all(broken)  # without the first message
+        worker = await lab.worker()
+        for job in await lab.claim(worker, tasks=("whole", "broken")):
+            await lab.do(lab.end(job, Completed("1"), started_at=lab.now))
+        book = await lab.engine.records.verify("messages", lab.now)
+        assert book.wrong == 1
+        [finding] = book.findings
+        assert finding.about == str(broken.id)
+        assert finding.what == "of 3 messages to wh_1, 1 are missing, from number 1 on"
+        stored = (await lab.engine.records.find(Filter(queue=frozenset({QUEUE})), lab.now, 100)).items
+        ours = {one.metadata[NUMBER]: one.created_at for one in stored if one.tags[1] == str(broken.id)}
+        [told] = (await lab.get(broken)).told or ()
+        assert lost(told, broken.created_at, ours, lab.now) == [(1, 1)], "as the core says"
+        assert (await lab.engine.records.verify("messages")).wrong == 0, "without the time nothing is known"
+
+    async def test_the_last_messages_are_missed_too(self, lab: Lab) -> None:
+        target = Target("wh_1", EVENTS)
+        job, others = first_told(lab.job("broken", webhook=(target,)))
+        await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
+        [held] = await lab.claim(await lab.worker(), tasks=("broken",))
+        change = lab.end(held, Completed("1"), started_at=lab.now)
+        await lab.apply(replace(change, inserts=()))  # as if both had been left out
+        [finding] = (await lab.engine.records.verify("messages", lab.now)).findings
+        assert finding.what == "of 3 messages to wh_1, 2 are missing, from number 2 on"
+
+    async def test_messages_that_are_old_may_be_gone(self, lab: Lab) -> None:
+        target = Target("wh_1", EVENTS)
+        job, others = first_told(lab.job("work", webhook=(target,)))
+        await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
+        worker = await lab.worker()
+        [sent] = await lab.claim(worker, tasks=(TASK,))
+        await lab.do(lab.end(sent, Completed("1"), started_at=lab.now))
+        lab.later(KEPT.total_seconds() + 60)
+        assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.at(-86_400)), now=lab.now) == 1
+        await verify(lab)
+        [held] = await lab.claim(worker, tasks=("work",))
+        await lab.do(lab.end(held, Completed("1"), started_at=lab.now))
         await verify(lab)
 
     async def test_families_are_in_order(self, lab: Lab) -> None:

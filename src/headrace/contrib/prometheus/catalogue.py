@@ -48,6 +48,11 @@ METRICS: dict[str, Metric] = {
         "gauge", (), "Since the event loop last moved; it does so every 0.25 s."
     ),
     "headrace_worker_stale": Metric("counter", (), "Attempts whose end came too late: another worker had the job."),
+    "headrace_left_out": Metric(
+        "counter",
+        ("task",),
+        "Jobs that should have been stored with a change of another, and were not.",
+    ),
     "headrace_worker_info": Metric("gauge", ("worker", "version"), "Always 1; which worker this is."),
     # -- of the store, the same from whichever worker
     "headrace_queue_jobs": Metric("gauge", ("queue", "status"), "Jobs in the store that are live or failed."),

@@ -11,7 +11,9 @@ from headrace.contrib.prometheus.catalogue import counter, gauge, histogram
 from headrace.core.histogram import BOUNDS, Histogram
 from headrace.core.rollup import Totals
 from headrace.core.status import Outcome
+from headrace.core.webhooks import TASK
 from headrace.runtime.ever import Pair
+from headrace.runtime.left_out import COUNTED
 from headrace.runtime.sums import Sums
 from headrace.worker.worker import Worker
 
@@ -70,7 +72,10 @@ class Process:
                     family.add_metric(pair, _cumulated(measured), measured.seconds)
         if self._sums:
             stale.add_metric((), sum(sums.stale for sums in self._sums))
-        yield from (attempts, retries, dead_letters, waiting, running, stale)
+        left_out = counter("headrace_left_out")
+        for task, jobs in sorted({TASK: 0, **COUNTED}.items()):
+            left_out.add_metric((task,), jobs)
+        yield from (attempts, retries, dead_letters, waiting, running, stale, left_out)
 
     def _ever(self) -> tuple[dict[Pair, Totals], dict[Pair, int]]:
         totals, dead = dict[Pair, Totals](), dict[Pair, int]()

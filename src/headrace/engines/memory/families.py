@@ -50,9 +50,9 @@ class Families:
             found = state.relations.batches.get(batch)
             if found is None or found.settled:
                 return None
-            if (why := state.refusal(jobs)) is not None:
+            if (why := state.refusal(jobs, limited=False)) is not None:
                 return Refused(why)
             for job in jobs:
-                state.insert(job)
+                state.insert(job, limited=False)
             state.relations.settle(batch)
             return None

@@ -73,11 +73,11 @@ class Records:
             kept, pruned = (_by_kind(counts) for counts in (_lengths(table), table.pruned_as))
             return Ledger.of(table.accepted, len(table.records) - sum(kept), kept, table.pruned, pruned)
 
-    async def verify(self, book: str) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Book:
         if book == "ledger":
             return ledger_book(await self.ledger())
         with self._state() as state:
-            return verify(state, book)
+            return verify(state, book, now)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self._state() as state:

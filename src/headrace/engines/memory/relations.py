@@ -24,7 +24,7 @@ from headrace.core.batch import (
     sealed,
     tally_of_new,
 )
-from headrace.core.change import Change, Note, Verdict
+from headrace.core.change import Applied, Change, LeftOut, Note, Verdict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.limits.rate import micros
@@ -97,6 +97,7 @@ class Relations:
     def process_notes(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Processed:
         """Process notes in rounds; the changes of one round may leave notes for the next."""
         changes: list[Change] = []
+        left_out: list[LeftOut] = []
         while self.notes and limit > 0:
             hearing = self._hearing(limit)
             limit -= max(1, len(hearing))
@@ -108,11 +109,12 @@ class Relations:
             follows = (self._follows(job, id in parent_cancelled, id in stopped, now) for id, job in before.items())
             decided = [change for change in follows if change is not None]
             for change in decided:
-                apply(change)
+                if isinstance(verdict := apply(change), Applied):
+                    left_out += verdict.left_out
             changes += decided
             ended = (id for id, job in before.items() if id in parent_cancelled and family.passes_on(job))
             self.notes.extend((Note.CANCELLED, id, 0) for id in ended)
-        return Processed(tuple(changes), tuple(self._over(now)), bool(self.notes))
+        return Processed(tuple(changes), tuple(self._over(now)), bool(self.notes), tuple(left_out))
 
     def _hearing(self, limit: int) -> list[tuple[Note, UUID]]:
         """The jobs that the first notes concern, up to the limit; these notes are removed."""

@@ -10,21 +10,22 @@ from datetime import datetime
 from uuid import UUID
 
 from headrace.core.audit import KEPT, Audited
-from headrace.core.change import Applied, Change, Key, Verdict, judge
+from headrace.core.change import Applied, Change, Key, LeftOut, Verdict, judge
 from headrace.core.customers import dedup_of
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lease import Lease, given_back
 from headrace.core.limits.limit import Turn, Usage
+from headrace.core.limits.profiles import allowed
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
 from headrace.core.requests import is_repeat, request_of
 from headrace.core.rollup import Rollup
+from headrace.core.webhooks import unchained
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
-from headrace.engines.refusing import too_many
 from headrace.errors import HeadraceError, KeyReused, NotOpen
 
 __all__ = ["Session", "State", "Worker"]
@@ -86,8 +87,8 @@ class State:
         """What is in use."""
         return self.table.usage(self.spent, self.turns)
 
-    def insert(self, job: Job) -> InsertAnswer:
-        """Store one new job."""
+    def insert(self, job: Job, *, limited: bool = True) -> InsertAnswer:
+        """Store one new job; ``limited``: unless it would need a profile too many."""
         here = self.table.records.get(job.id)
         if here is not None:
             return Inserted(here)
@@ -101,13 +102,13 @@ class State:
             return Duplicated(holder)
         if (why := self.relations.refusal(job)) is not None:
             return Refused(why)
+        if limited and (out := self.table.want_of_room([job], self._allowed)):
+            return Refused(out[job.id])
         stored = self.table.insert(job)
-        if stored is None:
-            return Refused(too_many())
         self.relations.add(stored)
         return Inserted(stored)
 
-    def refusal(self, jobs: Sequence[Job]) -> HeadraceError | None:
+    def refusal(self, jobs: Sequence[Job], *, limited: bool = True) -> HeadraceError | None:
         """Why one of these jobs is refused; None if none is."""
         coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
         requests = dict[tuple[str, str] | None, Job]()
@@ -132,7 +133,12 @@ class State:
                 requests[request] = job
             if key is not None and not job.ended:
                 keys.add(key)
-        return None if self.table.has_room_for(coming.values()) else too_many()
+        out = self.table.want_of_room(coming.values(), self._allowed) if limited else {}
+        return next(iter(out.values()), None)
+
+    def _allowed(self, customer: str) -> int:
+        """Of how many pairs of task and requirements this customer may have live jobs."""
+        return allowed(customer, (one.value for key, one in self.settings.items() if key.startswith("key:")))
 
     def apply(self, change: Change) -> Verdict:
         """Apply one change as a whole, if possible; the verdict."""
@@ -143,9 +149,17 @@ class State:
         if verdict is not None:
             return verdict
         self.table.change(change)
-        for new in change.inserts:
-            self.insert(new)
-        return Applied(change.job, self.relations.follow(change))
+        lost = tuple(one for new in change.inserts if (one := self._insert_of_change(new)) is not None)
+        for one in lost:
+            self.table.events.setdefault(change.job.id, []).append(one.event(change.job.updated_at))
+        return Applied(change.job, self.relations.follow(change), lost)
+
+    def _insert_of_change(self, job: Job) -> LeftOut | None:
+        """Store what a change inserts; what is left out, if anything is."""
+        answer = self.insert(job, limited=False)
+        if isinstance(answer, Refused) and (alone := unchained(job)) is not None:
+            answer = self.insert(alone, limited=False)
+        return LeftOut.of(job, answer.error) if isinstance(answer, Refused) else None
 
 
 class Session:

@@ -18,6 +18,7 @@ from headrace.core.customers import dedup_of, turn_of
 from headrace.core.explain.position import BY_WORK
 from headrace.core.job import Attempt, Event, Job
 from headrace.core.limits.limit import Turn, Usage
+from headrace.core.limits.profiles import OF_CUSTOMERS, Pair, excess, no_room, refusal, room_for, staked_by
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
@@ -26,9 +27,9 @@ from headrace.core.retention import is_past, up_to
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.core.suspects import requirements_of
 from headrace.core.uniqueness import has_lapsed
-from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.index import Index, Sort
 from headrace.engines.memory.kept_entries import KeptEntries
+from headrace.errors import HeadraceError
 
 __all__ = ["Table"]
 
@@ -64,6 +65,8 @@ class Table:
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.profiles_rev = 0
         self._users: Counter[int] = Counter()
+        self._staked: dict[str, Counter[Pair]] = {}
+        """By customer the live jobs of each pair of task and requirements."""
         self.ended = {status: Index() for status in ENDED}
         self.outlived = Index()
         """Ended jobs with a retention of their own, by when that is over."""
@@ -76,10 +79,8 @@ class Table:
 
     # -- writing
 
-    def insert(self, job: Job) -> Job | None:
-        """Give a new job its order number and keep it; None when it would need one profile too many."""
-        if not self._intern(job):
-            return None
+    def insert(self, job: Job) -> Job:
+        """Give a new job its order number and keep it."""
         self.accepted += 1
         job = replace(job, seq=self.accepted)
         if (dedup := dedup_of(job.spec)) is not None and not job.ended:
@@ -97,7 +98,7 @@ class Table:
         for index, sort in self._places(job):
             index.add(sort, job.id)
         if job.status in LIVE:
-            self._users[self._profile(job)] += 1
+            self._use(job, 1)
         if job.worker is not None:
             same_owner = old is not None and old.worker == job.worker and old.epoch == job.epoch
             self.held.setdefault(job.worker, {})[job.id] = unnamed if same_owner else 0
@@ -245,7 +246,7 @@ class Table:
         for index, sort in self._places(job):
             index.remove(sort, job.id)
         if job.status in LIVE:
-            self._users[self._profile(job)] -= 1
+            self._use(job, -1)
         if job.status is Status.QUEUED:
             line = self._line_of.pop(job.id)
             if not self.lines[line]:
@@ -259,26 +260,44 @@ class Table:
 
     # -- profiles
 
-    def has_room_for(self, jobs: Iterable[Job]) -> bool:
-        """Whether all of these can be inserted."""
-        wanted = {_profile_key(job) for job in jobs}
-        if len(self.profiles.keys() | wanted) <= MAX_PROFILES:
-            return True
-        live = {key for key, profile in self.profiles.items() if self._users[profile.id] > 0}
-        return len(live | wanted) <= MAX_PROFILES
+    def want_of_room(self, jobs: Iterable[Job], allowed: Callable[[str], int]) -> dict[UUID, HeadraceError]:
+        """Which of these new jobs would need a profile too many, and why; ``allowed``: how many a customer may have."""
+        spots = {job.id: (staked_by(job.spec), _profile_key(job)) for job in jobs}
+        refused = dict[UUID, HeadraceError]()
+        for customer in {whose for whose, _ in spots.values() if whose}:
+            wanted = {id: pair for id, (whose, pair) in spots.items() if whose == customer}
+            most = allowed(customer)
+            out = excess(self._staked.get(customer, {}), wanted.values(), most)
+            refused |= {id: refusal(customer, most) for id, pair in wanted.items() if pair in out}
+        rest = {id: spot for id, spot in spots.items() if id not in refused}
+        return refused | self._without_room(rest)
 
-    def _intern(self, job: Job) -> bool:
-        key = _profile_key(job)
-        if key in self.profiles:
-            return True
-        if len(self.profiles) >= MAX_PROFILES:
-            self.profiles = {key: profile for key, profile in self.profiles.items() if self._users[profile.id] > 0}
-            if len(self.profiles) >= MAX_PROFILES:
-                return False
-        self._add_profile(key, job)
-        return True
+    def _without_room(self, spots: Mapping[UUID, tuple[str | None, Pair]]) -> dict[UUID, HeadraceError]:
+        refused = dict[UUID, HeadraceError]()
+        fresh = {pair for _, pair in spots.values() if pair not in self.profiles}
+        if fresh and len(self.profiles) + len(fresh) > OF_CUSTOMERS:
+            self.profiles = {key: one for key, one in self.profiles.items() if self._users[one.id] > 0}
+            taken = set(self.profiles)
+            for id, (whose, pair) in spots.items():
+                room = room_for(whose)
+                if pair not in taken and room is not None and len(taken) >= room:
+                    refused[id] = no_room(whose)
+                else:
+                    taken.add(pair)
+        return refused
 
-    def _add_profile(self, key: tuple[str, str], job: Job) -> Profile:
+    def _use(self, job: Job, by: int) -> None:
+        """Count a live job of its profile, or one less."""
+        self._users[self._profile(job)] += by
+        if whose := staked_by(job.spec):
+            staked, pair = self._staked.setdefault(whose, Counter()), _profile_key(job)
+            staked[pair] += by
+            if not staked[pair]:
+                del staked[pair]
+            if not staked:
+                del self._staked[whose]
+
+    def _add_profile(self, key: Pair, job: Job) -> Profile:
         self.profiles_rev += 1
         profile = self.profiles[key] = Profile(self.profiles_rev, job.task, requirements_of(job))
         return profile

@@ -16,7 +16,6 @@ from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasSta
 from headrace.core.decide import COMPLETES, ENDS
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import InsertAnswer
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
@@ -38,13 +37,14 @@ from headrace.engines.postgres.rows import (
     row_of_report,
 )
 from headrace.engines.sql.attempts import PastRow
+from headrace.engines.sql.inserts import Lost
 from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.merging import row_of_merge
 from headrace.engines.sql.reader import Sight
 from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
 
-__all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
+__all__ = ["Applying", "Inserts", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
 
 _places = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None, PastRow | None]]).decode
@@ -56,8 +56,11 @@ _SEQ = 1
 _TAKE, _RETRY, _COMPLETE = Key.TAKE, Verb.RETRY, Verb.COMPLETE  # looked up once: see core.lifecycle
 _by_seq = itemgetter(_SEQ)
 
-Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
-"""Makes statements of an insert; see ``Transactions.inserting``."""
+Inserts = Callable[[Sequence[Change]], Statements[Lost]]
+"""Makes statements that store what changes insert."""
+
+Storing = Callable[[Sequence[Job]], Awaitable[Inserts]]
+"""Makes ready to store what changes insert; see ``Inserting.of_changes``."""
 
 
 def apply_text(schema: str, *, followed: bool = True) -> str:
@@ -324,7 +327,7 @@ class Applying:
         """What puts the job into another line before the change is applied, if that is necessary."""
         return await self._moving.statements([change]) if change.moves else None
 
-    def statements(self, change: Change, inserts: Statements[list[InsertAnswer]] | None = None) -> Statements[Verdict]:
+    def statements(self, change: Change, inserts: Inserts | None = None) -> Statements[Verdict]:
         """One change, with the insert of the jobs that follow from it, as statements for any connection."""
         while True:
             sights = yield from _look(self._schema, [change])
@@ -336,6 +339,5 @@ class Applying:
             if took := (yield from changing(self._schema, [known])):
                 if change.merges is not None:
                     yield Statement(sql("merge", self._schema), row_of_merge(known))
-                if inserts is not None:
-                    yield from inserts
-                return Applied(change.job, noted=took[0] < 0)
+                lost = {} if inserts is None else (yield from inserts([known]))
+                return Applied(change.job, took[0] < 0, lost.get(change.job.id, ()))

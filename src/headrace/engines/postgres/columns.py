@@ -197,7 +197,7 @@ WORDS = {
     **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels", "line", "created_at", "request")},
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
-    "run_arrays": _arrays(RUN, 7),
+    "run_arrays": _arrays(RUN, 9),
     **_words_of_one(_given(ONE)),
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",

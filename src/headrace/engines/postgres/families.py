@@ -12,13 +12,13 @@ from uuid import UUID
 from asyncpg.exceptions import UniqueViolationError
 
 from headrace.core.batch import Batch, cancelled
-from headrace.core.change import Change
+from headrace.core.change import Change, LeftOut
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Processed, Refused
-from headrace.engines.postgres.applying import Storing
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_statements
+from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.notes import Notes, batches_by_id
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.sql.batches import batch_of
@@ -46,27 +46,28 @@ class _Refusal(Exception):
 class Families(SqlFamilies):
     """The role ``families`` of one session."""
 
-    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, notes: Notes, storing: Storing) -> None:
+    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, notes: Notes, inserting: Inserting) -> None:
         super().__init__(fetching(hot, schema), fetching(hot, schema))
         self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
-        self._notes, self._storing = notes, storing
+        self._notes, self._inserting = notes, inserting.statements
 
     async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
         [(notes, batches)] = await self._hot.fetch(sql("glance", self._schema), _silent_since(now, self._rules))
         changes: list[Change] = []
+        left_out: list[LeftOut] = []
         ended: list[Batch] = []
         try:
-            more = await self._notes.process(now, limit, changes) if notes else False
+            more = await self._notes.process(now, limit, changes, left_out) if notes else False
             if batches or any(change.job.spec.batch is not None for change in changes):
                 ended = await _over(self._hot, self._schema, now, self._rules)
         except Unavailable:
             if not changes:
                 raise
             more = True  # earlier rounds are committed, and the caller must know of them
-        return Processed(tuple(changes), tuple(ended), more)
+        return Processed(tuple(changes), tuple(ended), more, tuple(left_out))
 
     async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
-        inserts = await self._storing(jobs)
+        inserts = await self._inserting(jobs, limited=False)
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")

@@ -49,7 +49,8 @@ from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
-from headrace.engines.sql.lines import Collected, Learned
+from headrace.engines.sql.inserts import Lost, storing_inserts
+from headrace.engines.sql.lines import Collected, Learned, stakes_of
 from headrace.engines.sql.merging import asked_for, replaced
 from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.record import Micros, encode, is_at_once, micros, queues_by_customer, sort_out
@@ -66,6 +67,8 @@ _HURRY = 2.0
 
 
 _NO_HINT = (None, None)
+
+_GIVEN_UP = "the places of these jobs were just given up as unused: submit them again"
 
 _BLOCK = 13
 """By how many bits order numbers are shifted for the list of blocks by time (``list_blocks.sql``)."""
@@ -195,15 +198,34 @@ class Inserting:
                 return int(moved)
             self.lines.forget(learned.collected)
 
+    async def of_changes(self, jobs: Sequence[Job]) -> Callable[[Sequence[Change]], Statements[Lost]]:
+        """What stores these jobs, which changes insert, as statements for any connection; their lines are interned now.
+        None is refused for want of a profile."""
+        refuse_jobs(jobs)
+        await self.lines.renew()
+        learned = await self.lines.learn(jobs, limited=False)
+
+        def insert(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
+            return self._statements(jobs, learned, wait=True, tell=True)
+
+        def run(changes: Sequence[Change]) -> Statements[Lost]:
+            try:
+                return (yield from storing_inserts(changes, insert, sql("record_events", self._schema)))
+            except Collected:
+                self.lines.doubt(learned)
+                raise Unavailable(_GIVEN_UP) from None
+
+        return run
+
     async def statements(
-        self, jobs: Sequence[Job], companions: Companions | None = None
+        self, jobs: Sequence[Job], companions: Companions | None = None, *, limited: bool = True
     ) -> Statements[list[InsertAnswer]]:
         """The insert of these jobs as statements for a user's connection; their lines are interned now."""
         groups = Groups(companions)
         joined = groups.joined(jobs)
         refuse_jobs(joined)
         await self.lines.renew()
-        learned = await self.lines.learn(joined)
+        learned = await self.lines.learn(joined, limited=limited)
         refused = groups.refusals(learned.refusals(joined))
         taken = groups.joined([job for job in jobs if job.id not in refused])
 
@@ -212,8 +234,8 @@ class Inserting:
                 stored = yield from self._statements(taken, learned, wait=True, tell=True, groups=groups)
             except Collected:
                 # New lines must be committed before a transaction that may be rolled back refers to them.
-                self.lines.forget(learned.collected)
-                raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
+                self.lines.doubt(learned)
+                raise Unavailable(_GIVEN_UP) from None
             rest = iter(groups.leaders(zip(taken, stored, strict=True)))
             return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]
 
@@ -293,7 +315,8 @@ class Inserting:
             learned.collected,
             self.lines.lock,
         )
-        rest = columns(runs, TEXTS_OF_RUN)
+        stakes = stakes_of(jobs, map(learned.line_of, jobs)) if learned.stakes else ()
+        rest = ([whose for whose, _ in stakes], [line for _, line in stakes], *columns(runs, TEXTS_OF_RUN))
         try:
             found = await write(self._text, *args, *_unzipped(hints), *rest)
         except Unavailable as error:
@@ -404,6 +427,7 @@ class Inserting:
             "collected": learned.collected,
             "lock": self.lines.lock,
             "rows": rows,
+            "stakes": list(stakes_of(jobs, map(learned.line_of, jobs))) if learned.stakes else [],
             "hints": self._bus.written(Hint(Topic.READY, tuple({job.spec.queue for job in jobs}))) if tell else [],
         }
         answer = _stored((yield Statement(sql("insert_document", self._schema), encode(document))))

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.claim import Ask
+from headrace.core.limits.profiles import allowed, excess, no_room, refusal, room_for
 from headrace.core.limits.rule import Group, Limits
-from headrace.engine import MAX_PROFILES
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
-from headrace.engines.postgres.rows import lines_lock
-from headrace.engines.refusing import too_many
-from headrace.engines.sql.lines import Interned, KnownLines
-from headrace.engines.sql.record import Place, encode, queues_by_customer, requires_of
+from headrace.engines.postgres.rows import label, lines_lock
+from headrace.engines.sql.lines import Interned, KnownLines, Recounts, Spot
+from headrace.engines.sql.record import Place, encode, pair_of, queues_by_customer, requires_of
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 
@@ -41,22 +40,52 @@ class Lines(KnownLines):
         self._pool, self._schema, self._host = pool, schema, host
         self._fruitless: deque[float] = deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS)
         self._hold_off_until = -math.inf
+        self._recounts = Recounts(host.clock.monotonic)
         self.lock = lines_lock(schema)
         """The advisory lock that an insert takes shared, and a collection exclusively."""
 
-    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
-        digests = {place: digest(place[1], requires_of(place)) for place in places}
-        bases = {place: digest(place[1], place[2]) for place in places if place[3]}
+    async def _intern(self, spots: list[Spot], *, limited: bool) -> Interned:
+        digests = {place: digest(place[1], requires_of(place)) for place, _ in spots}
+        bases = {place: digest(place[1], place[2]) for place, _ in spots if place[3]}
         async with self._pool.transaction() as connection:
             await connection.fetch(sql("lock_books", self._schema))
-            refused = await self._without_room(connection, digests, bases) if limited else {}
-            kept = [place for place in places if place not in refused]
-            asked = [_row(place, digests[place], bases.get(place)) for place in kept]
+            refused = await self._over(connection, spots) if limited else {}
+            rest = [spot for spot in spots if spot not in refused]
+            if limited:
+                refused |= await self._without_room(connection, rest, digests, bases)
+            kept = [spot for spot in rest if spot not in refused]
+            asked = [
+                _row(place, digests[place], bases.get(place)) for place in dict.fromkeys(place for place, _ in kept)
+            ]
             await connection.execute(sql("intern", self._schema), encode(asked))
             rows = await connection.fetch(sql("lines", self._schema), sorted(set(digests.values())))
             lines = {(queue, code): line for queue, code, line in rows}
+            found = {spot: lines[spot[0][0], digests[spot[0]]] for spot in kept}
+            if stakes := [(whose, line) for (_, whose), line in found.items() if whose]:
+                await connection.execute(sql("stake", self._schema), encode(stakes))
             collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
-            return {place: lines[place[0], digests[place]] for place in kept}, refused, collected
+            return found, refused, collected
+
+    async def _over(self, connection: Connection, spots: Sequence[Spot]) -> dict[Spot, HeadraceError]:
+        """The spots that are refused because their customers would have live jobs of too many pairs."""
+        refused, staked = dict[Spot, HeadraceError](), sql("staked", self._schema)
+        for customer in dict.fromkeys(whose for _, whose in spots if whose):
+            wanted = {spot: pair_of(spot[0]) for spot in spots if spot[1] == customer}
+            has = {(task, needs) for task, needs in await connection.fetch(staked, customer)}
+            if has.issuperset(wanted.values()):
+                continue
+            keys = await connection.fetch(sql("key_profiles", self._schema))
+            most = allowed(customer, (document for (document,) in keys))
+            out = excess(has, wanted.values(), most)
+            if out and self._recounts.may(customer):
+                with self._recounts.counting(customer):
+                    await self._recount(connection, customer)
+                has = {(task, needs) for task, needs in await connection.fetch(staked, customer)}
+                out = excess(has, wanted.values(), most)
+            if out:
+                why = refusal(customer, most)
+                refused |= {spot: why for spot, pair in wanted.items() if pair in out}
+        return refused
 
     async def renew(self) -> None:
         """Forget the lines if any were collected, or a queue was set by customer, since they were learned: for whoever
@@ -70,31 +99,51 @@ class Lines(KnownLines):
         rows = await self._pool.fetch(sql("settings", self._schema), "queue:")
         return collected, queues_by_customer((key, value) for key, value, _ in rows)
 
+    async def _recount(self, connection: Connection, customer: str) -> None:
+        """Take from a customer the stakes of whose pairs it has no live job."""
+        # The locks first: what an insert wrote that had one of them is seen by the statement that follows.
+        rows = await connection.fetch(sql("free_stakes", self._schema), customer)
+        told = (customer, label(f"c{customer}"), [line for (line,) in rows])
+        await connection.execute(sql("recount", self._schema), *told, timeout=LONG_PATIENCE)
+
     async def _without_room(
-        self, connection: Connection, digests: dict[Place, str], bases: dict[Place, str]
-    ) -> dict[Place, HeadraceError]:
-        """The places that are refused because they would need one profile too many, and why."""
-        codes = sorted({*digests.values(), *bases.values()})
-        fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
-        count = f"SELECT {MAX_PROFILES} - count(*) FROM {self._schema}.profiles WHERE live"
-        room: int = await connection.fetchval(count)
-        why: HeadraceError = too_many()
-        if len(fresh) > room and self._host.clock.monotonic() >= self._fruitless[0] + _REST:
+        self, connection: Connection, spots: Sequence[Spot], digests: dict[Place, str], bases: dict[Place, str]
+    ) -> dict[Spot, HeadraceError]:
+        """The spots that are refused because they would need one profile too many, and why."""
+        codes = sorted({*(digests[place] for place, _ in spots), *bases.values()})
+        fresh, live = await self._fresh(connection, codes)
+        busy, out = False, self._out(spots, digests, bases, fresh, live)
+        if out and self._host.clock.monotonic() >= self._fruitless[0] + _REST:
             if await self._collect(connection):
-                fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))  # some may be gone now
-                room = await connection.fetchval(count)
-                if len(fresh) > room:
+                fresh, live = await self._fresh(connection, codes)  # some may be gone now
+                if out := self._out(spots, digests, bases, fresh, live):
                     self._fruitless.append(self._host.clock.monotonic())
             else:
-                why = Unavailable("no room for another pair of task and requirements while an insert is uncommitted")
-        allowed, refused = set[str](), dict[Place, HeadraceError]()
-        for place, code in digests.items():
-            needed = {code, bases.get(place, code)} & fresh - allowed
-            if len(allowed) + len(needed) > room:
-                refused[place] = why
+                busy = True
+        if not busy:
+            return {spot: no_room(spot[1]) for spot in out}
+        return dict.fromkeys(
+            out, Unavailable("no room for another pair of task and requirements while an insert is uncommitted")
+        )
+
+    async def _fresh(self, connection: Connection, codes: list[str]) -> tuple[set[str], int]:
+        """Which of these digests no live profile has, and how many profiles are live."""
+        fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
+        return fresh, await connection.fetchval(f"SELECT count(*) FROM {self._schema}.profiles WHERE live")
+
+    def _out(
+        self, spots: Sequence[Spot], digests: dict[Place, str], bases: dict[Place, str], fresh: set[str], live: int
+    ) -> list[Spot]:
+        """The spots that there is no room for."""
+        taken, out = set[str](), list[Spot]()
+        for place, whose in spots:
+            code, room = digests[place], room_for(whose)
+            needed = {code, bases.get(place, code)} & fresh - taken
+            if needed and room is not None and live + len(taken) + len(needed) > room:
+                out.append((place, whose))
             else:
-                allowed |= needed
-        return refused
+                taken |= needed
+        return out
 
     async def _collect(self, connection: Connection) -> bool:
         """Forget what no live job needs; whether that was possible, which it is not while an insert is under way.

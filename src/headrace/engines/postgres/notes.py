@@ -13,7 +13,7 @@ from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
 from headrace.core.batch import Batch
-from headrace.core.change import Change, Note
+from headrace.core.change import Change, LeftOut, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
@@ -24,6 +24,7 @@ from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.engines.sql.batches import batch_of
+from headrace.engines.sql.inserts import Lost
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 
@@ -62,6 +63,8 @@ class _Round(msgspec.Struct):
     """Whether anything was done about any note."""
     over: bool
     """Whether no further round is needed: the notes did not reach the limit, and the changes left no new ones."""
+    left_out: Sequence[LeftOut] = ()
+    """What the changes should have inserted, and did not."""
 
 
 class _Page(msgspec.Struct):
@@ -111,15 +114,17 @@ class Notes:
         """Forget what an earlier session learned of the store."""
         self._hurry_until = -math.inf
 
-    async def process(self, now: datetime, limit: int, changes: list[Change]) -> bool:
+    async def process(self, now: datetime, limit: int, changes: list[Change], left_out: list[LeftOut]) -> bool:
         """Process notes until there are none left, or ``limit`` jobs were looked at; whether there may be more.
 
-        Each round adds what it applied to ``changes``, so that the caller knows of it even if a later round fails.
+        Each round adds what it applied to ``changes``, and what these did not insert to ``left_out``, so that the
+        caller knows of it even if a later round fails.
         """
         last, busy, moved = 0, False, False
         while limit > 0:
             done = await self._round(now, last, limit)
             changes += done.changes
+            left_out += done.left_out
             last, busy, moved = done.last, busy or done.busy, moved or done.moved
             limit -= done.used
             if done.over:
@@ -135,6 +140,7 @@ class Notes:
                 self._hurry_until = self._host.clock.monotonic() + _HURRY
             else:
                 changes += done.changes
+                left_out += done.left_out
                 return limit <= 0 or not done.over
         return limit <= 0 and moved
 
@@ -152,7 +158,7 @@ class Notes:
             page = await self._page(connection, notes, limit)
             jobs, busy = await self._hold(connection, page, wait=patience is not None)
             changes = await self._follows(connection, jobs, page, now)
-            noted = await self._write(connection, changes)
+            noted, lost = await self._write(connection, changes)
             if ended := [job.seq for job in jobs if job.seq in page.parent_cancelled and family.passes_on(job)]:
                 await connection.execute(sql("pass_on", self._schema), literal(ended))
                 noted = True
@@ -163,7 +169,8 @@ class Notes:
         used = max(len(page.hearing), len(page.concerned))
         fewer = len(notes) < limit and page.partly is None
         moved = bool(gone or changes) or any(rest.get(id, cursor) > cursor for id, _, _, cursor in notes)
-        return _Round(max(page.hearing, default=last), used, changes, bool(busy), moved, over=fewer and not noted)
+        last, out = max(page.hearing, default=last), [one for found in lost.values() for one in found]
+        return _Round(last, used, changes, bool(busy), moved, over=fewer and not noted, left_out=out)
 
     async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
         ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
@@ -212,13 +219,15 @@ class Notes:
         )
         return [change for change in changes if change is not None]
 
-    async def _write(self, connection: Connection, changes: list[Change]) -> bool:
-        """Apply the changes; whether they left notes."""
+    async def _write(self, connection: Connection, changes: list[Change]) -> tuple[bool, Lost]:
+        """Apply the changes; whether they left notes, and what they should have inserted and did not."""
         if not changes:
-            return False
+            return False, {}
         places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))
         took = {place if place >= 0 else ~place for place in places}
-        if inserts := [job for place, change in enumerate(changes) if place in took for job in change.inserts]:
-            await run_statements(connection, await self._storing(inserts))
+        lost, applied = Lost(), [change for place, change in enumerate(changes) if place in took and change.inserts]
+        if applied:
+            storing = await self._storing([job for change in applied for job in change.inserts])
+            lost = await run_statements(connection, storing(applied))
         others = any(note is not Note.ENDED for change in changes for note in change.notes)
-        return others or any(place < 0 for place in places)
+        return others or any(place < 0 for place in places), lost

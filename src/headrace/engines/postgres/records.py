@@ -118,8 +118,8 @@ class Records(SqlRecords):
         rows = await self._search("history", id)
         return history_of(*rows[0]) if rows else History()
 
-    async def _compare(self, book: str) -> Sequence[Any]:
-        return await self._pool.fetch(counting(book, sql(f"verify_{book}", self._schema), f"{self._schema}."))
+    async def _compare(self, book: str, *args: Any) -> Sequence[Any]:
+        return await self._pool.fetch(counting(book, sql(f"verify_{book}", self._schema), f"{self._schema}."), *args)
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         return position_of(*(await self._read("position", *position_asked(job, now, window, most)))[0])

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.core.change import Change, Key, Verdict
 from headrace.core.job import Job
 from headrace.engine import Companions, Enlisted, InsertAnswer, Statements
-from headrace.engines.postgres.applying import Applying
+from headrace.engines.postgres.applying import Applying, Inserts
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, enlist
 from headrace.engines.postgres.inserting import Inserting
@@ -38,12 +38,10 @@ class Transactions:
         return await self._inserting.statements(jobs, companions)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
-        inserts = await self._inserting.statements(change.inserts) if change.inserts else None
+        inserts = await self._inserting.of_changes(change.inserts) if change.inserts else None
         return self._apply(change, await self._applying.moving(change), inserts)
 
-    def _apply(
-        self, change: Change, moving: Statements[None] | None, inserts: Statements[list[InsertAnswer]] | None
-    ) -> Statements[Verdict]:
+    def _apply(self, change: Change, moving: Statements[None] | None, inserts: Inserts | None) -> Statements[Verdict]:
         # This transaction may stay open for long. With the key locked, an insert that wants it is refused for now
         # instead of waiting for this transaction.
         if change.key is Key.RELEASE and change.job.spec.dedup is not None:

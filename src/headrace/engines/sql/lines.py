@@ -1,40 +1,96 @@
-"""Inserting into lines: a session remembers the lines that it has interned, until lines are collected."""
+"""Inserting into lines: a session remembers the lines that it has interned, until lines are collected.
+
+A customer has a stake in each line in which it has, or had, live jobs: by these its pairs of task and requirements are
+counted (``core.limits.profiles``). A session remembers them, too. An insert makes sure that they are still there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.batch import Batch
 from headrace.core.job import Job
+from headrace.core.limits.profiles import staked_by
 from headrace.engine import Companions, InsertAnswer, Refused
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.groups import NO_GROUPS, Groups
 from headrace.engines.sql.record import Place, place_of
 from headrace.errors import HeadraceError
 
-__all__ = ["Collected", "Interned", "KnownLines", "Learned"]
+__all__ = ["Collected", "Interned", "KnownLines", "Learned", "Recounts", "Spot", "Stakes", "spot_of", "stakes_of"]
 
-Interned = tuple[dict[Place, int], dict[Place, HeadraceError], int]
-"""Lines by place, why other places were refused one, and the count of collections for which the lines are valid."""
+Spot = tuple[Place, str | None]
+"""A place, and for whom it counts (``staked_by``)."""
+
+Stakes = frozenset[tuple[str, int]]
+"""Customers, each with a line in which it has a stake."""
+
+Interned = tuple[dict[Spot, int], dict[Spot, HeadraceError], int]
+"""Lines by spot, why other spots were refused one, and the count of collections for which the lines are valid."""
+
+
+def spot_of(job: Job, by_customer: Container[str]) -> Spot:
+    """Where a new job stands, and for whom that counts."""
+    return place_of(job, by_customer), staked_by(job.spec)
+
+
+def stakes_of(jobs: Iterable[Job], lines: Iterable[int]) -> Stakes:
+    """The stakes that jobs need which stand in these lines."""
+    pairs = zip(jobs, lines, strict=True)
+    return frozenset((whose, line) for job, line in pairs if job.spec.customer and (whose := staked_by(job.spec)))
 
 
 class Collected(Exception):
-    """Lines were collected since this session learned their numbers."""
+    """Lines were collected, or stakes given up, since this session learned of them."""
+
+
+class Recounts:
+    """When a session may count anew of what a customer has live jobs. That looks at all jobs of the customer: so it is
+    done only when there is a pair too many, and takes a second at once, then a twentieth of the time."""
+
+    _AT_ONCE, _SHARE, _MOST = 1.0, 20, 1000
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic seconds."""
+        self._clock = clock
+        self._spent: dict[str | None, tuple[float, float]] = {}
+        """What was spent for whom, as of when."""
+
+    def may(self, whose: str | None) -> bool:
+        """Whether it may be done now; None: for all at once."""
+        return self._left(whose, self._clock()) < self._AT_ONCE
+
+    @contextmanager
+    def counting(self, whose: str | None) -> Iterator[None]:
+        """Do it."""
+        begun = self._clock()
+        yield
+        now = self._clock()
+        if len(self._spent) >= self._MOST:
+            self._spent.clear()
+        self._spent[whose] = self._left(whose, now) + now - begun, now
+
+    def _left(self, whose: str | None, now: float) -> float:
+        spent, at = self._spent.get(whose, (0.0, now))
+        return max(0.0, spent - (now - at) / self._SHARE)
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """The lines of the places of some jobs at one count of collections, and why other places were refused one."""
+    """The lines of the spots of some jobs at one count of collections, and why other spots were refused one."""
 
-    places: list[Place]
-    """The place of each job."""
+    spots: list[Spot]
+    """The spot of each job."""
     lines: dict[Place, int]
     collected: int
-    refused: dict[Place, HeadraceError]
+    refused: dict[Spot, HeadraceError]
     by_customer: frozenset[str] = frozenset()
     """The queues in which customers have lines of their own."""
+    stakes: Stakes = frozenset()
+    """Those that the jobs need which were not refused."""
 
     def line_of(self, job: Job) -> int:
         """The line of a job that was not refused one."""
@@ -44,25 +100,25 @@ class Learned(msgspec.Struct, frozen=True):
         """The jobs whose lines were not refused."""
         if not self.refused:
             return list(jobs)
-        return [job for job, place in zip(jobs, self.places, strict=True) if place not in self.refused]
+        return [job for job, spot in zip(jobs, self.spots, strict=True) if spot not in self.refused]
 
     def lines_of_taken(self) -> list[int]:
         """The line of each job whose line was not refused."""
-        return [self.lines[place] for place in self.places if place not in self.refused]
+        return [self.lines[spot[0]] for spot in self.spots if spot not in self.refused]
 
     def refusals(self, jobs: Sequence[Job]) -> dict[UUID, HeadraceError]:
         """Why some of the jobs, which were learned of, have no line."""
         if not self.refused:
             return {}
-        pairs = zip(jobs, self.places, strict=True)
-        return {job.id: self.refused[place] for job, place in pairs if place in self.refused}
+        pairs = zip(jobs, self.spots, strict=True)
+        return {job.id: self.refused[spot] for job, spot in pairs if spot in self.refused}
 
     def answers(self, stored: Iterable[InsertAnswer]) -> list[InsertAnswer]:
         """The answers for all jobs: a refusal where the line was refused, and the given answers for the others."""
         if not self.refused:
             return list(stored)
         rest = iter(stored)
-        return [Refused(self.refused[place]) if place in self.refused else next(rest) for place in self.places]
+        return [Refused(self.refused[spot]) if spot in self.refused else next(rest) for spot in self.spots]
 
 
 class KnownLines:
@@ -70,11 +126,12 @@ class KnownLines:
 
     def __init__(self) -> None:
         self._lines: dict[Place, int] = {}
+        self._stakes: set[tuple[str, int]] = set()
         self._collected = -1
         self._by_customer: frozenset[str] = frozenset()
 
-    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
-        """Make lines for these places where there are none; ``limited``: unless they need one profile too many."""
+    async def _intern(self, spots: list[Spot], *, limited: bool) -> Interned:
+        """Make the lines and stakes of these spots that are missing; ``limited``: unless that is a profile too many."""
         raise NotImplementedError
 
     async def _queues(self) -> tuple[int, frozenset[str]]:
@@ -94,7 +151,15 @@ class KnownLines:
         """Forget the lines that were learned at this count, because lines were collected since."""
         if collected == self._collected:
             self._lines.clear()
+            self._stakes.clear()
             self._collected = -1
+
+    def doubt(self, learned: Learned) -> None:
+        """Look again at what was learned, because it was not valid any more."""
+        if learned.stakes:
+            self._stakes -= learned.stakes  # whoever interns them anew hears whether lines were collected, too
+        else:
+            self.forget(learned.collected)
 
     def forget_unless(self, collected: int) -> None:
         """Forget the lines, unless they were learned at this count."""
@@ -105,6 +170,13 @@ class KnownLines:
         """The line of a job and the count of collections for which it is valid, if both are known; from any thread."""
         collected, by_customer = self._collected, self._by_customer
         line = self._lines.get(place_of(job, by_customer))
+        if (
+            line is not None
+            and job.spec.customer
+            and (whose := staked_by(job.spec))
+            and (whose, line) not in self._stakes
+        ):
+            return None
         # The session's own thread forgets all lines before it learns anew: what is still so was so all the while.
         if line is None or collected != self._collected or by_customer is not self._by_customer:
             return None
@@ -115,31 +187,43 @@ class KnownLines:
 
         ``limited``: those that would need one profile too many are refused.
         """
-        refused = dict[Place, HeadraceError]()
+        refused = dict[Spot, HeadraceError]()
         while True:
             if self._collected == -1:
                 collected, by_customer = await self._queues()
                 self._lines.clear()
+                self._stakes.clear()
                 self._collected, self._by_customer = collected, by_customer
                 refused.clear()
-            places = [place_of(job, self._by_customer) for job in jobs]
-            wanted = set(places)
-            missing = [place for place in wanted if place not in self._lines and place not in refused]
+            spots = [spot_of(job, self._by_customer) for job in jobs]
+            wanted = dict.fromkeys(spots)
+            missing = [spot for spot in wanted if spot not in refused and not self._knows(spot)]
             if not missing:
                 break
-            found, none, collected = await self._intern(sorted(missing), limited=limited)
+            found, none, collected = await self._intern(missing, limited=limited)
             if collected != self._collected:  # lines were collected, perhaps by this very call, or a queue was set
                 self._lines.clear()
+                self._stakes.clear()
                 refused.clear()
                 self._collected, self._by_customer = await self._queues()
                 # Unless all were asked for: to intern the others now could take the room of what was just made.
                 if self._collected != collected or len(missing) < len(wanted):
                     continue
-            self._lines |= found
+            for (place, whose), line in found.items():
+                self._lines[place] = line
+                if whose:
+                    self._stakes.add((whose, line))
             refused |= none
         # A copy: before this insert is written, another one of this session may notice a collection and forget lines.
-        lines = {place: self._lines[place] for place in wanted - refused.keys()}
-        return Learned(places, lines, self._collected, refused, self._by_customer)
+        lines = {spot[0]: self._lines[spot[0]] for spot in wanted if spot not in refused}
+        stakes = frozenset((spot[1], lines[spot[0]]) for spot in wanted if spot[1] and spot not in refused)
+        return Learned(spots, lines, self._collected, refused, self._by_customer, stakes)
+
+    def _knows(self, spot: Spot) -> bool:
+        """Whether the line of a spot is known, and the stake that it takes."""
+        place, whose = spot
+        line = self._lines.get(place)
+        return line is not None and (not whose or (whose, line) in self._stakes)
 
     async def insert(
         self,
@@ -164,7 +248,7 @@ class KnownLines:
             try:
                 return learned.answers(await write(taken, learned, batch, whole, NO_GROUPS))
             except Collected:
-                self.forget(learned.collected)
+                self.doubt(learned)
 
     async def _insert_groups(
         self,
@@ -186,7 +270,7 @@ class KnownLines:
             try:
                 stored = await write(taken, learned, batch, whole, groups) if taken or batch is not None else []
             except Collected:
-                self.forget(learned.collected)
+                self.doubt(learned)
                 continue
             rest = iter(groups.leaders(zip(taken, stored, strict=True)))
             return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]

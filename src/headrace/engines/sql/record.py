@@ -13,6 +13,7 @@ from headrace.core import requests
 from headrace.core.customers import REQUIREMENT, dedup_of
 from headrace.core.job import Job, Streak
 from headrace.core.limits.limit import Usage, lapses
+from headrace.core.limits.profiles import Pair
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, counted_by, limits_of
 from headrace.core.query import Filter
@@ -40,6 +41,7 @@ __all__ = [
     "labels_of",
     "micros",
     "moment",
+    "pair_of",
     "place_of",
     "queues_by_customer",
     "rank_of",
@@ -236,6 +238,11 @@ def place_of(job: Job, by_customer: Container[str] = frozenset()) -> Place:
     queue = spec.queue if job.moved_to is None else job.moved_to
     whose = encode(spec.customer) if queue in by_customer else ""
     return (queue, spec.task, encode(needs, _sorted) if needs else "{}", whose)
+
+
+def pair_of(place: Place) -> Pair:
+    """The task and the requirements of whoever stands there."""
+    return place[1], place[2]
 
 
 def requires_of(place: Place) -> str:

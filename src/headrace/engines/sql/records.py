@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.fingerprint import FailureGroup
@@ -14,6 +16,7 @@ from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen
 from headrace.core.status import LIVE, Status
+from headrace.core.webhooks import KEPT
 from headrace.engine import Check
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.finding import Finder
@@ -21,6 +24,12 @@ from headrace.engines.sql.record import encode, micros, moment, usage_of
 from headrace.engines.sql.verifying import book_of, settings_book
 
 __all__ = ["SqlRecords", "ledger_check", "ledger_of", "position_asked", "position_of"]
+
+
+def _told_moment(at: datetime) -> str:
+    """A moment as what was told of a job is kept with it."""
+    text: str = msgspec.to_builtins(at)
+    return text
 
 
 class SqlRecords:
@@ -55,14 +64,19 @@ class SqlRecords:
     async def ledger(self) -> Ledger:
         return ledger_of(*(await self._search("ledger"))[0])
 
-    async def verify(self, book: str) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Book:
         if book == "ledger":
             return ledger_book(await self.ledger())
         if book == "settings":
             return settings_book(await self._search("verify_settings"))
+        if book == "messages":
+            if now is None:
+                return Book.of(book, 0)
+            oldest = now - KEPT
+            return book_of(book, await self._compare(book, micros(oldest), _told_moment(oldest)))
         return book_of(book, await self._compare(book))
 
-    async def _compare(self, book: str) -> Sequence[Any]:
+    async def _compare(self, book: str, *args: Any) -> Sequence[Any]:
         """The answer of the statement of a book, ``counting`` it."""
         raise NotImplementedError
 

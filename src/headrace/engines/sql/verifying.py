@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.core.books import MOST_FINDINGS, Book, Finding
 from headrace.core.status import Status
+from headrace.core.webhooks import TASK
 from headrace.engines.limits_cache import readable_queue
 from headrace.engines.sql.record import BY_KEY, STAGES, State
 
@@ -21,6 +22,8 @@ STATE = {name: place for place, name in enumerate(State.__struct_fields__)}
 _stages = " ".join(f"WHEN '{status}' THEN {stage}" for status, stage in STAGES.items() if status is not Status.QUEUED)
 
 WORDS = {
+    "place_of_told": str(STATE["told"]),
+    "delivery": TASK,
     **{status.value: f"'{status}'" for status in Status},
     "stage_of_job": (
         f"CASE j.status {_stages} ELSE CASE WHEN j.turn_key IS NULL THEN {STAGES[Status.QUEUED]} ELSE {BY_KEY} END END"

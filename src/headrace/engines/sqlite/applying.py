@@ -10,9 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
+from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import MAX_BATCH
+from headrace.engine import MAX_BATCH, InsertAnswer
 from headrace.engine.statements import Statement, Statements
+from headrace.engines.sql.inserts import Lost, storing_inserts
 from headrace.engines.sql.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive, reading
 from headrace.engines.sqlite.inserting import inserting, merging, writing
@@ -43,6 +45,8 @@ class ChangeSet:
         self.changes = changes
         self.noted: frozenset[int] = frozenset()
         """The order numbers of some jobs, among them those that ended and that others wait for; known once written."""
+        self.lost: Lost = {}
+        """What should have been inserted, and was not; known once written."""
         # A report that webhooks are told of is written whole, as any other change.
         reports_only = [change.verb is _PROGRESS and not change.inserts for change in changes]
         self._rows = [place for place, only in enumerate(reports_only) if not only]
@@ -74,9 +78,8 @@ class ChangeSet:
             late = set(missed)
             drive(connection, follow([self.changes[place] for place in self._follows if place not in late]))
         if self._inserts:
-            jobs = [job for place in self._inserts if place not in missed for job in self.changes[place].inserts]
-            for start in range(0, len(jobs), MAX_BATCH):  # of more at once, each takes longer
-                drive(connection, inserting(jobs[start : start + MAX_BATCH]))
+            changes = [self.changes[place] for place in self._inserts if place not in missed]
+            self.lost = drive(connection, storing_inserts(changes, _in_chunks, ask("record_events")))
         return missed
 
     def commit(self, connection: apsw.Connection) -> tuple[list[int], str]:
@@ -92,10 +95,15 @@ class ChangeSet:
 
     def applied(self) -> list[Verdict]:
         """The verdicts, if all changes were applied."""
-        if not self.noted:
+        if not self.noted and not self.lost:
             return [Applied(change.job) for change in self.changes]
         return [
-            Applied(change.job, change.job.seq in self.noted and Note.ENDED in change.notes) for change in self.changes
+            Applied(
+                change.job,
+                change.job.seq in self.noted and Note.ENDED in change.notes,
+                self.lost.get(change.job.id, ()),
+            )
+            for change in self.changes
         ]
 
     def judged(self, missed: Sequence[int], seen: str) -> Iterator[tuple[int, Verdict | Change]]:
@@ -111,6 +119,13 @@ class ChangeSet:
                 yield place, replace(change, job=replace(change.job, seq=job.seq))
             else:
                 yield place, verdict or WasStale(None)
+
+
+def _in_chunks(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
+    answers = list[InsertAnswer]()
+    for start in range(0, len(jobs), MAX_BATCH):  # of more at once, each takes longer
+        answers += yield from inserting(jobs[start : start + MAX_BATCH])
+    return answers
 
 
 class _Taking(ChangeSet):
@@ -191,9 +206,8 @@ def applying(change: Change) -> Statements[Verdict]:
             yield from moving([change])
         yield from writing(change)
         yield from follow([change])
-        if change.inserts:
-            yield from inserting(change.inserts)
-        return Applied(change.job, tied == "1" and Note.ENDED in change.notes)
+        lost = (yield from storing_inserts([change], inserting, ask("record_events"))) if change.inserts else {}
+        return Applied(change.job, tied == "1" and Note.ENDED in change.notes, lost.get(change.job.id, ()))
     seen = yield Statement(reading("second_look"), encode([_wanted(change)]))
     [(last, job, holder, attempt)] = sights_of(seen)
     verdict = judge(change, last, job, holder, attempt)

@@ -13,6 +13,7 @@ import apsw
 
 from headrace.core.defaults import Rules
 from headrace.engine import Bus, Check, Engine
+from headrace.engines.sql.lines import Recounts
 from headrace.engines.sqlite import checks, migrate, records
 from headrace.engines.sqlite.bus import SocketBus
 from headrace.engines.sqlite.connection import (
@@ -80,7 +81,8 @@ class SqliteEngine:
         # A thread of its own: whoever waits for a result must not wait for a search through all jobs.
         self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
         self._threads = (self._writer, self._reader, self._searcher)
-        self.jobs = Jobs(self._writer, self._reader, rules)
+        recounts = Recounts(host.clock.monotonic)
+        self.jobs = Jobs(self._writer, self._reader, rules, recounts)
         self.direct = Direct(self._writer, self.jobs)
         self.records = Records(self._reader, self._searcher)
         self.entries = Entries(self._writer, self._reader)
@@ -89,7 +91,7 @@ class SqliteEngine:
         self.workers = Workers(self._writer, self._reader, rules, self._presence)
         self.documents = Documents(self._writer, self._reader)
         self.rollups = Rollups(self._writer, self._searcher)
-        self.transactions = Transactions(self._path, synchronous, host, self.bus)
+        self.transactions = Transactions(self._path, synchronous, host, self.bus, recounts)
 
     async def open(self) -> None:
         if self._open:

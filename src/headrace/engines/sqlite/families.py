@@ -44,7 +44,7 @@ class Families(SqlFamilies):
             over = [batch_of(row) for row in connection.execute(ask("over"), (micros(now),)).fetchall()]
             more = bool(connection.execute("SELECT EXISTS (SELECT 1 FROM notes)").get)
             connection.execute("COMMIT")
-            return Processed(tuple(notes.changes), tuple(over), more)
+            return Processed(tuple(notes.changes), tuple(over), more, tuple(notes.left_out))
 
         return await self._writer.run(write)
 

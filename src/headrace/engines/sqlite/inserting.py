@@ -19,11 +19,11 @@ from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import Companions, InsertAnswer, Inserted, Refused
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.refusing import refuse_jobs, too_many
+from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
-from headrace.engines.sql.lines import Collected
+from headrace.engines.sql.lines import Collected, Recounts, spot_of, stakes_of
 from headrace.engines.sql.merging import asked_for, replaced, row_of_merge
 from headrace.engines.sql.record import (
     Micros,
@@ -32,7 +32,6 @@ from headrace.engines.sql.record import (
     key_of,
     labels_of,
     micros,
-    place_of,
     request_of,
     sort_out,
 )
@@ -53,6 +52,9 @@ from headrace.engines.sqlite.rows import (
 )
 
 __all__ = ["Insertion", "LoneInsertion", "Numbers", "inserting", "merging", "writing"]
+
+_Args = tuple[str, str, str, int, str, int, str | None]
+"""What ``insert.sql`` takes."""
 
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 _merged = msgspec.json.Decoder(list[tuple[UUID, RECORD_TYPE]]).decode
@@ -77,8 +79,9 @@ class Insertion:
         """Whether one statement stores them, unless an id or a key is stored already."""
         self._args = self._encode(range(len(jobs)))
 
-    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, str, int, str, int]:
-        rows = self._rows(chosen)
+    def _encode(self, chosen: Sequence[int]) -> _Args:
+        rows, jobs, lines = self._rows(chosen), self._jobs, self._lines
+        stakes = stakes_of((jobs[index] for index in chosen), (lines[index] for index in chosen))
         labels = [
             (place, label)
             for place, index in enumerate(chosen)
@@ -95,8 +98,9 @@ class Insertion:
             encode(labels),
             _requests(self._jobs[index] for index in chosen),
             len(rows),
-            encode(_lists([self._jobs[index] for index in chosen], [self._lines[index] for index in chosen])),
+            encode(_lists([jobs[index] for index in chosen], [lines[index] for index in chosen])),
             self._collected,
+            encode(list(stakes)) if stakes else None,
         )
 
     def _rows(self, chosen: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -135,12 +139,12 @@ class Insertion:
         """The answers when all were new."""
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(self._jobs, first)]
 
-    def _insert(self, connection: apsw.Connection, args: tuple[str, str, str, int, str, int]) -> int:
+    def _insert(self, connection: apsw.Connection, args: _Args) -> int:
         """Write the rows; the order number before that of the first."""
         try:
             last: int = connection.execute(ask("insert"), args).get
         except apsw.ConstraintError as error:
-            if "collected" in str(error):
+            if "were collected" in str(error) or "given up" in str(error):
                 raise Collected from None
             raise
         return last - args[3]
@@ -238,17 +242,21 @@ def _requests(jobs: Iterable[Job]) -> str:
     return encode([(place, request_of(job)) for place, job in enumerate(jobs) if job.spec.request_key is not None])
 
 
-def inserting(jobs: Sequence[Job], companions: Companions | None = None) -> Statements[list[InsertAnswer]]:
-    """Store new jobs, in the order given, each with its companions."""
+def inserting(
+    jobs: Sequence[Job], companions: Companions | None = None, *, recounts: Recounts | None = None
+) -> Statements[list[InsertAnswer]]:
+    """Store new jobs, in the order given, each with its companions; none is refused for want of a profile, unless
+    ``recounts`` are given."""
     groups = Groups(companions)
     joined = groups.joined(jobs)
     refuse_jobs(joined)
     queues = yield from by_customer()
-    places = {job.id: place_of(job, queues) for job in joined}
+    spots = {job.id: spot_of(job, queues) for job in joined}
     # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
-    lines = yield from interning(dict.fromkeys(places.values()))
-    refused = groups.of(job.id for job in joined if lines[places[job.id]] is None)
-    taken = [(job, line) for job in joined if (line := lines[places[job.id]]) is not None and job.id not in refused]
+    lines, none = yield from interning(dict.fromkeys(spots.values()), recounts)
+    refused = groups.refusals({job.id: none[spots[job.id]] for job in joined if spots[job.id] in none})
+    out = groups.of(refused)
+    taken = [(job, lines[spots[job.id]]) for job in joined if job.id not in out]
 
     def insert(chosen: Sequence[int]) -> Statements[int]:
         at = Micros()
@@ -265,7 +273,7 @@ def inserting(jobs: Sequence[Job], companions: Companions | None = None) -> Stat
     new = [job for job, _ in taken]
     stored = yield from storing(new, insert, groups=groups)
     rest = iter(groups.leaders(zip(new, stored, strict=True)))
-    return [Refused(too_many()) if job.id in refused else next(rest) for job in jobs]
+    return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]
 
 
 def storing(

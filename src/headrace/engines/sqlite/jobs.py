@@ -18,7 +18,7 @@ from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Inserted, Overdue
 from headrace.engines.sql.groups import Groups
-from headrace.engines.sql.lines import Learned
+from headrace.engines.sql.lines import Learned, Recounts
 from headrace.engines.sql.record import LOWEST, encode, micros, moment
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
@@ -38,13 +38,13 @@ _overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, bool, bool, RE
 class Jobs:
     """The role ``jobs`` of one session. All that is written goes through one thread, a verb at a time."""
 
-    def __init__(self, writer: DbThread, reader: DbThread, rules: Rules) -> None:
-        self._writer, self._reader, self._rules = writer, reader, rules
+    def __init__(self, writer: DbThread, reader: DbThread, rules: Rules, recounts: Recounts) -> None:
+        self._writer, self._reader, self._rules, self._recounts = writer, reader, rules, recounts
         self.forget()
 
     def forget(self) -> None:
         """Forget what was learned from a connection that is closed; called whenever the session is opened."""
-        self.lines = Lines(self._writer)
+        self.lines = Lines(self._writer, self._recounts)
         self.numbers = Numbers()
         """Of lone jobs."""
         self._claiming = Claiming(self._rules)

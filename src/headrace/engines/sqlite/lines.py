@@ -11,14 +11,15 @@ import msgspec
 from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.core.job import Job
-from headrace.engine import MAX_PROFILES
+from headrace.core.limits.profiles import Pair, allowed, excess, no_room, refusal, room_for
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.refusing import refuse_text, too_many
-from headrace.engines.sql.lines import Interned, KnownLines
-from headrace.engines.sql.record import Place, encode, place_of, queues_by_customer, rank_of, requires_of
+from headrace.engines.refusing import refuse_text
+from headrace.engines.sql.lines import Interned, KnownLines, Recounts, Spot
+from headrace.engines.sql.record import Place, encode, pair_of, place_of, queues_by_customer, rank_of, requires_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
+from headrace.errors import HeadraceError
 
 __all__ = ["Lines", "Served", "by_customer", "interning", "moving", "realigning"]
 
@@ -26,18 +27,17 @@ __all__ = ["Lines", "Served", "by_customer", "interning", "moving", "realigning"
 class Lines(KnownLines):
     """The lines that a session knows."""
 
-    def __init__(self, writer: DbThread) -> None:
+    def __init__(self, writer: DbThread, recounts: Recounts) -> None:
         super().__init__()
-        self._writer = writer
+        self._writer, self._recounts = writer, recounts
 
-    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
+    async def _intern(self, spots: list[Spot], *, limited: bool) -> Interned:
         def write(connection: apsw.Connection) -> Interned:
             connection.execute("BEGIN IMMEDIATE")
-            lines = drive(connection, interning(places, limited=limited))
+            found, refused = drive(connection, interning(spots, self._recounts if limited else None))
             collected: int = connection.execute("SELECT collected FROM books").get
             connection.execute("COMMIT")
-            found = {place: line for place, line in lines.items() if line is not None}
-            return found, {place: too_many() for place in lines.keys() - found.keys()}, collected
+            return found, refused, collected
 
         return await self._writer.run(write)
 
@@ -61,26 +61,60 @@ _QUEUES = "SELECT json_group_array(json_array(key, value)) FROM settings WHERE k
 _settings = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 
-def interning(places: Iterable[Place], *, limited: bool = True) -> Statements[dict[Place, int | None]]:
-    """The lines of these places, made where missing, as statements for a transaction that is open.
-
-    None in place of one that would need a profile too many, if they are ``limited``.
-    """
-    wanted = list(places)
-    lines = yield from _lines(wanted, limited)
-    if None in lines.values():
+def interning(
+    spots: Iterable[Spot], recounts: Recounts | None
+) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
+    """The lines of these spots, made where missing, with the stakes of customers in them, as statements for a
+    transaction that is open; and why some have none. ``recounts`` None: none is refused for want of a profile."""
+    wanted, limited = list(spots), recounts is not None
+    refused = dict[Spot, HeadraceError]() if recounts is None else (yield from _over(wanted, recounts))
+    rest = [spot for spot in wanted if spot not in refused]
+    lines, none = yield from _lines(rest, limited)
+    if none and recounts is not None and recounts.may(None):
         # This looks at every job, so it is done only when there is no room left. It also takes away what was just made,
         # since no job is in it yet: so all of them are made again, and nothing is collected after that.
-        yield Statement(statement("collect"), "")
-        lines = yield from _lines(wanted, limited)
-    return lines
+        with recounts.counting(None):
+            yield Statement(statement("collect"), "")
+        lines, none = yield from _lines(rest, limited)
+    if stakes := [(whose, line) for (_, whose), line in lines.items() if whose]:
+        yield Statement(statement("stake"), encode(stakes))
+    return lines, refused | none
 
 
-def _lines(places: Iterable[Place], limited: bool) -> Statements[dict[Place, int | None]]:
-    lines = dict[Place, int | None]()
-    for place in places:
-        lines[place] = yield from _line(place, limited)
-    return lines
+def _over(spots: Sequence[Spot], recounts: Recounts) -> Statements[dict[Spot, HeadraceError]]:
+    """The spots that are refused because their customers would have live jobs of too many pairs."""
+    refused = dict[Spot, HeadraceError]()
+    for customer in dict.fromkeys(whose for _, whose in spots if whose):
+        wanted = {spot: pair_of(spot[0]) for spot in spots if spot[1] == customer}
+        has = yield from _pairs(customer)
+        if has.issuperset(wanted.values()):
+            continue
+        most = allowed(customer, _texts((yield Statement(statement("key_profiles"), ""))))
+        out = excess(has, wanted.values(), most)
+        if out and recounts.may(customer):
+            with recounts.counting(customer):
+                yield Statement(statement("recount"), encode(customer))
+            out = excess((yield from _pairs(customer)), wanted.values(), most)
+        if out:
+            why = refusal(customer, most)
+            refused |= {spot: why for spot, pair in wanted.items() if pair in out}
+    return refused
+
+
+def _pairs(customer: str) -> Statements[set[Pair]]:
+    """The pairs of task and requirements that a customer has a stake in."""
+    return set(_as_pairs((yield Statement(statement("staked"), encode(customer)))))
+
+
+def _lines(spots: Iterable[Spot], limited: bool) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
+    lines, none = dict[Spot, int](), dict[Spot, HeadraceError]()
+    for place, whose in spots:
+        line = yield from _line(place, room_for(whose) if limited else None)
+        if line is None:
+            none[place, whose] = no_room(whose)
+        else:
+            lines[place, whose] = line
+    return lines, none
 
 
 def moving(changes: Sequence[Change]) -> Statements[None]:
@@ -101,9 +135,9 @@ def _move(jobs: Sequence[tuple[Job, int]]) -> Statements[str]:
     """Move jobs, each if it is still at its rev; what was moved where."""
     queues = yield from by_customer()
     places = [place_of(job, queues) for job, _ in jobs]
-    lines = yield from interning(dict.fromkeys(places), limited=False)
+    lines, _ = yield from _lines([(place, None) for place in dict.fromkeys(places)], limited=False)
     found = zip(jobs, places, strict=True)
-    document = encode([(job.seq, rev, lines[place], rank_of(job)) for (job, rev), place in found])
+    document = encode([(job.seq, rev, lines[place, None], rank_of(job)) for (job, rev), place in found])
     # First out of line, where that is: the head of a key follows when its first job leaves or comes.
     yield Statement(statement("step_out"), document)
     yield Statement(statement("move"), document)
@@ -114,16 +148,20 @@ _ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETU
 
 _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 _customer = msgspec.json.Decoder(str | None).decode
+_texts = msgspec.json.Decoder(list[str]).decode
+_as_pairs = msgspec.json.Decoder(list[Pair]).decode
 
 
-def _line(place: Place, limited: bool) -> Statements[int | None]:
+def _line(place: Place, most: int | None) -> Statements[int | None]:
+    """The line of a place, made if it is missing; None: it would need a new profile where ``most`` are live."""
     queue, task, needs, whose = place
     wanted = (queue, task, requires_of(place))
     found = yield Statement(statement("find_line"), encode(wanted))
     profile, line = _found(found) if found else (None, None)
     if profile is None:
         # For both, before either is made: what is refused takes no room.
-        if limited and not (yield from _room({wanted[1:], (task, needs)} if whose else {wanted[1:]})):
+        new = {wanted[1:], (task, needs)} if whose else {wanted[1:]}
+        if most is not None and (yield Statement(statement("room"), encode((most, list(new))))) != "1":
             return None
         base = (yield from _base((queue, task, needs))) if whose else None
         yield from _add_profile((*wanted, base, _customer(whose) if whose else None))
@@ -148,10 +186,6 @@ def _add_profile(row: tuple[Any, ...]) -> Statements[int]:
     if row[3] is None:  # of those of customers workers know nothing
         yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
     return profile
-
-
-def _room(profiles: Iterable[tuple[str, str]]) -> Statements[bool]:
-    return (yield Statement(statement("room"), encode((MAX_PROFILES, list(profiles))))) == "1"
 
 
 class Served:

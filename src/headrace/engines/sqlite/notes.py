@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.core import family
 from headrace.core.batch import Batch
-from headrace.core.change import Change, Note
+from headrace.core.change import Change, LeftOut, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
@@ -41,6 +41,8 @@ class NoteProcessor:
         self._connection, self._rules, self._now = connection, rules, now
         self.changes = list[Change]()
         """The changes of other jobs that followed from the notes."""
+        self.left_out = list[LeftOut]()
+        """What these changes should have inserted, and did not."""
 
     def process(self, limit: int) -> None:
         """Process notes in rounds, those that one round leaves in the next, as far as ``limit`` jobs that they concern.
@@ -89,8 +91,10 @@ class NoteProcessor:
             if change is not None:
                 changes.append(change)
         if changes:
-            ChangeSet(changes).write(self._connection)
+            writing = ChangeSet(changes)
+            writing.write(self._connection)
             self.changes += changes
+            self.left_out += [one for lost in writing.lost.values() for one in lost]
         drive(self._connection, pass_on([jobs[seq] for seq in moving if seq in orphaned and seq in jobs]))
 
     def _parents(self, seqs: set[int]) -> dict[int, frozenset[Status | None]]:

@@ -137,9 +137,9 @@ class Records(SqlRecords):
         rows = await self._read("history", id)
         return history_of(*rows[0]) if rows else History()
 
-    async def _compare(self, book: str) -> Sequence[Any]:
+    async def _compare(self, book: str, *args: Any) -> Sequence[Any]:
         statement = counting(book, ask(f"verify_{book}"))
-        return await self._searcher.run(lambda connection: connection.execute(statement).fetchall())
+        return await self._searcher.run(lambda connection: connection.execute(statement, args).fetchall())
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)

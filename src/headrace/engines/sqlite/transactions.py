@@ -15,6 +15,7 @@ import apsw
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import Bus, Companions, Enlisted, Hint, InsertAnswer, Statements, Topic
+from headrace.engines.sql.lines import Recounts
 from headrace.engines.sqlite.applying import applying
 from headrace.engines.sqlite.connection import Synchronous, ask, connect, drive, translate
 from headrace.engines.sqlite.db_thread import PATIENCE
@@ -34,8 +35,9 @@ _WAIT = 60
 class Transactions:
     """The role ``transactions`` of one session."""
 
-    def __init__(self, path: Path, synchronous: Synchronous, host: Host, bus: Bus) -> None:
+    def __init__(self, path: Path, synchronous: Synchronous, host: Host, bus: Bus, recounts: Recounts) -> None:
         self._path, self._synchronous, self._host, self._bus = path, synchronous, host, bus
+        self._recounts = recounts
 
     def enlist(self, connection: Any) -> Enlisted:
         if not isinstance(connection, apsw.Connection):
@@ -62,7 +64,7 @@ class Transactions:
         self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
     ) -> Statements[list[InsertAnswer]]:
         # Profiles are made by the statements themselves: the user's transaction may hold the only lock there is.
-        return inserting(jobs, companions)
+        return inserting(jobs, companions, recounts=self._recounts)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
         return applying(change)

@@ -9,6 +9,7 @@ gone AS (
 ),
 gone_heads AS (DELETE FROM {schema}.heads WHERE line NOT IN (SELECT id FROM used)),
 gone_blocks AS (DELETE FROM {schema}.line_blocks WHERE line NOT IN (SELECT id FROM used)),
+gone_stakes AS (DELETE FROM {schema}.stakes WHERE line NOT IN (SELECT id FROM used)),
 gone_arrivals AS (DELETE FROM {schema}.arrivals WHERE line NOT IN (SELECT id FROM used)),
 -- The profile of a customer's line stands for another, which is needed as long as it is.
 needed AS MATERIALIZED (

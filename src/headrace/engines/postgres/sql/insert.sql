@@ -1,12 +1,18 @@
 -- Store a batch of new jobs in one statement; fails as a whole if an id is stored already. $1 ids and $2 payloads of
 -- all, as texts of arrays; $3 the count of collections for which the lines are valid, $4 the lock against collecting,
--- $5 and $6 channels and messages of hints; from $7 on columns.RUN, for each run of jobs that are otherwise alike, as
--- texts of arrays. Answers the order number of the first job, from which the others count up; null if the lines are not
--- valid.
-WITH gate AS MATERIALIZED (
+-- $5 and $6 channels and messages of hints; $7 and $8 customers and the lines in which they need a stake; from $9 on
+-- columns.RUN, for each run of jobs that are otherwise alike, as texts of arrays. Answers the order number of the first
+-- job, from which the others count up; null if the lines are not valid, or a stake was given up.
+WITH held AS MATERIALIZED (
+  -- Locked until the end: whoever gives up stakes leaves those alone that are in use just now.
+  SELECT s.line FROM unnest($7::text[], $8::integer[]) AS w (customer, line)
+    JOIN {schema}.stakes s ON s.customer = w.customer AND s.line = w.line
+  FOR KEY SHARE OF s
+),
+gate AS MATERIALIZED (
   -- The lock first: if a line was collected before it was taken, the count has grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared($4) IS NOT NULL
-    THEN (SELECT last_value FROM {schema}.collections) END = $3 AS open
+    THEN (SELECT last_value FROM {schema}.collections) END = $3 AND (SELECT count(*) FROM held) = cardinality($7) AS open
 ),
 first AS MATERIALIZED (SELECT nextval('{schema}.seqs') AS seq WHERE (SELECT open FROM gate)),
 all_of_them AS MATERIALIZED (SELECT $1::text::uuid[] AS ids, $2::text::text[] AS payloads),

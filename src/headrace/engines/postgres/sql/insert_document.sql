@@ -1,13 +1,19 @@
 -- Store new jobs whose ids and keys were looked up, in one step, as part of a transaction.
 -- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[columns.NEW], …],
--- "hints": [[channel, message], …]}
--- Answers {"open": whether the lines are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer
+-- "stakes": [[customer, line], …], "hints": [[channel, message], …]}
+-- Answers {"open": whether the lines and stakes are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer
 -- stored than rows: an id came between, or a key; of a dedup key the bare bodies must be removed. To a transaction that
 -- cannot see what came between all are a failure to serialize, not one of uniqueness.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
+held AS MATERIALIZED (
+  SELECT s.line FROM doc CROSS JOIN json_array_elements(d -> 'stakes') AS w (r)
+    JOIN {schema}.stakes s ON s.customer = r ->> 0 AND s.line = (r ->> 1)::integer
+  FOR KEY SHARE OF s
+),
 gate AS MATERIALIZED (
   SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
-    THEN (SELECT last_value FROM {schema}.collections) END = (d ->> 'collected')::bigint AS open
+    THEN (SELECT last_value FROM {schema}.collections) END = (d ->> 'collected')::bigint
+      AND (SELECT count(*) FROM held) = json_array_length(d -> 'stakes') AS open
   FROM doc
 ),
 first AS MATERIALIZED (SELECT nextval('{schema}.seqs') AS seq WHERE (SELECT open FROM gate)),

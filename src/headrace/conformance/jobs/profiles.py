@@ -1,0 +1,226 @@
+"""Profiles: how many pairs of task and requirements a customer may have live jobs of, and who is never refused one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.conformance.lab import Lab, Part
+from headrace.conformance.transactions import insert
+from headrace.core import lifecycle
+from headrace.core.batch import Batch
+from headrace.core.change import Applied, LeftOut
+from headrace.core.job import Job
+from headrace.core.keys import Key, StoredKey
+from headrace.core.limits.profiles import OF_CUSTOMERS, OF_ONE
+from headrace.core.outcome import Completed
+from headrace.core.query import Filter
+from headrace.core.status import LIVE
+from headrace.core.target import EVENTS, Target
+from headrace.core.webhooks import NUMBER, QUEUE, TASK, first_told
+from headrace.engine import MAX_BATCH, Engine, InsertAnswer, Inserted, Refused
+from headrace.errors import TooManyProfiles
+
+__all__ = ["Profiled"]
+
+ACME = "acme"
+
+
+def names(lab: Lab, count: int, customer: str | None = ACME, prefix: str = "name", **spec: Any) -> list[Job]:
+    """New jobs, each of another task."""
+    return [lab.job(f"{prefix} {n}", customer=customer, **spec) for n in range(count)]
+
+
+def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
+    """What was stored; all others were refused for want of a profile."""
+    refused = [answer.error for answer in answers if not isinstance(answer, Inserted)]  # type: ignore[union-attr]
+    assert all(isinstance(error, TooManyProfiles) for error in refused), refused
+    return [answer.job for answer in answers if isinstance(answer, Inserted)]
+
+
+async def allow(lab: Lab, profiles: int | None, name: str = "key", customer: str = ACME) -> None:
+    """A key of the customer that says so."""
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    key = Key(name=name, prefix="hr_12345678", scopes=("submit",), customer=customer, created_at=at, profiles=profiles)
+    document = msgspec.json.encode(StoredKey("0" * 64, key)).decode()
+    rev = next((one.rev for one in await lab.engine.documents.settings(f"key:{name}")), 0)
+    assert await lab.engine.documents.put_setting(f"key:{name}", document, rev) is not None
+
+
+class Profiled(Part):
+    """Whose names stop whom."""
+
+    async def test_a_customer_has_live_jobs_of_so_many_pairs(self, lab: Lab) -> None:
+        answers = await lab.insert(*names(lab, OF_ONE + 5))
+        assert [isinstance(answer, Inserted) for answer in answers] == [True] * OF_ONE + [False] * 5, "first come"
+        first = stored(answers)[0]
+        [again, bare, other, operator] = await lab.insert(
+            lab.job(first.task, customer=ACME),
+            lab.job(first.task, customer=ACME, requires={"gpu": 1}),
+            lab.job("new", customer="other"),
+            lab.job("new"),
+        )
+        assert isinstance(again, Inserted), "a pair that it has"
+        assert isinstance(bare, Refused), "requirements make another pair"
+        assert "acme" in str(bare.error), "it says whose they are"
+        assert "wait until" in str(bare.error), "and what to do"
+        assert isinstance(other, Inserted), "another customer's are its own"
+        assert isinstance(operator, Inserted)
+
+    async def test_one_call_of_very_many_is_bounded(self, lab: Lab) -> None:
+        assert len(stored(await lab.insert(*names(lab, MAX_BATCH)))) == OF_ONE
+        assert (await lab.engine.records.ledger()).accepted == OF_ONE
+        assert len((await lab.engine.documents.profiles()).profiles) == OF_ONE, "what is refused takes no room"
+
+    async def test_all_or_nothing_holds_here_too(self, lab: Lab) -> None:
+        jobs = names(lab, OF_ONE + 1)
+        assert stored(await lab.engine.jobs.insert(jobs, lab.now, whole=True)) == []
+        assert (await lab.engine.records.ledger()).accepted == 0
+
+    async def test_queues_make_no_pairs(self, lab: Lab) -> None:
+        await lab.put_all(*(lab.job(customer=ACME, queue=f"q{n}") for n in range(OF_ONE + 20)))
+
+    async def test_a_queue_by_customer_counts_the_same(self, lab: Lab) -> None:
+        assert await lab.engine.documents.put_setting("queue:apart", '{"by_customer": true}', 0) is not None
+        assert len(stored(await lab.insert(*names(lab, OF_ONE + 5, queue="apart")))) == OF_ONE
+        assert len(stored(await lab.insert(*names(lab, OF_ONE + 5)))) == OF_ONE, "they are the same pairs"
+
+    async def test_a_pair_whose_jobs_have_ended_is_free(self, lab: Lab) -> None:
+        jobs = await lab.put_all(*names(lab, OF_ONE))
+        assert stored(await lab.insert(*names(lab, 2, prefix="new"))) == []
+        await lab.cancel(jobs[0])
+        assert len(stored(await lab.insert(*names(lab, 2, prefix="new")))) == 1
+        assert stored(await lab.insert(lab.job(jobs[0].task, customer=ACME))) == [], "another has its place"
+
+    async def test_what_another_session_remembers_is_no_way_around(self, lab: Lab) -> None:
+        other = lab.engine.another_session()
+        await other.open()
+        try:
+            first, second = names(lab, OF_ONE), names(lab, OF_ONE, prefix="other")
+            for job in stored(await other.jobs.insert(first, lab.now)):
+                await lab.cancel(job)
+            assert len(stored(await lab.insert(*second))) == OF_ONE
+            again = [replace(job, id=lab.new_id()) for job in first]
+            assert stored(await other.jobs.insert(again, lab.now)) == []
+        finally:
+            await other.close()
+
+    async def test_calls_at_once_are_bounded_together(self, lab: Lab) -> None:
+        sessions = [lab.engine, lab.engine.another_session(), lab.engine.another_session()]
+        for one in sessions[1:]:
+            await one.open()
+
+        async def flood(engine: Engine, of: int) -> list[Job]:
+            found = list[Job]()
+            for n in range(4):
+                found += stored(await engine.jobs.insert(names(lab, 30, prefix=f"{of} {n}"), lab.now))
+            return found
+
+        try:
+            found = await asyncio.gather(*(flood(engine, of) for of, engine in enumerate(sessions)))
+            assert sum(map(len, found)) == OF_ONE
+        finally:
+            for one in sessions[1:]:
+                await one.close()
+
+    async def test_a_key_says_how_many(self, lab: Lab) -> None:
+        await allow(lab, 3)
+        assert len(stored(await lab.insert(*names(lab, 5)))) == 3
+        await allow(lab, 5, "another")
+        assert len(stored(await lab.insert(*names(lab, 9)))) == 5, "the most that one of its keys says, at once"
+        await allow(lab, 50, "of another", customer="other")
+        await allow(lab, None, "silent")
+        assert len(stored(await lab.insert(*names(lab, 9)))) == 5
+        await allow(lab, 4, "another")
+        answers = await lab.insert(*names(lab, 6))
+        assert len(stored(answers)) == 5, "what it has it may use, however many that is"
+
+    async def test_what_headrace_does_by_itself_is_outside(self, lab: Lab) -> None:
+        await allow(lab, 1)
+        await lab.put("only", customer=ACME)
+        target = Target("wh_1", EVENTS, ACME)
+        job, told = first_told(lab.job("only", customer=ACME, webhook=(target,)))
+        [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
+        assert isinstance(answer, Inserted), "a delivery"
+        await lab.put("fired", customer=ACME, schedule="nightly")
+        batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
+        await lab.engine.jobs.insert([lab.job("only", customer=ACME, batch=batch.id)], lab.now, batch)
+        after = lab.job("follow", customer=ACME)
+        assert await lab.engine.families.settle(batch.id, lab.now, [after]) is None, "what follows a batch"
+        assert await lab.get(after.id)
+        assert stored(await lab.insert(lab.job("another", customer=ACME))) == []
+
+    async def test_a_change_stores_all_that_it_inserts(self, lab: Lab) -> None:
+        await allow(lab, 1)
+        target = Target("wh_1", EVENTS, ACME)
+        job, told = first_told(lab.job("only", customer=ACME, webhook=(target,)))
+        await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
+        [held] = await lab.claim(await lab.worker(), tasks=("only",))
+        change = lifecycle.finish(held, Completed("1"), lab.now, 0.5, lab.rules, lab.now)
+        more = lab.job("instance", customer=ACME)
+        [verdict] = await lab.apply(replace(change, inserts=(*change.inserts, more)))
+        assert verdict == Applied(change.job)
+        assert await lab.get(more.id)
+        page = await lab.engine.records.find(Filter(queue=frozenset({QUEUE})), lab.now, 100)
+        assert sorted(one.metadata[NUMBER] for one in page.items) == [1, 2, 3], "submitted, started, completed"
+        assert {one.task for one in page.items} == {TASK}
+
+    async def test_what_is_left_out_is_on_record(self, lab: Lab) -> None:
+        job = await lab.running(await lab.worker(), "work")
+        lost = lab.job("lost", after=(lab.new_id(),), waits=1)
+        kept = lab.job("kept")
+        change = lab.end(job, Completed("1"))
+        [verdict] = await lab.apply(replace(change, inserts=(lost, kept)))
+        assert isinstance(verdict, Applied)
+        [out] = verdict.left_out
+        assert (out.id, out.task) == (lost.id, "lost")
+        assert out.why
+        assert await lab.gone(lost)
+        assert await lab.get(kept.id)
+        [event] = (await lab.engine.records.history(job.id)).events
+        assert (event.verb, event.at, event.details) == (LeftOut.VERB, change.job.updated_at, out.to_dict())
+
+    async def test_a_message_does_not_wait_for_one_that_is_gone(self, lab: Lab) -> None:
+        target = Target("wh_1", EVENTS)
+        job, _ = first_told(lab.job("work", webhook=(target,)))
+        await lab.put_all(job)  # without the message that tells of it, as if that were lost
+        [held] = await lab.claim(await lab.worker(), tasks=("work",))
+        change = lab.end(held, Completed("1"), started_at=lab.now)
+        [verdict] = await lab.apply(change)
+        assert verdict == Applied(change.job), "nothing is left out"
+        page = await lab.engine.records.find(Filter(queue=frozenset({QUEUE})), lab.now, 100)
+        assert sorted((one.metadata[NUMBER], one.waits) for one in page.items) == [(2, 0), (3, 1)]
+
+    async def test_in_a_transaction_it_is_the_same(self, lab: Lab) -> None:
+        if lab.engine.transactions is None:
+            return
+        await allow(lab, 2)
+        async with lab.transactions.transaction() as connection:
+            assert len(stored(await insert(lab, connection, *names(lab, 4)))) == 2
+        assert stored(await lab.insert(*names(lab, 3, prefix="new"))) == []
+        for job in (await lab.engine.records.find(Filter(status=LIVE), lab.now, 10)).items:
+            await lab.cancel(job)
+        async with lab.transactions.transaction() as connection:
+            assert len(stored(await insert(lab, connection, *names(lab, 3, prefix="new")))) == 2
+
+    async def test_no_number_of_customers_leaves_no_room_for_the_operator(self, lab: Lab) -> None:
+        for first in range(0, OF_CUSTOMERS // OF_ONE, 10):
+            some = [job for n in range(10) for job in names(lab, OF_ONE, f"c{first + n}", f"{first + n}")]
+            jobs = await lab.put_all(*some)
+        [late, same, operator] = await lab.insert(
+            lab.job("late", customer="late"), lab.job(jobs[0].task, customer="late"), lab.job("late")
+        )
+        assert isinstance(late, Refused)
+        assert isinstance(same, Inserted), "a pair that has live jobs takes no room"
+        assert isinstance(operator, Inserted)
+        await lab.put("fired", customer="late", schedule="nightly")
+        await lab.cancel(jobs[1])
+        assert len(stored(await lab.insert(lab.job("later", customer="later")))) == 0, "the operator's count as well"
+        for job in jobs[2:5]:
+            await lab.cancel(job)
+        assert len(stored(await lab.insert(lab.job("later", customer="later")))) == 1

@@ -1,0 +1,114 @@
+"""Profiles: of how many pairs of task and requirements a store may have live jobs, and each customer.
+
+Each pair is a line that every claim looks at. Names of tasks and requirements are whatever a submit says: without a
+limit of their own, the names of one customer would leave no room for anybody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from headrace.core.bounds import whole
+from headrace.core.job import Spec
+from headrace.errors import TooManyProfiles
+
+__all__ = [
+    "MOST",
+    "OF_CUSTOMERS",
+    "OF_ONE",
+    "OURS",
+    "Pair",
+    "allowed",
+    "checked_profiles",
+    "excess",
+    "no_room",
+    "refusal",
+    "room_for",
+    "staked_by",
+]
+
+MOST = 10_000
+"""Pairs with live jobs in a store."""
+OF_CUSTOMERS = 8_000
+"""A customer's job makes no new pair where so many have live jobs: the rest is for the operator's."""
+OF_ONE = 100
+"""Pairs with live jobs of one customer, unless a key of that customer says otherwise."""
+
+OURS = ""
+"""In place of a customer: headrace itself."""
+
+Pair = tuple[str, str]
+"""A task and what is required, as a text that is the same for the same requirements."""
+
+
+def staked_by(spec: Spec) -> str | None:
+    """For whom the pair of a job counts: its customer; None: the operator; ``OURS``: it is headrace's own, or a
+    schedule fires it. What is ours is few, and never refused."""
+    if spec.task.startswith("headrace.") or spec.schedule is not None:
+        return OURS
+    return spec.customer
+
+
+def room_for(whose: str | None) -> int | None:
+    """How many pairs may have live jobs once this one's has made a new one; None: any number."""
+    return MOST if whose is None else OF_CUSTOMERS if whose != OURS else None
+
+
+class _KeySaid(msgspec.Struct):
+    customer: str | None = None
+    profiles: int | None = None
+
+
+class _Said(msgspec.Struct):
+    key: _KeySaid
+
+
+_said = msgspec.json.Decoder(_Said).decode
+
+
+def allowed(customer: str, keys: Iterable[str]) -> int:
+    """Of how many pairs a customer may have live jobs, by the documents of keys as they are stored: the most that one
+    of its keys says."""
+    found = list[int]()
+    for document in keys:
+        try:
+            key = _said(document).key
+        except msgspec.MsgspecError:  # of another version
+            continue
+        if key.customer == customer and key.profiles is not None:
+            found.append(key.profiles)
+    return max(found, default=OF_ONE)
+
+
+def excess(has: Collection[Pair], wanted: Iterable[Pair], most: int) -> set[Pair]:
+    """Which of these pairs are too many for a customer that has some already: the first that come are let in."""
+    fresh = [pair for pair in dict.fromkeys(wanted) if pair not in has]
+    return set(fresh[max(0, most - len(has)) :])
+
+
+def checked_profiles(value: object) -> int | None:
+    """The setting of a key; None: the usual.
+
+    :raises ConfigError: it is no number of pairs
+    """
+    return None if value is None else whole(value, "profiles", 1, OF_CUSTOMERS)
+
+
+def refusal(customer: str, most: int) -> TooManyProfiles:
+    """Why a job of yet another pair is refused to a customer."""
+    return TooManyProfiles(
+        f"the customer {customer!r} has live jobs of {most} different pairs of task and requirements, which is as many"
+        " as it may have: use fewer different names and requirements, wait until some of these jobs have ended, or let"
+        " the operator make a key with more (profiles)"
+    )
+
+
+def no_room(whose: str | None) -> TooManyProfiles:
+    """Why a job of yet another pair is refused where the store has no room for it."""
+    most = MOST if whose is None else OF_CUSTOMERS
+    return TooManyProfiles(
+        f"{most} pairs of task and requirements have live jobs, which is as many as a store keeps apart: require fewer"
+        " different things"
+    )

@@ -1,0 +1,3 @@
+-- Give customers stakes in lines. [[customer, line], …]
+INSERT INTO {schema}.stakes (customer, line)
+SELECT r ->> 0, (r ->> 1)::integer FROM json_array_elements($1::text::json) AS e (r) ON CONFLICT DO NOTHING

@@ -1,0 +1,35 @@
+-- Messages to webhooks that are missing, by their numbers; as core.messages.lost has it.
+-- $1 the moment before which a message may have been made that is pruned by now; $2 the same as a text
+WITH told AS MATERIALIZED (
+  SELECT {job_id} AS about, o.created_at AS made, t.value ->> 0 AS target, (t.value ->> 1)::integer AS messages,
+    t.value ->> 3 AS at
+  FROM {schema}.jobs j JOIN {schema}.bodies o ON o.id = j.id CROSS JOIN LATERAL json_array_elements(
+    CASE WHEN json_typeof(j.state::json -> {place_of_told}) = 'array' THEN j.state::json -> {place_of_told} ELSE '[]' END
+  ) AS t (value)
+  WHERE j.state IS NOT NULL
+),
+sent AS MATERIALIZED (
+  SELECT about, target, number, max(made) AS made FROM (
+    SELECT o.about, o.target,
+      CASE WHEN b.spec::json ->> 'task' = '{delivery}' THEN (b.spec::json -> 'metadata' ->> 'number')::integer END AS number,
+      CASE WHEN b.spec::json ->> 'rerun_of' IS NULL THEN b.created_at ELSE 0 END AS made,
+      b.spec::json ->> 'task' AS task
+    FROM told o JOIN {schema}.labels a ON a.label = 't' || o.about
+      JOIN {schema}.labels c ON c.seq = a.seq AND c.label = 't' || o.target
+      JOIN {schema}.jobs m ON m.seq = a.seq JOIN {schema}.bodies b ON b.id = m.id
+  ) found WHERE task = '{delivery}'
+  GROUP BY 1, 2, 3
+),
+points AS (
+  SELECT about, target, messages, at, 0 AS number, made FROM told
+  UNION ALL
+  SELECT o.about, o.target, o.messages, o.at, s.number, s.made FROM told o JOIN sent s USING (about, target)
+),
+gaps AS (
+  SELECT *, lead(number, 1, messages + 1) OVER (PARTITION BY about, target ORDER BY number) AS next FROM points
+  WHERE NOT EXISTS (
+    SELECT 1 FROM sent u WHERE u.about = points.about AND u.target = points.target AND u.number IS NULL)
+)
+SELECT about, 'of ' || messages || ' messages to ' || target || ', ' || (next - number - 1) || ' are missing, from number '
+  || (number + 1) || ' on' AS what
+FROM gaps WHERE next > number + 1 AND (made > $1 OR (next = messages + 1 AND at COLLATE "C" > $2))

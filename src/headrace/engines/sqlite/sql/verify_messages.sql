@@ -1,0 +1,27 @@
+-- Messages to webhooks that are missing, by their numbers; as core.messages.lost has it.
+-- ?1 the moment before which a message may have been made that is pruned by now; ?2 the same as a text
+WITH told AS MATERIALIZED (
+  SELECT {job_id} AS about, j.created_at AS made, t.value ->> 0 AS target, t.value ->> 1 AS messages, t.value ->> 3 AS at
+  FROM jobs j CROSS JOIN json_each(j.state, '$[{place_of_told}]') t WHERE t.type = 'array'
+),
+sent AS MATERIALIZED (
+  SELECT o.about, o.target, b.spec -> 'metadata' ->> 'number' AS number,
+    max(CASE WHEN b.spec ->> 'rerun_of' IS NULL THEN m.created_at ELSE 0 END) AS made
+  FROM told o CROSS JOIN labels a ON a.label = 't' || o.about
+    CROSS JOIN labels c ON c.seq = a.seq AND c.label = 't' || o.target
+    CROSS JOIN jobs m ON m.seq = a.seq CROSS JOIN bodies b ON b.seq = m.seq
+  WHERE b.spec ->> 'task' = '{delivery}'
+  GROUP BY 1, 2, 3
+),
+points AS (
+  SELECT about, target, messages, at, 0 AS number, made FROM told
+  UNION ALL
+  SELECT o.about, o.target, o.messages, o.at, s.number, s.made FROM told o JOIN sent s USING (about, target)
+),
+gaps AS (
+  SELECT *, lead(number, 1, messages + 1) OVER (PARTITION BY about, target ORDER BY number) AS next FROM points
+  WHERE (about, target) NOT IN (SELECT about, target FROM sent WHERE number IS NULL)
+)
+SELECT about, 'of ' || messages || ' messages to ' || target || ', ' || (next - number - 1) || ' are missing, from number '
+  || (number + 1) || ' on' AS what
+FROM gaps WHERE next > number + 1 AND (made > ?1 OR (next = messages + 1 AND at > ?2))

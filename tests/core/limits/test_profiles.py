@@ -1,0 +1,79 @@
+"""Of how many pairs of task and requirements there may be live jobs, and whose."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from headrace.core.job import Spec
+from headrace.core.keys import Key, StoredKey
+from headrace.core.limits.profiles import (
+    MOST,
+    OF_CUSTOMERS,
+    OF_ONE,
+    OURS,
+    allowed,
+    checked_profiles,
+    excess,
+    no_room,
+    refusal,
+    room_for,
+    staked_by,
+)
+from headrace.errors import ConfigError
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def document(customer: str | None, profiles: int | None) -> str:
+    key = Key(name="k", prefix="hr_1", scopes=("submit",), customer=customer, created_at=NOW, profiles=profiles)
+    return msgspec.json.encode(StoredKey("digest", key)).decode()
+
+
+def test_a_pair_counts_for_the_customer_of_the_job() -> None:
+    assert staked_by(Spec(task="work", created_at=NOW)) is None
+    assert staked_by(Spec(task="work", created_at=NOW, customer="acme")) == "acme"
+
+
+def test_what_is_headraces_own_counts_for_nobody() -> None:
+    assert staked_by(Spec(task="headrace.deliver", created_at=NOW, customer="acme")) == OURS
+    assert staked_by(Spec(task="work", created_at=NOW, customer="acme", schedule="nightly")) == OURS
+    assert room_for(OURS) is None
+
+
+def test_the_operator_has_room_that_customers_cannot_take() -> None:
+    assert room_for("acme") == OF_CUSTOMERS
+    assert room_for(None) == MOST
+    assert OF_CUSTOMERS < MOST
+
+
+def test_the_most_that_a_key_of_the_customer_says_counts() -> None:
+    assert allowed("acme", []) == OF_ONE
+    others = [document("other", 500), document(None, None), document("acme", None), "{}", "no JSON"]
+    assert allowed("acme", others) == OF_ONE
+    assert allowed("acme", [*others, document("acme", 3)]) == 3
+    assert allowed("acme", [document("acme", 3), document("acme", 7), document("acme", 5)]) == 7
+
+
+def test_the_first_that_come_are_let_in() -> None:
+    a, b, c = ("a", "{}"), ("b", "{}"), ("c", "{}")
+    assert excess(set(), [a, b, a, c], 2) == {c}
+    assert excess({a, b}, [a, b], 2) == set(), "what it has"
+    assert excess({a, b}, [c, a], 2) == {c}
+    assert excess({a, b, c}, [a, b, c], 1) == set(), "also if it has more than it may"
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "7", OF_CUSTOMERS + 1])
+def test_a_number_of_pairs_is_checked(value: object) -> None:
+    with pytest.raises(ConfigError, match="profiles"):
+        checked_profiles(value)
+    assert (checked_profiles(None), checked_profiles(7)) == (None, 7)
+
+
+def test_a_refusal_names_cause_and_remedy() -> None:
+    assert "'acme' has live jobs of 100 different pairs" in str(refusal("acme", 100))
+    assert "a key with more (profiles)" in str(refusal("acme", 100))
+    assert str(MOST) in str(no_room(None))
+    assert str(OF_CUSTOMERS) in str(no_room("acme"))
