@@ -9,10 +9,10 @@ from uuid import UUID
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, grid, status_text, table
+from headrace.cli.text import Text
 from headrace.cli.times import ago, moment, span
 from headrace.core.batch import Batch, Call, is_over, may_miss_some
 from headrace.core.job import Job

@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.ids import given, wanted
 from headrace.cli.options import common, filters
-from headrace.cli.output import console, is_terminal, line, say
+from headrace.cli.output import console, echo, is_terminal, line, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
 from headrace.cli.times import clock, time_of_day
@@ -71,16 +71,15 @@ def _print(changed: Changed) -> None:
     from headrace.cli.follow import sentence
 
     for job in changed.jobs:
-        click.echo(f"{time_of_day(_when(job))} {job.id} {job.task} {sentence(job)}")
+        echo(f"{time_of_day(_when(job))} {job.id} {job.task} {sentence(job)}")
     if changed.dropped:
-        click.echo(_left_out(changed.dropped))
+        echo(_left_out(changed.dropped))
 
 
 def _shown() -> Callable[[Changed], None]:
-    from rich.text import Text
-
     from headrace.cli.follow import sentence
     from headrace.cli.render import STYLES
+    from headrace.cli.text import Text
 
     out = console()
 

@@ -8,12 +8,12 @@ from datetime import datetime
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from headrace.cli import timeline
 from headrace.cli.fitting import Fitted
+from headrace.cli.text import Text
 from headrace.cli.times import ago, clock, fixed_zone, moment, span
-from headrace.cli.words import compact, counted, cut, printable, short
+from headrace.cli.words import compact, counted, cut, short
 from headrace.core.decide import held_until
 from headrace.core.job import History, Job
 from headrace.core.silent_workers import told_silence
@@ -99,7 +99,7 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
     if job.status in (Status.SCHEDULED, Status.RETRYING):
         text = Text(f"due {ago(job.available_at, now)}", "dim")
         if job.error:
-            text.append(f" · {cut(printable(f'{job.error.type}: {job.error.message}'), limit)}", "dim")
+            text.append(f" · {cut(f'{job.error.type}: {job.error.message}', limit)}", "dim")
         return text
     if job.status is Status.WAITING:
         return Text(f"for {counted(len(job.after), 'job')}", "dim")
@@ -107,7 +107,7 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
         text = progress_bar(job.progress.percent, 10)
         return text.append(f" {cut(job.progress.message, limit)}", "dim") if job.progress.message else text
     if job.error and job.status is not Status.COMPLETED:
-        return Text(cut(printable(f"{job.error.type}: {job.error.message}"), limit), "red")
+        return Text(cut(f"{job.error.type}: {job.error.message}", limit), "red")
     if job.status is Status.COMPLETED:
         return Text("" if job.result_text in (None, "null") else f"→ {cut(job.result_text or '', limit)}", "dim")
     return Text(cut(job.payload_text, limit), "dim")
@@ -134,7 +134,7 @@ def job_view(
     if job.result_text is not None:
         parts.append(_block("result", compact(job.result)))
     if job.error and job.status is not Status.COMPLETED:
-        parts.append(_block("error", printable(job.error.traceback or f"{job.error.type}: {job.error.message}"), "red"))
+        parts.append(_block("error", job.error.traceback or f"{job.error.type}: {job.error.message}", "red"))
     view: RenderableType = Group(*parts)
     if console.is_terminal:
         view = Panel(view, title=head, title_align="left", border_style="dim", padding=(1, 2))

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.ids import resolve
 from headrace.cli.options import common, duration
-from headrace.cli.output import console, document, say
+from headrace.cli.output import console, document, echo, say
 from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 from headrace.core.target import EVENTS, GROUPS
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from rich.text import Text
-
     from headrace.app import App
+    from headrace.cli.text import Text
     from headrace.client.webhooks import NewWebhook
     from headrace.core.subscription import Webhook
 
@@ -53,8 +52,7 @@ async def _list(app: App, state: State) -> None:
 
 def _view(found: Sequence[Webhook], now: datetime) -> Text:
     """A block for each: which it is, what it is told of, where it leads, and why it is off."""
-    from rich.text import Text
-
+    from headrace.cli.text import Text
     from headrace.cli.times import ago
 
     made = Text()
@@ -150,7 +148,7 @@ def _say_secret(state: State, made: NewWebhook, what: str) -> None:
     if state.json:
         document(made)
         return
-    click.echo(made.secret)
+    echo(made.secret)
     say(f"{what}. Above is the secret that its messages are signed with: keep it now, it is not shown again")
 
 
