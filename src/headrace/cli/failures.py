@@ -27,6 +27,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.Duplicate, REFUSED),
     (errors.KeyReused, REFUSED),
     (errors.Unstorable, FAILED),
+    (errors.Unreadable, FAILED),
     (errors.EngineError, UNREACHABLE),
     (errors.ConfigError, USAGE),
     (errors.InvalidPayload, USAGE),

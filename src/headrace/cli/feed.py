@@ -15,6 +15,7 @@ from headrace.cli.run import with_app
 from headrace.cli.state import State
 from headrace.cli.times import clock, time_of_day
 from headrace.cli.words import counted, short
+from headrace.core.stand_in import guarded
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ def _print_json(changed: Changed) -> None:
 def _print(changed: Changed) -> None:
     from headrace.cli.follow import sentence
 
+    def row(job: Job) -> str:
+        return f"{time_of_day(_when(job))} {job.id} {job.task} {sentence(job)}"
+
     for job in changed.jobs:
-        echo(f"{time_of_day(_when(job))} {job.id} {job.task} {sentence(job)}")
+        echo(guarded(row, job))
     if changed.dropped:
         echo(_left_out(changed.dropped))
 
@@ -98,7 +102,7 @@ def _shown() -> Callable[[Changed], None]:
 
     def see(changed: Changed) -> None:
         for job in changed.jobs:
-            out.print(row(job))
+            out.print(guarded(row, job))
         if changed.dropped:
             out.print(Text(_left_out(changed.dropped), "yellow"))
 

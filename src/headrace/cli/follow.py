@@ -13,7 +13,8 @@ from headrace.cli.output import console, echo, is_terminal, line, say
 from headrace.cli.state import State
 from headrace.cli.times import time_of_day
 from headrace.cli.words import compact
-from headrace.core.job import Job
+from headrace.core.job import Job, json_or_text
+from headrace.core.stand_in import is_stand_in
 from headrace.core.status import Status
 from headrace.errors import ResultTimeout
 
@@ -74,8 +75,8 @@ def sentence(job: Job) -> str:
         words += f" · {job.progress.percent:.0f} %"
         words += f" {job.progress.message}" if job.progress.message else ""
     if job.status is Status.COMPLETED and job.result_text not in (None, "null"):
-        words += f" · {compact(job.result)}"
-    elif job.error and job.status in (Status.RETRYING, Status.FAILED):
+        words += f" · {compact(json_or_text(job.result_text or ''))}"
+    elif job.error and (job.status in (Status.RETRYING, Status.FAILED) or is_stand_in(job)):
         words += f" · {job.error.type}: {job.error.message}"
     return words
 

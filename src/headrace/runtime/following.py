@@ -22,6 +22,7 @@ from headrace.engine import MAX_BATCH, Engine, FindsChanged
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable
 from headrace.runtime.host import Host
+from headrace.runtime.readable import readable
 from headrace.runtime.waiting import Waiting
 
 __all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]
@@ -328,11 +329,11 @@ class Watcher(_Watching[Job]):
                 follower.asks()
         known = self._known(ids) if len(ids) >= MANY else {}
         if not known or not isinstance(jobs := self._engine.jobs, FindsChanged):
-            return await self._engine.jobs.get(ids)
+            return await readable(self._engine, ids)
         # Most of many are as they were, and to read a job takes ten times as long as to see that.
         changed = set(await jobs.changed([(id, job.rev) for id, job in known.items()]))
         anew = [id for id in ids if id in changed or id not in known]
-        found = dict(zip(anew, await jobs.get(anew) if anew else (), strict=True))
+        found = dict(zip(anew, await readable(self._engine, anew) if anew else (), strict=True))
         return [found[id] if id in found else known[id] for id in ids]
 
     def _known(self, ids: Sequence[UUID]) -> dict[UUID, Job]:
