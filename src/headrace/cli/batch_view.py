@@ -115,7 +115,7 @@ def batches_view(records: Sequence[Batch], now: datetime) -> Fitted:
 def _follows(record: Batch, call: Call, job: Job | None) -> Text:
     text = Text.assemble((call.spec.task, "bold"))
     if job is not None:
-        return text.append("  ").append_text(status_text(job)).append(f"  {job.id}", "cyan")
+        return text.append("  ").append(status_text(job)).append(f"  {job.id}", "cyan")
     if not record.settled:
         when = "if not all of its jobs complete" if call is record.on_failure else "when it has ended"
         return text.append(f"  {when}", "dim")

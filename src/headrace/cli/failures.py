@@ -89,8 +89,7 @@ def report(error: BaseException, debug: bool, *, json: bool = False) -> int:
     elif isinstance(error, KeyboardInterrupt | click.Abort):
         echo("interrupted", err=True)
     elif isinstance(error, click.UsageError):
-        error.message = printable(error.message, lines=True)
-        error.show()
+        click.UsageError(printable(error.format_message(), lines=True), error.ctx).show()
     else:
         if debug:
             echo("".join(traceback.format_exception(error)).rstrip(), err=True, lines=True)

@@ -25,6 +25,22 @@ class Text(StyledText):
         super().append(printable(text, lines=True) if isinstance(text, str) else text, style)
         return self
 
+    @classmethod
+    def assemble(cls, *parts: StyledText | str | tuple[str, Any], **how: Any) -> Text:
+        """One text of several, with a style each."""
+        made = cls(**how)
+        for part in parts:
+            made.append(*part) if isinstance(part, tuple) else made.append(part)
+        return made
+
+    def join(self, lines: Iterable[StyledText]) -> Text:
+        """One text of several, with this one between them."""
+        how: dict[str, Any] = {"justify": self.justify, "overflow": self.overflow, "no_wrap": self.no_wrap}
+        made = Text("", self.style, **how)
+        for number, one in enumerate(lines):
+            made.append(self).append(one) if number else made.append(one)
+        return made
+
 
 class PrintableConsole(Console):
     """A console that spells out the control characters of whatever it is given."""

@@ -116,11 +116,11 @@ def fault_of(requires: Mapping[str, Any]) -> str | None:
 def fault_of_numbers(document: Mapping[str, Any]) -> str | None:
     """Which number in requirements, or in an offer, nobody can reckon with; None: all are within bounds."""
     # Not by recursion: an offer may be as deep as JSON may be.
-    rest: list[tuple[str, Any]] = list(reversed(document.items()))
+    rest: list[tuple[str, Any]] = list(document.items())[::-1]
     while rest:
         place, value = rest.pop()
         if isinstance(value, Mapping):
-            rest += [(f"{place}.{name}", one) for name, one in reversed(value.items())]
+            rest += [(f"{place}.{name}", one) for name, one in list(value.items())[::-1]]
         elif isinstance(value, _MANY):
             rest += [(place, one) for one in value]
         elif is_number(value) and not is_within(value):
