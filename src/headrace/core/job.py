@@ -30,6 +30,7 @@ __all__ = [
     "Values",
     "document_fields",
     "json_or_text",
+    "raw_json",
     "spec_of",
 ]
 
@@ -361,6 +362,17 @@ def json_or_text(text: str) -> Any:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return text
+
+
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def raw_json(text: str) -> msgspec.Raw:
+    """The same for a document that the text becomes a part of as it is: it is looked over, and not read."""
+    try:
+        return _raw(text)
+    except (ValueError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(text))
 
 
 _INNER = frozenset(

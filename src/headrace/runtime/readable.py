@@ -15,13 +15,19 @@ __all__ = ["readable"]
 _log = logging.getLogger("headrace.runtime")
 
 
-async def readable(engine: Engine, ids: Sequence[UUID]) -> list[Job | None]:
-    """The jobs as they stand, in this order; None where there is none, or where it cannot be read, which is logged."""
+async def readable(
+    engine: Engine, ids: Sequence[UUID], faults: dict[UUID, Unreadable] | None = None
+) -> list[Job | None]:
+    """The jobs as they stand, in this order; None where there is none, or where it cannot be read, which is logged, or
+    noted among the ``faults``."""
     try:
         return await engine.jobs.get(ids)
     except Unreadable as error:
-        if len(ids) == 1:
+        if len(ids) > 1:
+            half = len(ids) // 2
+            return [*await readable(engine, ids[:half], faults), *await readable(engine, ids[half:], faults)]
+        if faults is None:
             _log.warning("%s", error)
-            return [None]
-        half = len(ids) // 2
-        return [*await readable(engine, ids[:half]), *await readable(engine, ids[half:])]
+        else:
+            faults[ids[0]] = error
+        return [None]
