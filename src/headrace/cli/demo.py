@@ -196,5 +196,6 @@ async def _judged(scenario: Scenario, state: State) -> int:
             made.add_row(sign, Text(one.what), found)
         out = console()
         out.print(made)
-        out.print(Text(f"\n{good} of {len(findings)} as expected", "green" if good == len(findings) else "bold red"))
+        out.print()
+        out.print(Text(f"{good} of {len(findings)} as expected", "green" if good == len(findings) else "bold red"))
     return DONE if good == len(findings) else FAILED

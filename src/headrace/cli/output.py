@@ -63,8 +63,8 @@ def line(value: Any) -> None:
 
 
 def tell(sentences: str) -> None:
-    """Print an answer that is sentences."""
-    click.echo(wrapped(sentences))
+    """Print an answer that is sentences, one after another."""
+    click.echo(wrapped(printable(sentences)))
 
 
 def say(message: str) -> None:

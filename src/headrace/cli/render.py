@@ -151,7 +151,7 @@ def job_view(
 
 def _block(name: str, text: str, style: str = "") -> RenderableType:
     made = grid()
-    made.add_row(f"{name:<9}", Text(text.rstrip(), style))
+    made.add_row(f"{name:<9}", Text(text.rstrip(), style, lines=True))
     return made
 
 

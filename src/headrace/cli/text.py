@@ -15,14 +15,17 @@ __all__ = ["PrintableConsole", "Text"]
 
 
 class Text(StyledText):
-    """A text whose control characters are spelled out before it is measured; a newline begins a new line."""
+    """A text whose control characters are spelled out before it is measured.
 
-    def __init__(self, text: str = "", *style: Any, **more: Any) -> None:
-        super().__init__(printable(text, lines=True), *style, **more)
+    Newlines too, so that nothing in it looks like a line of ours; but where a text has ``lines``.
+    """
+
+    def __init__(self, text: str = "", *style: Any, lines: bool = False, **more: Any) -> None:
+        super().__init__(printable(text, lines=lines), *style, **more)
 
     def append(self, text: StyledText | str, style: Any = None) -> Text:
         """Add a text."""
-        super().append(printable(text, lines=True) if isinstance(text, str) else text, style)
+        super().append(printable(text) if isinstance(text, str) else text, style)
         return self
 
     @classmethod
@@ -47,7 +50,7 @@ class PrintableConsole(Console):
 
     def render_str(self, text: str, **how: Any) -> StyledText:
         """A text of a string, such as a cell of a table."""
-        return super().render_str(printable(text, lines=True), **how)
+        return super().render_str(printable(text), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What is written, piece by piece."""

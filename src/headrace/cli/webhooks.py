@@ -55,14 +55,13 @@ def _view(found: Sequence[Webhook], now: datetime) -> Text:
     from headrace.cli.text import Text
     from headrace.cli.times import ago
 
-    made = Text()
+    made = list[Text]()
     for one in found:
-        made.append(one.id, "cyan").append("  ").append("on" if one.on else "off", "green" if one.on else "red")
-        made.append(f"  {ago(one.created_at, now)}\n", "dim")
+        state = ("on", "green") if one.on else ("off", "red")
+        made.append(Text.assemble((one.id, "cyan"), "  ", state, (f"  {ago(one.created_at, now)}", "dim")))
         lines = (one.url, _told_of(one), one.description, None if one.on else one.off_because)
-        made.append("".join(f"  {line}\n" for line in lines if line))
-    made.rstrip()
-    return made
+        made += [Text(f"  {line}") for line in lines if line]
+    return Text("\n", lines=True).join(made)
 
 
 def _told_of(one: Webhook) -> str:
