@@ -86,6 +86,17 @@ class TextFormatter(logging.Formatter):
         return indented(printable(text, lines=True))
 
 
+def make_printable(record: logging.LogRecord) -> None:
+    """Spell out what would make a terminal do something, or look like another line, whoever writes the record down."""
+    said = message_of(record)
+    if (plain := printable(said)) != said:
+        record.msg, record.args = plain, ()
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and record.exc_text is None and record.exc_info and printable(str(error)) != str(error):
+        trace = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = indented("\n" + printable(trace, lines=True))[1:]
+
+
 def message_of(record: logging.LogRecord) -> str:
     """What the record says; if its arguments do not fit, as it was written, with them behind it."""
     try:

@@ -51,13 +51,15 @@ LAST = ("complete_job", "fail_job", "snooze_job", "release_job")
 
 
 class Log(logging.Handler):
-    """What a hub would write, as text and as JSON."""
+    """What a hub would write, as text, as JSON, and as an App that has set up its own logging."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts, self.documents, self.faults = list[str](), list[str](), list[str]()
+        self.plain = list[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
+        self.plain.append(logging.Formatter("%(levelname)s %(message)s").format(record))
         self.texts.append(TextFormatter().format(record))
         self.documents.append(JsonFormatter().format(record))
         if record.exc_info:
@@ -274,6 +276,8 @@ def test_nothing_that_is_sent_breaks_a_screen(engine: str, tmp_path: Path) -> No
     finally:
         logger.removeHandler(log)
     assert log.faults == []
+    assert [one for text in log.plain for one in raw_in(text)] == []
+    assert [text for text in log.plain if "\n" in text] == []
     for text in log.texts:
         assert list(raw_in(text)) == []
         assert re.match(r"\d\d:\d\d:\d\d", text), text
