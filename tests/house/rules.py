@@ -143,18 +143,14 @@ def raw_speech(root: Path) -> list[str]:
             continue
         tree = _parse(path)
         used = {(line, name) for line, name in _imports(tree, _package(root, path)) if name in SAYS}
-        used |= {(node.lineno, "click.echo") for node in ast.walk(tree) if _is_echo(node)}
+        attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        used |= {(node.lineno, "click.echo") for node in attributes if _is_echo(node)}
         findings += [f"{_name(root, path)}:{line}: {name} is for {SAYS[name]}" for line, name in sorted(used)]
     return findings
 
 
-def _is_echo(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr in ("echo", "secho")
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "click"
-    )
+def _is_echo(node: ast.Attribute) -> bool:
+    return node.attr in ("echo", "secho") and isinstance(node.value, ast.Name) and node.value.id == "click"
 
 
 def _engines_named(root: Path, path: Path) -> list[tuple[int, str, str]]:

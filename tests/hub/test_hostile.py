@@ -224,7 +224,7 @@ async def pages(browser: httpx2.AsyncClient, hub: Served, jobs: list[str]) -> No
     for view in VIEWS:
         part = re.search(r"\{(\w+)", view.path)
         for value in names[part[1]] if part else [""]:
-            path = re.sub(r"\{.*?\}", lambda _, value=value: quote(value, safe=""), view.path)
+            path = re.sub(r"\{.*?\}", quote(value, safe=""), view.path)
             for query in ("", f"?customer={quote(WICKED)}&text={quote(WICKED)}&q={quote(WICKED)}"):
                 page = await browser.get(path + query)
                 assert page.status_code < 500, (path, page.text)

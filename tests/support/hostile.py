@@ -32,7 +32,7 @@ DEEP = _deep(40)
 
 TEXTS = (WICKED, "x" * 100_000, "<script>alert(1)</script>{{7*7}}%s{0}", "[/bold] [red]", "\0", "\ud800", " ", "'")
 NUMBERS = (HUGE, -HUGE, 2**63, 2**64, -(2**63) - 1, 2**53 + 1, 1e308, -1e308, -1, float("nan"), float("inf"))
-STRUCTURES = (
+STRUCTURES: tuple[Any, ...] = (
     [WICKED],
     {WICKED: WICKED},
     {"gpu_memory_gb": HUGE},
