@@ -355,3 +355,21 @@ async def every(app: App) -> Any:
             yield job
         if (cursor := page.cursor) is None:
             return
+
+
+@pytest.mark.parametrize("number", [HUGE, -HUGE, 2**53 + 1], ids=["huge", "negative", "beyond 2^53"])
+async def test_a_number_that_nobody_can_reckon_with_is_refused_and_not_stored(number: int, tmp_path: Path) -> None:
+    requires = {"hardware": {"gpu_memory_gb": number}}
+    async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
+        for path, field, body in (
+            ("/api/jobs", "requires", {"task": TASK, "payload": {}, "requires": {"gpu_memory_gb": number}}),
+            ("/api/jobs", "require", {"task": TASK, "payload": {}, "requirements": requires}),
+            ("/api/work/register_worker", "capabilities.hardware.gpu_memory_gb", {"capabilities": requires}),
+            ("/api/work/claim_job", "capabilities.hardware.gpu_memory_gb", {"capabilities": requires}),
+        ):
+            said = body if path == "/api/jobs" else {**body, "worker_id": WORKER, "tasks": [TASK]}
+            answer = await hub.client.post(path, content=written(said))
+            assert answer.status_code == 400, answer.text
+            assert field in answer.json()["detail"]
+        assert await hub.app.count() == 0
+        assert await hub.app.workers() == []
