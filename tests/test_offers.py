@@ -73,6 +73,9 @@ async def test_what_a_worker_cannot_have_is_said_by_name() -> None:
             sums.app.worker(tasks="add")
         with pytest.raises(ConfigError, match="offers must be a mapping"):
             sums.app.worker(offers=["gpu"])  # type: ignore[arg-type]
+        for number in (10**400, 2**53 + 1, float("inf")):
+            with pytest.raises(ConfigError, match=r"offers\.gpu\.gb must be a finite number"):
+                sums.app.worker(offers={"gpu": {"gb": number}})
         with pytest.raises(ConfigError, match="offers must be JSON values"):
             sums.app.worker(offers={"gpu": object()})
         with pytest.raises(ConfigError, match="headrace keeps that for itself"):

@@ -19,6 +19,7 @@ HeadraceError
 │ │ └ StoreLost
 │ ├ Overloaded
 │ ├ Unstorable
+│ ├ Unreadable
 │ ├ SchemaTooNew
 │ └ SchemaTooOld
 └ Directive: raised by handlers to steer their own job
@@ -83,6 +84,7 @@ __all__ = [
     "UnknownSetting",
     "UnknownTask",
     "UnknownWorker",
+    "Unreadable",
     "Unstorable",
 ]
 
@@ -360,6 +362,14 @@ class Overloaded(EngineError):
 
 class Unstorable(EngineError):
     """The store refuses this row's data; other rows of the batch are not concerned."""
+
+
+class Unreadable(EngineError):
+    """A job is stored in a way that this version cannot read; other jobs are not concerned."""
+
+    def __init__(self, id: UUID, why: object) -> None:
+        super().__init__(f"job {id} is stored in a way that cannot be read: {why}; is there a newer headrace?")
+        self.id = id
 
 
 class SchemaTooNew(EngineError):

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.account import FIELDS
 from headrace.core.moments import time_of_day
+from headrace.core.printable import indented, printable, printable_json
 
 __all__ = ["JobFields", "JsonFormatter"]
 
@@ -36,7 +37,7 @@ class JobFields(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object for each record, on one line, whatever the record holds.
+    """One JSON object for each record, on one line, whatever the record holds; control characters are written \\uXXXX.
 
     Its keys: ``time``, ``level``, ``logger``, ``message``, ``pid``; of a record made inside a handler also ``job_id``,
     ``task``, ``attempt``, ``queue`` and ``worker``; ``exception`` and ``stack`` if there are any; and what was passed
@@ -72,17 +73,28 @@ class TextFormatter(logging.Formatter):
     """Records of others as ``headrace worker`` shows its own: time of day, level, job, message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text, with its traceback beneath."""
+        """The record as text, with its traceback beneath; of its lines only the first is not set in."""
         at, level = datetime.fromtimestamp(record.created, UTC), record.levelname.lower()
         prefix = "" if record.levelno <= logging.INFO else f"{level}: "
         said = vars(record)
         job = said.get(ABOUT) or said
         task, id = (str(job.get(name, NONE)) for name in ("task", "job_id"))
         name = f"{task} {id[-8:]}: " if id != NONE else f"{task}: " if task != NONE and "worker" in job else ""
-        text = f"{time_of_day(at, None)} {prefix}{name}{message_of(record)}"
+        text = f"{time_of_day(at, None)} {prefix}{printable(name)}{message_of(record)}"
         if record.exc_info and record.exc_info[0] is not None:
             text += "\n" + self.formatException(record.exc_info)
-        return text
+        return indented(printable(text, lines=True))
+
+
+def make_printable(record: logging.LogRecord) -> None:
+    """Spell out what would make a terminal do something, or look like another line, whoever writes the record down."""
+    said = message_of(record)
+    if (plain := printable(said)) != said:
+        record.msg, record.args = plain, ()
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and record.exc_text is None and record.exc_info and printable(str(error)) != str(error):
+        trace = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = indented("\n" + printable(trace, lines=True))[1:]
 
 
 def message_of(record: logging.LogRecord) -> str:
@@ -101,11 +113,12 @@ def _is_none(value: Any) -> bool:
 
 def _encode(line: dict[str, Any]) -> str:
     try:
-        return msgspec.json.encode(line, enc_hook=_shown).decode()
+        return printable_json(msgspec.json.encode(line, enc_hook=_shown).decode())
     except (
         Exception
     ):  # a circle, half a character, a key that is no text: each value by itself, as far as it can be shown
-        return msgspec.json.encode({_text(name): _plain(value) for name, value in line.items()}).decode()
+        shown = {_text(name): _plain(value) for name, value in line.items()}
+        return printable_json(msgspec.json.encode(shown).decode())
 
 
 def _plain(value: Any) -> Any:

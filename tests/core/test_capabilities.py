@@ -107,6 +107,8 @@ def test_isolation(access: dict[str, Any], customers: Customers | None) -> None:
         ({"headrace.suspect": 1}, "capabilities.headrace.suspect", "keeps that for itself"),
         ({"": 1}, "capabilities", "not empty"),
         ({"big": "x" * 20_000}, "capabilities", "at most 16384 bytes"),
+        ({"hardware": {"gpu_memory_gb": 10**400}}, "capabilities.hardware.gpu_memory_gb", "a number of 1329 bits"),
+        ({"vram": [1, -(2**53) - 1]}, "capabilities.vram", "-9007199254740993"),
         ({"customer_access": "strict"}, "capabilities.customer_access", "object"),
         ({"customer_access": {"isolation": "x"}}, "capabilities.customer_access.isolation", "none, loose, strict"),
         ({"customer_access": {"alow": ["a"]}}, "capabilities.customer_access.alow", "isolation, allow, deny"),

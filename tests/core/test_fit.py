@@ -110,3 +110,12 @@ def test_a_job_goes_to_one_that_wastes_least(requires: Any, crowd: list[Any]) ->
     asked = [at for at, mine in enumerate(able) if 0 in mine and not held_back(mine, able[:at] + able[at + 1 :], 0.0)]
     assert bool(asked) is any(able)
     assert all(able[at][0] == min(mine[0] for mine in able if mine) for at in asked)
+
+
+@pytest.mark.parametrize("need", [10**400, -(10**400), 1, 1e308, {"min": 10**400}])
+@pytest.mark.parametrize("offer", [10**400, -(10**400), 0.5, 1e308, -1e308])
+def test_a_number_of_any_size_wastes_something(need: Any, offer: Any) -> None:
+    """A store may hold them from before they were bounded."""
+    _, spare, words = waste({"a": need}, {"a": offer})
+    assert 0.0 <= spare <= 1.0
+    assert words == 0

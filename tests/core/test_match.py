@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.match import Profile, fault_of, meets, serves
+from headrace.core.match import Profile, fault_of, fault_of_numbers, meets, serves
+from headrace.errors import shown
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,30 @@ def test_what_is_too_deep_is_a_fault() -> None:
     for _ in range(40):
         need = {"a": need}
     assert fault_of({"x": need}) == "nobody looks deeper than 32 levels"
+
+
+HUGE = int("9" * 400)
+ODD = (HUGE, -HUGE, 10**6000, 2**53 + 1, float("inf"), float("nan"))
+
+
+@pytest.mark.parametrize("number", ODD, ids=lambda one: f"{type(one).__name__} {shown(one)}")
+@pytest.mark.parametrize("shape", ["{}", "min", "max", "not", "in", "list", "deep"])
+def test_a_number_that_nobody_can_reckon_with_is_a_fault(shape: str, number: float) -> None:
+    shapes = {"{}": number, "in": {"in": [number]}, "list": ["a", number], "deep": {"a": {"b": [{"not": number}]}}}
+    fault = fault_of({"fine": 2**53, "x": shapes.get(shape, {shape: number})})
+    assert fault is not None
+    assert fault.startswith("x")
+    assert str(2**53) in fault
+    assert len(fault) < 300
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 0, 1e308, -1e308, 5e-324, True])
+def test_every_other_number_is_none(number: float) -> None:
+    assert fault_of({"x": {"min": number}, "y": number, "z": [number]} if number is not True else {"x": True}) is None
+
+
+def test_what_is_offered_may_be_as_deep_as_json() -> None:
+    deep: Any = HUGE
+    for _ in range(90):
+        deep = [{"a": deep}]
+    assert "from -9007199254740992" in str(fault_of_numbers({"x": deep}))

@@ -100,3 +100,16 @@ def test_needs_in_words(need: Any, words: str) -> None:
 def test_offers_in_words(offer: Any, words: str, discreet: str) -> None:
     assert told_offer(offer) == words
     assert told_offer(offer, discreet=True) == discreet
+
+
+HUGE = 10**400
+"""What a store may hold from before numbers were bounded."""
+
+
+@pytest.mark.parametrize(
+    ("need", "offer"), [(HUGE, 1), (HUGE, 0.5), ({"max": -HUGE}, 1e308), ({"min": 1e308}, -1e308), ([HUGE], HUGE - 1)]
+)
+def test_a_number_of_any_size_is_told(need: Any, offer: Any) -> None:
+    found = lacks({"a": need}, {"a": offer})
+    assert 0.0 <= distance(found)[1] <= 1.0
+    assert all(len(text) < 200 for text in told_lacks(found))

@@ -124,6 +124,35 @@ def stray_wiring(root: Path, allowed: Mapping[str, str] = MAY_WIRE) -> list[str]
     ]
 
 
+SAYS: Mapping[str, str] = {
+    "click.echo": "cli/output.py, whose echo spells out control characters",
+    "click.secho": "cli/output.py, whose echo spells out control characters",
+    "rich.text.Text": "cli/text.py, whose Text spells out control characters",
+    "rich.print": "cli/output.py, whose console spells out control characters",
+}
+"""What gives a terminal text as it is, and who does so for everyone else in cli/."""
+
+MAY_SAY = frozenset({"cli/output.py", "cli/text.py"})
+
+
+def raw_speech(root: Path) -> list[str]:
+    """Places in cli/ that show text past the one place where it is made printable."""
+    findings = []
+    for path in _modules(root / "cli"):
+        if str(_name(root, path)) in MAY_SAY:
+            continue
+        tree = _parse(path)
+        used = {(line, name) for line, name in _imports(tree, _package(root, path)) if name in SAYS}
+        attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        used |= {(node.lineno, "click.echo") for node in attributes if _is_echo(node)}
+        findings += [f"{_name(root, path)}:{line}: {name} is for {SAYS[name]}" for line, name in sorted(used)]
+    return findings
+
+
+def _is_echo(node: ast.Attribute) -> bool:
+    return node.attr in ("echo", "secho") and isinstance(node.value, ast.Name) and node.value.id == "click"
+
+
 def _engines_named(root: Path, path: Path) -> list[tuple[int, str, str]]:
     """Line, dotted name and engine, for each engine of the tree that a module imports or spells out."""
     home = root / "engines"

@@ -19,6 +19,7 @@ RULES = [
     rules.crossed_engines,
     rules.stray_wiring,
     rules.shared_numbers,
+    rules.raw_speech,
 ]
 
 
@@ -197,3 +198,11 @@ def test_only_wiring_names_an_engine(tmp_path: Path) -> None:
         "app.py:1: names headrace.engines.memory.Memory",
         "maintenance/sweeper.py:1: names headrace.engines.memory.Memory",
     ]
+
+
+@pytest.mark.parametrize(
+    "source", ["import click\nclick.echo('a')\n", "from click import echo\n", "from rich.text import Text\n"]
+)
+def test_a_command_that_speaks_past_the_one_place_is_found(source: str, tmp_path: Path) -> None:
+    [finding] = rules.raw_speech(tree(tmp_path, {"cli/jobs.py": source, "cli/output.py": source, "hub/a.py": source}))
+    assert finding.startswith("cli/jobs.py:")

@@ -23,6 +23,7 @@ from headrace.logs import JsonFormatter, TextFormatter
 from headrace.worker.context import Context
 from headrace.worker.entry_writer import MOST_LINES
 from headrace.worker.logs import MOST_CHARACTERS, Style, _text, caught_logs, shown_logs, style_here
+from tests.support.hostile import WICKED, raw_in
 from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -422,3 +423,28 @@ async def test_what_is_said_before_a_transaction_that_completes_the_job_is_kept(
         job = await shop.ended(id)
     assert job.result == "sold"
     assert [line.message for line in await lines(shop, id)] == [f"before {number}" for number in range(3)]
+
+
+def test_what_headrace_logs_is_printable_whoever_writes_it_down() -> None:
+    told = io.StringIO()
+    handler = logging.StreamHandler(told)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    ours, theirs = logging.getLogger("headrace.requirements"), logging.getLogger("shop")
+    try:
+        for logger in (ours, theirs):
+            logger.addHandler(handler)
+        with caught_logs():
+            ours.warning("jobs of %r require %s", "a", WICKED)
+            try:
+                raise ValueError(WICKED)
+            except ValueError as error:
+                ours.exception("it failed: %s", error)
+            theirs.warning("line\nby line %s", "\x1b[31m")
+    finally:
+        for logger in (ours, theirs):
+            logger.removeHandler(handler)
+    said, _, rest = told.getvalue().partition("WARNING line")
+    assert list(raw_in(said)) == []
+    lines = said.splitlines()
+    assert [line[:7] for line in lines if not line.startswith("    ")] == ["WARNING", "ERROR i"]
+    assert rest == "\nby line \x1b[31m\n"  # what others say is theirs

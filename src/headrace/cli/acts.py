@@ -15,7 +15,7 @@ import click
 from headrace.cli.failures import DONE, FAILED, NOT_FOUND, REFUSED, USAGE
 from headrace.cli.ids import NoSuchJob, given, resolve, wanted
 from headrace.cli.options import F, common, duration, filters
-from headrace.cli.output import console, document, is_terminal, say
+from headrace.cli.output import console, document, echo, is_terminal, say
 from headrace.cli.pairs import pairs
 from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import me, with_app
@@ -212,15 +212,15 @@ async def confirm(verb: Verb, count: int, yes: bool) -> None:
 
 async def _agreed(question: str) -> bool:
     """Whether the person says yes; :raises click.Abort: they press Ctrl-C"""
-    click.echo(f"{question} [y/N]: ", nl=False, err=True)
+    echo(f"{question} [y/N]: ", nl=False, err=True)
     try:
         await _typed()
     except asyncio.CancelledError:
-        click.echo(err=True)  # after the ^C
+        echo(err=True)  # after the ^C
         raise click.Abort from None
     answer = sys.stdin.readline()
     if not answer:
-        click.echo(err=True)  # after a Ctrl-D
+        echo(err=True)  # after a Ctrl-D
     return answer.strip().lower() in ("y", "yes")
 
 
@@ -273,11 +273,10 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime)
     done = [verdict.job for verdict in verdicts if verdict.code == DONE and verdict.job]
     if verb is Verb.RERUN:
         for job in done:
-            click.echo(str(job.id))
+            echo(str(job.id))
     elif done:
-        from rich.text import Text
-
         from headrace.cli.render import status_text
+        from headrace.cli.text import Text
 
         out = console()
         for job in done:

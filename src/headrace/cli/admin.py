@@ -10,7 +10,7 @@ import click
 from headrace.cli.failures import noted
 from headrace.cli.ids import resolve_worker
 from headrace.cli.options import common
-from headrace.cli.output import console, document, say, tell
+from headrace.cli.output import console, document, echo, say, tell
 from headrace.cli.run import StoreUnusable, choose, me, with_app
 from headrace.cli.state import State
 from headrace.core.explain.explanation import many
@@ -136,7 +136,7 @@ def prune(state: State) -> None:
 
     async def work(app: App) -> None:
         gone = await app.prune()
-        document({"pruned": gone}) if state.json else click.echo(f"{gone} pruned")
+        document({"pruned": gone}) if state.json else echo(f"{gone} pruned")
 
     with_app(state, work)
 
@@ -161,6 +161,6 @@ def migrate(state: State, plan: bool) -> None:
         document({"pending" if plan else "applied": names})
         return
     for name in names:
-        click.echo(name)
+        echo(name)
     if not names:
         say("up to date")

@@ -13,7 +13,7 @@ from headrace.cli.acts import confirm
 from headrace.cli.failures import DONE, FAILED
 from headrace.cli.ids import resolve_batch
 from headrace.cli.options import common, duration
-from headrace.cli.output import console, document, is_terminal, line, say
+from headrace.cli.output import console, document, echo, is_terminal, line, say
 from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 from headrace.cli.times import time_of_day
@@ -145,4 +145,4 @@ def _viewer(app: App, state: State) -> Iterator[Viewer]:
         with moving_bar(console()) as see:
             yield see
     else:
-        yield lambda record: click.echo(f"{time_of_day(app.host.clock.now())} {sentence(record)}")
+        yield lambda record: echo(f"{time_of_day(app.host.clock.now())} {sentence(record)}")

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, grid, status_text, table
+from headrace.cli.text import Text
 from headrace.cli.times import ago, moment, span
 from headrace.core.batch import Batch, Call, is_over, may_miss_some
 from headrace.core.job import Job
@@ -115,7 +115,7 @@ def batches_view(records: Sequence[Batch], now: datetime) -> Fitted:
 def _follows(record: Batch, call: Call, job: Job | None) -> Text:
     text = Text.assemble((call.spec.task, "bold"))
     if job is not None:
-        return text.append("  ").append_text(status_text(job)).append(f"  {job.id}", "cyan")
+        return text.append("  ").append(status_text(job)).append(f"  {job.id}", "cyan")
     if not record.settled:
         when = "if not all of its jobs complete" if call is record.on_failure else "when it has ended"
         return text.append(f"  {when}", "dim")

@@ -71,10 +71,10 @@ def charts(
 def view(found: Charts, columns: int) -> RenderableType:
     """The table for a terminal of so many columns, and what its numbers are."""
     from rich.console import Group
-    from rich.text import Text
 
     from headrace.cli.fitting import Fitted
     from headrace.cli.render import table
+    from headrace.cli.text import Text
     from headrace.cli.times import moment as told
     from headrace.cli.times import span
 

@@ -17,7 +17,7 @@ import click
 from headrace.cli.called import hint, is_relative
 from headrace.cli.failures import DONE, FAILED, INTERRUPTED
 from headrace.cli.options import common
-from headrace.cli.output import console, document, is_terminal, say
+from headrace.cli.output import console, document, echo, is_terminal, say
 from headrace.cli.run import plain_warnings
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
@@ -88,7 +88,7 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
             async with app.worker(concurrency=8, grace=GRACE), _dashboard(app, wanted=not once) as address:
                 told = [] if address is None else [f"watch it in a browser: {address}"]
                 if not state.json and not is_terminal():
-                    click.echo("\n".join([*told, *hints]), err=True)
+                    echo("\n".join([*told, *hints]), err=True, lines=True)
                 # The view never ends by itself: if it is done first, it has failed, and its error is the answer.
                 await _first(show(app, state, rounds, hints, told), _rounds(app, rounds, once), stop.wait())
             if once and not stop.is_set():
@@ -176,7 +176,7 @@ async def _say_where(app: App, store: str) -> None:
     found = await app.jobs(status=[Status.FAILED], limit=1)
     hints = [hint("jobs", "--url", store), *(hint("show", short(job.id), "--url", store) for job in found.items)]
     # Not wrapped between words: the terminal breaks what is too long so that it can still be copied.
-    click.echo("\n".join(["look at the jobs, or at one, as long as you like:", *hints]), err=True)
+    echo("\n".join(["look at the jobs, or at one, as long as you like:", *hints]), err=True, lines=True)
 
 
 async def _judged(scenario: Scenario, state: State) -> int:
@@ -186,7 +186,8 @@ async def _judged(scenario: Scenario, state: State) -> int:
         document([finding._asdict() for finding in findings])
     else:
         from rich.table import Table
-        from rich.text import Text
+
+        from headrace.cli.text import Text
 
         made = Table.grid(padding=(0, 2))
         for one in findings:
@@ -195,5 +196,6 @@ async def _judged(scenario: Scenario, state: State) -> int:
             made.add_row(sign, Text(one.what), found)
         out = console()
         out.print(made)
-        out.print(Text(f"\n{good} of {len(findings)} as expected", "green" if good == len(findings) else "bold red"))
+        out.print()
+        out.print(Text(f"{good} of {len(findings)} as expected", "green" if good == len(findings) else "bold red"))
     return DONE if good == len(findings) else FAILED

@@ -8,17 +8,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-import click
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from headrace.cli.demo_app import ROWS
-from headrace.cli.output import console, is_terminal, line, say
+from headrace.cli.output import console, echo, is_terminal, line, say
 from headrace.cli.render import STYLES, progress_bar, status_text, table
 from headrace.cli.state import State
+from headrace.cli.text import Text
 from headrace.cli.times import clock, span
-from headrace.cli.words import compact, printable
+from headrace.cli.words import compact
 from headrace.core.job import Job
 from headrace.core.status import ENDED, Status
 
@@ -69,7 +68,7 @@ async def show(
         out = console()
         if too_long := max(map(len, hints)) > out.width - 2:
             # The terminal wraps it so that it can still be copied; a line broken by us could not.
-            click.echo("\n".join(hints))
+            echo("\n".join(hints), lines=True)
         below = [*first, *([] if too_long else [hints[0], *(f"  {one}" for one in hints[1:])])]
         below.append("Ctrl-C ends the demo.")
         with Live(console=out, refresh_per_second=8, transient=True) as live:
@@ -121,7 +120,7 @@ def _words(one: Happening) -> str:
 
 def _event(job: Job) -> str:
     if job.status is Status.RETRYING and job.error:
-        return f"attempt {job.attempt} failed: {printable(f'{job.error.type}: {job.error.message}')}"
+        return f"attempt {job.attempt} failed: {job.error.type}: {job.error.message}"
     if job.status is Status.SCHEDULED:
         return "snoozed" if job.attempt else f"scheduled for {clock(job.available_at)}"
     if job.status is Status.RUNNING:

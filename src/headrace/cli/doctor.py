@@ -156,7 +156,8 @@ async def _ask(app: App) -> list[Check]:
 
 def _print(found: list[Check]) -> None:
     from rich.table import Table
-    from rich.text import Text
+
+    from headrace.cli.text import Text
 
     signs = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
     made = Table.grid(padding=(0, 2))

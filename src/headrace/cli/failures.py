@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import traceback
 
 import click
 
 from headrace import errors
-from headrace.cli.output import wrapped
+from headrace.cli.output import complain, echo
+from headrace.core.printable import printable
 
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "NOT_FOUND", "REFUSED", "UNREACHABLE", "USAGE", "code_of", "report"]
 
@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.KeyReused, REFUSED),
     (errors.Unstorable, FAILED),
     (errors.SecretMismatch, USAGE),
+    (errors.Unreadable, FAILED),
     (errors.EngineError, UNREACHABLE),
     (errors.ConfigError, USAGE),
     (errors.InvalidPayload, USAGE),
@@ -88,18 +89,16 @@ def report(error: BaseException, debug: bool, *, json: bool = False) -> int:
     if json:
         _log(error, debug)
     elif isinstance(error, KeyboardInterrupt | click.Abort):
-        click.echo("interrupted", err=True)
+        echo("interrupted", err=True)
     elif isinstance(error, click.UsageError):
-        error.show()
+        click.UsageError(printable(error.format_message(), lines=True), error.ctx).show()
     else:
         if debug:
-            click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+            echo("".join(traceback.format_exception(error)).rstrip(), err=True, lines=True)
         else:
             for note in filter(_is_code, getattr(error, "__notes__", ())):
-                click.echo(note, err=True)
-        colour = False if os.environ.get("NO_COLOR") else None
-        text = wrapped(f"error: {sentence(error)}", stderr=True).removeprefix("error: ")
-        click.echo(click.style("error: ", fg="red") + text, err=True, color=colour)
+                echo(note, err=True, lines=True)
+        complain(sentence(error))
     return code_of(error)
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from rich.console import Console, Group, RenderableType
-from rich.text import Text
 from rich.tree import Tree
 
 from headrace.cli.render import counts_text, grid, id_text, remark, status_text
+from headrace.cli.text import Text
 from headrace.cli.words import counted
 from headrace.core.job import Job
 from headrace.core.status import Status

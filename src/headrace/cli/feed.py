@@ -10,11 +10,12 @@ import click
 
 from headrace.cli.ids import given, wanted
 from headrace.cli.options import common, filters
-from headrace.cli.output import console, is_terminal, line, say
+from headrace.cli.output import console, echo, is_terminal, line, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
 from headrace.cli.times import clock, time_of_day
 from headrace.cli.words import counted, short
+from headrace.core.stand_in import guarded
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -70,17 +71,19 @@ def _print_json(changed: Changed) -> None:
 def _print(changed: Changed) -> None:
     from headrace.cli.follow import sentence
 
+    def row(job: Job) -> str:
+        return f"{time_of_day(_when(job))} {job.id} {job.task} {sentence(job)}"
+
     for job in changed.jobs:
-        click.echo(f"{time_of_day(_when(job))} {job.id} {job.task} {sentence(job)}")
+        echo(guarded(row, job))
     if changed.dropped:
-        click.echo(_left_out(changed.dropped))
+        echo(_left_out(changed.dropped))
 
 
 def _shown() -> Callable[[Changed], None]:
-    from rich.text import Text
-
     from headrace.cli.follow import sentence
     from headrace.cli.render import STYLES
+    from headrace.cli.text import Text
 
     out = console()
 
@@ -99,7 +102,7 @@ def _shown() -> Callable[[Changed], None]:
 
     def see(changed: Changed) -> None:
         for job in changed.jobs:
-            out.print(row(job))
+            out.print(guarded(row, job))
         if changed.dropped:
             out.print(Text(_left_out(changed.dropped), "yellow"))
 

@@ -7,7 +7,8 @@ from copy import copy
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Column, Table
-from rich.text import Text
+
+from headrace.cli.text import Text
 
 __all__ = ["Fitted"]
 

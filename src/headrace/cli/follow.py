@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-import click
-
 from headrace.cli.failures import DONE, FAILED, INTERRUPTED
-from headrace.cli.output import console, is_terminal, line, say
+from headrace.cli.output import console, echo, is_terminal, line, say
 from headrace.cli.state import State
 from headrace.cli.times import time_of_day
-from headrace.cli.words import compact, printable
-from headrace.core.job import Job
+from headrace.cli.words import compact
+from headrace.core.job import Job, json_or_text
+from headrace.core.stand_in import is_stand_in
 from headrace.core.status import Status
 from headrace.errors import ResultTimeout
 
@@ -76,9 +75,9 @@ def sentence(job: Job) -> str:
         words += f" · {job.progress.percent:.0f} %"
         words += f" {job.progress.message}" if job.progress.message else ""
     if job.status is Status.COMPLETED and job.result_text not in (None, "null"):
-        words += f" · {compact(job.result)}"
-    elif job.error and job.status in (Status.RETRYING, Status.FAILED):
-        words += f" · {printable(f'{job.error.type}: {job.error.message}')}"
+        words += f" · {compact(json_or_text(job.result_text or ''))}"
+    elif job.error and (job.status in (Status.RETRYING, Status.FAILED) or is_stand_in(job)):
+        words += f" · {job.error.type}: {job.error.message}"
     return words
 
 
@@ -88,7 +87,7 @@ def viewer(state: State) -> Iterator[Viewer]:
     if state.json:
         yield lambda job: line(job.to_dict())
     elif not is_terminal():
-        yield lambda job: click.echo(f"{time_of_day(job.updated_at)} {job.task} {sentence(job)}")
+        yield lambda job: echo(f"{time_of_day(job.updated_at)} {job.task} {sentence(job)}")
     else:
         with _bar() as see:
             yield see
@@ -100,11 +99,11 @@ def _bar() -> Iterator[Viewer]:
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.fields[name]}", style="bold"),
+        TextColumn("{task.fields[name]}", style="bold", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[words]}", style="dim"),
+        TextColumn("{task.fields[words]}", style="dim", markup=False),
     )
     out = console()
     last: list[Job] = []
@@ -118,8 +117,7 @@ def _bar() -> Iterator[Viewer]:
 
         yield see
     for job in last:
-        from rich.text import Text
-
         from headrace.cli.render import STYLES
+        from headrace.cli.text import Text
 
         out.print(Text.assemble((job.task, "bold"), "  ", (sentence(job), STYLES[job.status])))

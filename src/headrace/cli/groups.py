@@ -12,7 +12,7 @@ from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
 from headrace.cli.times import ago
-from headrace.cli.words import cut, printable, short
+from headrace.cli.words import cut, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,10 +54,9 @@ def failures(state: State, limit: int, **chosen: Any) -> None:
 
 
 def _table(groups: Sequence[FailureGroup], now: datetime, out: Console) -> Fitted:
-    from rich.text import Text
-
     from headrace.cli.fitting import Fitted
     from headrace.cli.render import table
+    from headrace.cli.text import Text
 
     made = table("fingerprint", "jobs", "failed", "first", "last", "newest", "error", right=("jobs", "failed"))
     for group in groups:
@@ -69,6 +68,6 @@ def _table(groups: Sequence[FailureGroup], now: datetime, out: Console) -> Fitte
             ago(group.first_seen, now),
             ago(group.last_seen, now),
             short(group.example) if out.is_terminal else str(group.example),
-            Text(cut(printable(f"{group.task}: {group.type}{where}: {group.message}"), 300)),
+            Text(cut(f"{group.task}: {group.type}{where}: {group.message}", 300)),
         )
     return Fitted(made, ("newest", "first", "failed"), wrap=True)

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.ids import every, given, resolve, resolve_worker, wanted
 from headrace.cli.options import common, duration, filters
-from headrace.cli.output import console, document, say, tell
+from headrace.cli.output import console, document, echo, say, tell
 from headrace.cli.run import with_app
 from headrace.cli.state import State
 
@@ -41,7 +41,7 @@ def jobs(state: State, limit: int, cursor: str | None, whole: bool, only_count: 
         chosen = await wanted(app, filters)
         if only_count:
             count = await app.count(**chosen)
-            document({"count": count}) if state.json else click.echo(f"{count:,}")
+            document({"count": count}) if state.json else echo(f"{count:,}")
             return
         if whole:
             page = Page(tuple([job async for job in every(app, **chosen)]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from headrace.cli.options import common, duration
-from headrace.cli.output import console, document, say
+from headrace.cli.output import console, document, echo, say
 from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 from headrace.core.keys import SCOPES, Scope
@@ -50,10 +50,9 @@ async def _list(app: App, state: State) -> None:
 
 
 def _table(found: Sequence[Key], now: datetime) -> Fitted:
-    from rich.text import Text
-
     from headrace.cli.fitting import Fitted
     from headrace.cli.render import table
+    from headrace.cli.text import Text
     from headrace.cli.times import ago
     from headrace.client.keys import USE_NOTED
 
@@ -128,7 +127,7 @@ def create(
         if state.json:
             document(made)
             return
-        click.echo(made.text)
+        echo(made.text)
         say(f"keep it now: it is not shown again. headrace keys revoke {name} takes it back")
 
     with_app(state, work, creates=True)

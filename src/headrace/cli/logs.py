@@ -9,11 +9,12 @@ import click
 from headrace.cli.failures import DONE
 from headrace.cli.ids import resolve
 from headrace.cli.options import common
-from headrace.cli.output import document, line, say
+from headrace.cli.output import document, echo, line, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
 from headrace.cli.times import time_of_day
-from headrace.cli.words import counted, printable
+from headrace.cli.words import counted
+from headrace.core.printable import indented, printable
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -44,7 +45,7 @@ def logs(state: State, id: str, follow: bool, attempt: int | None) -> int:
         async for one in app.logs(wanted, follow=follow, attempt=attempt):
             lines += 1
             if not state.json:
-                click.echo(_words(one))
+                echo(_words(one), lines=True)
             elif follow:
                 line(_record(one))
             else:
@@ -67,4 +68,5 @@ def _record(one: LogLine) -> dict[str, object]:
 
 
 def _words(one: LogLine) -> str:
-    return f"{time_of_day(one.at)} #{one.attempt} {one.level:<7} {one.logger}: {printable(one.message)}"
+    logger = printable(one.logger)
+    return indented(f"{time_of_day(one.at)} #{one.attempt} {one.level:<7} {logger}: {one.message}")

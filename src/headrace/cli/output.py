@@ -1,4 +1,8 @@
-"""Where words go: data to stdout, the rest to stderr; colours only for people who can see them."""
+"""Where words go: data to stdout, the rest to stderr; colours only for people who can see them.
+
+All that commands say goes through here, and nothing in it makes a terminal do anything: whoever submits a job chooses
+what stands in it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.core.printable import printable, printable_json
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "document", "is_terminal", "line", "say", "tell", "warn", "wrapped"]
+__all__ = ["complain", "console", "document", "echo", "is_terminal", "line", "say", "tell", "warn", "wrapped"]
 
 WIDE = 400
 """Columns for readers that are not terminals: nothing is cut for a program."""
@@ -27,17 +33,22 @@ def is_terminal(stderr: bool = False) -> bool:
 
 def console(stderr: bool = False) -> Console:
     """A rich console on stdout (or stderr): plain text when nobody is looking, or when NO_COLOR asks for it."""
-    from rich.console import Console
+    from headrace.cli.text import PrintableConsole
 
     wide = None if is_terminal(stderr) else WIDE
-    return Console(stderr=stderr, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return PrintableConsole(stderr=stderr, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def echo(text: str = "", *, err: bool = False, lines: bool = False, nl: bool = True) -> None:
+    """Print a line on stdout (or stderr), that stays one line whatever is in it; ``lines``: it may be several."""
+    click.echo(printable(text, lines=lines), err=err, nl=nl)
 
 
 def document(value: Any) -> None:
     """Print one JSON document, laid out for people if a person is looking."""
     import msgspec
 
-    text = msgspec.json.encode(value)
+    text = printable_json(msgspec.json.encode(value).decode())
     if is_terminal():
         text = msgspec.json.format(text, indent=2)
     click.echo(text)
@@ -47,13 +58,13 @@ def line(value: Any) -> None:
     """Print one JSON document on one line, at once: how following commands speak to programs."""
     import msgspec
 
-    click.echo(msgspec.json.encode(value))
+    click.echo(printable_json(msgspec.json.encode(value).decode()))
     sys.stdout.flush()
 
 
 def tell(sentences: str) -> None:
-    """Print an answer that is sentences."""
-    click.echo(wrapped(sentences))
+    """Print an answer that is sentences, one after another."""
+    click.echo(wrapped(printable(sentences)))
 
 
 def say(message: str) -> None:
@@ -63,18 +74,29 @@ def say(message: str) -> None:
 
 def warn(message: str) -> None:
     """Tell the person something that should not be missed."""
-    text = wrapped(f"warning: {message}", stderr=True).removeprefix("warning: ")
-    click.echo(click.style("warning: ", fg="yellow") + text, err=True, color=_colour())
+    _marked("warning: ", "yellow", message)
+
+
+def complain(message: str) -> None:
+    """Tell the person what went wrong."""
+    _marked("error: ", "red", message)
 
 
 def wrapped(text: str, *, stderr: bool = False) -> str:
     """Sentences broken between words where a person looks at them, so that no terminal breaks them within; for programs
-    they stay as they are, and so does what is longer than a line, such as an id or a URL."""
+    they stay as they are, and so does what is longer than a line, such as an id or a URL. Control characters other than
+    newlines and tabs are spelled out."""
+    text = printable(text, lines=True)
     if not is_terminal(stderr):
         return text
     columns = shutil.get_terminal_size().columns
     fill = TextWrapper(columns, break_long_words=False, break_on_hyphens=False, replace_whitespace=False).fill
     return "\n".join(line if len(line) <= columns else fill(line) for line in text.split("\n"))
+
+
+def _marked(mark: str, colour: str, message: str) -> None:
+    text = wrapped(f"{mark}{message}", stderr=True).removeprefix(mark)
+    click.echo(click.style(mark, fg=colour) + text, err=True, color=_colour())
 
 
 def _colour() -> bool | None:

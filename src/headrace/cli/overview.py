@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.renewal import shown
+from headrace.cli.text import Text
 from headrace.cli.times import ago, moment, span
-from headrace.cli.words import compact, printable, short
+from headrace.cli.words import compact, short
 from headrace.core.audit import Audited
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.schedule.schedule import Continuous
@@ -218,7 +218,7 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             state.append(f" (clock {told_apart(beat.clock_apart)})", "yellow")
         here = info.name is None  # else its host is known to itself alone
         made.add_row(
-            Text(short(info.id) if here else printable(info.shown), "cyan"),
+            Text(short(info.id) if here else info.shown, "cyan"),
             Text(info.host if here else "–"),
             str(info.pid) if here else "–",
             state,
@@ -237,6 +237,4 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
 
 
 def _offered(offers: Mapping[str, Any]) -> str:
-    return printable(
-        ", ".join(f"{name}={one if isinstance(one, str) else compact(one)}" for name, one in offers.items())
-    )
+    return ", ".join(f"{name}={one if isinstance(one, str) else compact(one)}" for name, one in offers.items())

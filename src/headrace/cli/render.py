@@ -8,15 +8,16 @@ from datetime import datetime
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from headrace.cli import timeline
 from headrace.cli.fitting import Fitted
+from headrace.cli.text import Text
 from headrace.cli.times import ago, clock, fixed_zone, moment, span
-from headrace.cli.words import compact, counted, cut, printable, short
+from headrace.cli.words import compact, counted, cut, short
 from headrace.core.decide import held_until
-from headrace.core.job import History, Job
+from headrace.core.job import History, Job, json_or_text
 from headrace.core.silent_workers import told_silence
+from headrace.core.stand_in import guarded, is_stand_in
 from headrace.core.status import Status
 from headrace.core.suspects import told_suspect
 
@@ -96,10 +97,12 @@ def id_text(job: Job, console: Console) -> Text:
 
 def remark(job: Job, now: datetime, limit: int = 60) -> Text:
     """The one thing worth saying about a job besides its status."""
+    if is_stand_in(job) and job.error:
+        return Text(cut(f"{job.error.type}: {job.error.message}", limit), "bold red")
     if job.status in (Status.SCHEDULED, Status.RETRYING):
         text = Text(f"due {ago(job.available_at, now)}", "dim")
         if job.error:
-            text.append(f" · {cut(printable(f'{job.error.type}: {job.error.message}'), limit)}", "dim")
+            text.append(f" · {cut(f'{job.error.type}: {job.error.message}', limit)}", "dim")
         return text
     if job.status is Status.WAITING:
         return Text(f"for {counted(len(job.after), 'job')}", "dim")
@@ -107,7 +110,7 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
         text = progress_bar(job.progress.percent, 10)
         return text.append(f" {cut(job.progress.message, limit)}", "dim") if job.progress.message else text
     if job.error and job.status is not Status.COMPLETED:
-        return Text(cut(printable(f"{job.error.type}: {job.error.message}"), limit), "red")
+        return Text(cut(f"{job.error.type}: {job.error.message}", limit), "red")
     if job.status is Status.COMPLETED:
         return Text("" if job.result_text in (None, "null") else f"→ {cut(job.result_text or '', limit)}", "dim")
     return Text(cut(job.payload_text, limit), "dim")
@@ -116,10 +119,14 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
 def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Fitted:
     """Many jobs, a line each."""
     made = table("id", "task", "queue", "status", "attempt", "age", "", right=("attempt", "age"))
+
+    def row(job: Job) -> list[Text]:
+        age = Text(span((now - job.created_at).total_seconds()))
+        names = [id_text(job, console), Text(job.task), Text(job.queue)]
+        return [*names, status_text(job), Text(f"{job.attempt}"), age, remark(job, now)]
+
     for job in jobs:
-        age = span((now - job.created_at).total_seconds())
-        row = [id_text(job, console), Text(job.task), Text(job.queue), status_text(job)]
-        made.add_row(*row, f"{job.attempt}", age, remark(job, now))
+        made.add_row(*guarded(row, job))
     return Fitted(made, ("attempt", "queue", "age"))
 
 
@@ -129,12 +136,12 @@ def job_view(
     """Everything about one job: a head, its facts, its timeline, its last traceback, whether its worker is silent."""
     head = Text.assemble((job.task, "bold"), "  ", status_text(job), f"  {job.id}")
     parts: list[RenderableType] = [_facts(job, now, silent_since)]
-    if job.payload:
-        parts.append(_block("payload", compact(job.payload)))
+    if job.payload_text != "{}":
+        parts.append(_block("payload", compact(json_or_text(job.payload_text))))
     if job.result_text is not None:
-        parts.append(_block("result", compact(job.result)))
+        parts.append(_block("result", compact(json_or_text(job.result_text))))
     if job.error and job.status is not Status.COMPLETED:
-        parts.append(_block("error", printable(job.error.traceback or f"{job.error.type}: {job.error.message}"), "red"))
+        parts.append(_block("error", job.error.traceback or f"{job.error.type}: {job.error.message}", "red"))
     view: RenderableType = Group(*parts)
     if console.is_terminal:
         view = Panel(view, title=head, title_align="left", border_style="dim", padding=(1, 2))
@@ -144,7 +151,7 @@ def job_view(
 
 def _block(name: str, text: str, style: str = "") -> RenderableType:
     made = grid()
-    made.add_row(f"{name:<9}", Text(text.rstrip(), style))
+    made.add_row(f"{name:<9}", Text(text.rstrip(), style, lines=True))
     return made
 
 

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.names import check_task
 from headrace.cli.options import common, duration, moment
-from headrace.cli.output import console, document, say
+from headrace.cli.output import console, document, echo, say
 from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import me, with_app
 from headrace.cli.state import State
@@ -161,7 +161,7 @@ def next_(state: State, name: str, n: int) -> None:
         if found.state != "active":
             say(f"schedule {name} is {found.state}: it fires at these moments only when it is active")
         for fire in fires:
-            click.echo(fire.words())
+            echo(fire.words())
 
     with_app(state, work)
 
@@ -219,7 +219,7 @@ def trigger(state: State, name: str) -> None:
 
     async def work(app: App) -> None:
         handle = await app.trigger_schedule(name, by=me())
-        document((handle.last or await handle.refresh()).to_dict()) if state.json else click.echo(str(handle.id))
+        document((handle.last or await handle.refresh()).to_dict()) if state.json else echo(str(handle.id))
 
     with_app(state, work)
 

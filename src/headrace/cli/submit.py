@@ -12,7 +12,7 @@ from headrace.cli.failures import DONE
 from headrace.cli.ids import resolve
 from headrace.cli.names import check_task
 from headrace.cli.options import F, common, duration, moment
-from headrace.cli.output import document, say
+from headrace.cli.output import document, echo, say
 from headrace.cli.pairs import pairs
 from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import USER, with_app
@@ -140,7 +140,7 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
             told = {"duplicate": handle.duplicate, "replaced": handle.replaced}
             document((await _record(handle)).to_dict() | told)
             return
-        click.echo(str(handle.id))
+        echo(str(handle.id))
         if handle.duplicate:
             say(_told_duplicate(handle, chosen))
 
@@ -228,7 +228,7 @@ async def _print_result(handle: JobHandle[Any], state: State) -> int:
         raise JobFailed(job, job.error)
     if job.status == "cancelled":
         raise JobCancelled(job)
-    click.echo(job.result if isinstance(job.result, str) else compact(job.result))
+    echo(job.result if isinstance(job.result, str) else compact(job.result), lines=True)
     return DONE
 
 

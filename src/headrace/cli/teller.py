@@ -8,12 +8,11 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-import click
-
 from headrace.cli.loglines import Logs, told
-from headrace.cli.output import line, say
+from headrace.cli.output import echo, line, say
 from headrace.cli.state import State
 from headrace.cli.times import time_of_day
+from headrace.core.printable import printable
 
 __all__ = ["Teller", "json_line"]
 
@@ -33,14 +32,14 @@ class Teller:
         elif self._style == "json":
             json_line(self._name, message, event=event, **facts)
         else:
-            say(f"{time_of_day(now)} {message}")
+            say(f"{time_of_day(now)} {printable(message)}")
 
     def say(self, message: str) -> None:
         """Tell what is no event of its own."""
         if self._style == "json":
             json_line(self._name, message)
         else:
-            say(f"{time_of_day(datetime.now(UTC))} {message}")
+            say(f"{time_of_day(datetime.now(UTC))} {printable(message)}")
 
     def others(self) -> AbstractContextManager[None]:
         """Show what others log, where the App does not; with ``--json`` that goes where it would go anyway."""
@@ -69,5 +68,5 @@ def _write(record: logging.LogRecord) -> None:
     from headrace.logs import JsonFormatter
 
     # In one piece: other processes may write to the same pipe.
-    click.echo(JsonFormatter().format(record), err=True)
+    echo(JsonFormatter().format(record), err=True)
     sys.stderr.flush()

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from headrace.cli.times import span
-from headrace.cli.words import counted, printable, short
+from headrace.cli.words import counted, short
 from headrace.core import moments
 from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.status import Outcome, Reason, Status, Verb
@@ -95,7 +95,7 @@ def _said(event: Event) -> str:
         told["until"] = moments.moment(datetime.fromisoformat(until), None)
     if isinstance(delay := told.get("delay"), float | int):
         told["delay"] = span(delay)
-    return printable(" ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items()))
+    return " ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
 
 
 def _begun(attempt: Attempt) -> datetime:
@@ -123,7 +123,7 @@ def _attempt_row(attempt: Attempt, since: datetime) -> Row:
     if attempt.worker:
         note += f" · worker {short(attempt.worker)}"
     if attempt.error:
-        note += f" · {printable(f'{attempt.error.type}: {attempt.error.message}')}"
+        note += f" · {attempt.error.type}: {attempt.error.message}"
     return Row(begun, f"attempt {attempt.number}", style, tuple(bars), took, note)
 
 

@@ -65,7 +65,8 @@ def _progress() -> Iterator[Callable[[Book], object]]:
 def _view(found: Verification) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
-    from rich.text import Text
+
+    from headrace.cli.text import Text
 
     made = Table.grid(padding=(0, 2))
     for book in found.books:

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.ids import resolve
 from headrace.cli.options import common, duration
-from headrace.cli.output import console, document, say
+from headrace.cli.output import console, document, echo, say
 from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 from headrace.core.target import EVENTS, GROUPS
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from rich.text import Text
-
     from headrace.app import App
+    from headrace.cli.text import Text
     from headrace.client.webhooks import NewWebhook
     from headrace.core.subscription import Webhook
 
@@ -53,18 +52,16 @@ async def _list(app: App, state: State) -> None:
 
 def _view(found: Sequence[Webhook], now: datetime) -> Text:
     """A block for each: which it is, what it is told of, where it leads, and why it is off."""
-    from rich.text import Text
-
+    from headrace.cli.text import Text
     from headrace.cli.times import ago
 
-    made = Text()
+    made = list[Text]()
     for one in found:
-        made.append(one.id, "cyan").append("  ").append("on" if one.on else "off", "green" if one.on else "red")
-        made.append(f"  {ago(one.created_at, now)}\n", "dim")
+        state = ("on", "green") if one.on else ("off", "red")
+        made.append(Text.assemble((one.id, "cyan"), "  ", state, (f"  {ago(one.created_at, now)}", "dim")))
         lines = (one.url, _told_of(one), one.description, None if one.on else one.off_because)
-        made.append("".join(f"  {line}\n" for line in lines if line))
-    made.rstrip()
-    return made
+        made += [Text(f"  {line}") for line in lines if line]
+    return Text("\n", lines=True).join(made)
 
 
 def _told_of(one: Webhook) -> str:
@@ -150,7 +147,7 @@ def _say_secret(state: State, made: NewWebhook, what: str) -> None:
     if state.json:
         document(made)
         return
-    click.echo(made.secret)
+    echo(made.secret)
     say(f"{what}. Above is the secret that its messages are signed with: keep it now, it is not shown again")
 
 

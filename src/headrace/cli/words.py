@@ -6,12 +6,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-__all__ = ["compact", "counted", "cut", "printable", "short"]
-
-
-def printable(text: str) -> str:
-    """The text without anything that would make a terminal do something: what handlers say may hold anything."""
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+__all__ = ["compact", "counted", "cut", "short"]
 
 
 def short(id: UUID | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from headrace.client.lifetime import Lifetime
+from headrace.core.bounds import whole
 from headrace.core.fingerprint import FailureGroup
 from headrace.core.job import Job
 from headrace.core.query import Filter, Page
@@ -84,8 +85,8 @@ class Finding(Lifetime):
         cancelled or discarded. ``jobs(fingerprint=…)`` lists the jobs of a group. ``among``: of those that
         failed for good, only so many are looked at, those that did so last; then it does not matter how many they are.
         """
-        if among is not None and (isinstance(among, bool) or not isinstance(among, int) or among < 1):
-            raise ConfigError(f"among must be a number of jobs, at least 1, not {shown(among)}")
+        if among is not None:
+            whole(among, "among", 1)
         filter, now = filter_of({"status": sorted(UNSETTLED), **filters}), self.session.host.clock.now()
         return await self.session.engine.records.failures(filter, now, checked_limit(limit), among)
 

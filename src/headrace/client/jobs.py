@@ -43,6 +43,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle
 from headrace.handler import check_task_name
 from headrace.options import check_key, check_options, fill_templates, merged, refuse_function
+from headrace.runtime.readable import readable
 from headrace.runtime.waiting import current
 from headrace.worker.context import Context
 
@@ -253,7 +254,7 @@ async def get_many(session: Session, ids: Sequence[UUID]) -> list[Job | None]:
     """The jobs as they stand, in this order; None where there is none."""
     found: list[Job | None] = []
     for part in range(0, len(ids), MAX_BATCH):
-        found += await session.engine.jobs.get(ids[part : part + MAX_BATCH])
+        found += await readable(session.engine, ids[part : part + MAX_BATCH])
     now = session.host.clock.now()
     return [None if job is None else as_seen(job, now) for job in found]
 
@@ -287,7 +288,7 @@ async def explain(
         for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
             holders += await _holders(engine, bound, usage.held.get(bound, 0), now)
     workers, history = await engine.workers.list(), await engine.records.history(id)
-    parents = [one for one in await engine.jobs.get(relatives(job)) if one is not None]
+    parents = [one for one in await readable(engine, relatives(job)) if one is not None]
     if hide:
         job, history, parents = hidden_job(job), hidden_history(history, job), list(map(hidden_job, parents))
     return tell(

@@ -3,6 +3,7 @@ else, so that a value has the same answer wherever it is said and whatever it is
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ __all__ = [
     "LATEST",
     "NAME",
     "NOTE",
+    "NUMBER",
     "PAYLOAD",
     "RESULT",
     "TAG",
@@ -32,6 +34,7 @@ __all__ = [
     "checked_tags",
     "is_text",
     "is_too_deep",
+    "is_within",
     "shown",
     "size_of",
     "whole",
@@ -57,6 +60,8 @@ NOTE = 256
 """Characters of who acted, and of what was noted with it."""
 COUNT = 1_000_000_000
 """The greatest number of retries, of jobs at once, of permits: every store counts this far."""
+NUMBER = 2**53
+"""The greatest whole number, up or down, that every language and every float holds as it is."""
 
 DEPTH = 100
 """How deep JSON may be nested: what reads it may be deep in calls of its own already."""
@@ -77,6 +82,11 @@ def is_text(*texts: str) -> bool:
             except UnicodeEncodeError:
                 return False
     return True
+
+
+def is_within(number: float) -> bool:
+    """Whether it can be compared and reckoned with everywhere: a whole number of at most ``NUMBER``, a finite float."""
+    return abs(number) <= NUMBER if isinstance(number, int) else math.isfinite(number)
 
 
 def size_of(text: str) -> int:

@@ -16,6 +16,7 @@ from msgspec import Meta
 from headrace.core.bounds import KEY, checked_key, checked_name
 from headrace.core.codec.document import document_text
 from headrace.core.customers import Customers
+from headrace.core.match import fault_of_numbers
 from headrace.errors import ConfigError
 
 __all__ = ["Capabilities", "capabilities_of"]
@@ -68,6 +69,8 @@ def capabilities_of(document: Any, what: str = "capabilities") -> Capabilities:
     _checked(document_text, document, what, what)
     for name in document:
         _check_name(name, what)
+    if (fault := fault_of_numbers(document)) is not None:
+        raise ConfigError(f"{what}.{fault}", field=f"{what}.{fault.partition(' must ')[0]}")
     try:
         page = msgspec.convert(document, _Page)
     except msgspec.ValidationError as error:

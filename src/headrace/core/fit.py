@@ -6,9 +6,11 @@ that wait at the same place, is asked about first, and for how long the others h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.core.bounds import is_within
 from headrace.core.match import is_number
 
 __all__ = ["HOLD", "Loaded", "Waste", "held_back", "loaded_by", "waste"]
@@ -49,9 +51,10 @@ def _unused(need: Any, offer: Any) -> tuple[float, int]:
         parts = [_unused(_within(need, name), one) for name, one in offer.items()]
         return sum(spare for spare, _ in parts), sum(words for _, words in parts)
     if is_number(offer):
-        least = _least(need)
+        if not is_within(offer) or not is_within(least := _least(need)):
+            return 1.0, 0  # from before they were bounded: nothing is wasted more
         beyond = max(0.0, offer - least) / max(1.0, abs(least))
-        return beyond / (1 + beyond), 0
+        return (beyond / (1 + beyond) if math.isfinite(beyond) else 1.0), 0
     if isinstance(offer, str | list | tuple):
         listed = {offer} if isinstance(offer, str) else {one for one in offer if isinstance(one, str)}
         unasked = len(listed - _words(need) - {_ALL})

@@ -29,6 +29,8 @@ __all__ = [
     "Streak",
     "Values",
     "document_fields",
+    "json_or_text",
+    "raw_json",
     "spec_of",
 ]
 
@@ -327,11 +329,15 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.status in HELD
 
     def to_dict(self, history: History | None = None) -> dict[str, Any]:
-        """The whole record as JSON values, keyed by the field names of the lifecycle page."""
+        """The whole record as JSON values, keyed by the field names of the lifecycle page.
+
+        A payload or a result that is no JSON, as no version stores it, stands there as text.
+        """
         spec = {"id": self.id} | {name: getattr(self.spec, name) for name in self.spec.__struct_fields__}
         state = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _INNER}
         record = spec | state
-        record |= {"payload": self.payload, "result": self.result, "max_attempts": self.max_attempts}
+        result = None if self.result_text is None else json_or_text(self.result_text)
+        record |= {"payload": json_or_text(self.payload_text), "result": result, "max_attempts": self.max_attempts}
         record["timeout_at"] = self.timeout_at
         record |= {name: getattr(self, name) for name in _NOW}
         if history is not None:
@@ -348,6 +354,25 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
         """The JSON schema of what ``to_dict`` gives without a history."""
         return schema_of(msgspec.defstruct("Job", document_fields(), namespace=_DOC))
+
+
+def json_or_text(text: str) -> Any:
+    """What a stored text says; where it is no JSON, the text itself: who looks at a job is to see what is there."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def raw_json(text: str) -> msgspec.Raw:
+    """The same for a document that the text becomes a part of as it is: it is looked over, and not read."""
+    try:
+        return _raw(text)
+    except (ValueError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(text))
 
 
 _INNER = frozenset(

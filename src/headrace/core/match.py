@@ -19,7 +19,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["TESTS", "Profile", "by_service", "fault_of", "fits", "is_number", "meets", "serves"]
+from headrace.core.bounds import NUMBER, is_within
+from headrace.errors import shown
+
+__all__ = ["TESTS", "Profile", "by_service", "fault_of", "fault_of_numbers", "fits", "is_number", "meets", "serves"]
 
 SERVICES = "services"
 """What a job requires that asks for a service, in the words of the EmProps page."""
@@ -104,9 +107,25 @@ def by_service(task: str, requires: Mapping[str, Any]) -> bool:
 def fault_of(requires: Mapping[str, Any]) -> str | None:
     """What is wrong with requirements that no worker could ever meet as they are written; None: nothing."""
     try:
-        return next((fault for name, need in requires.items() for fault in _faults(name, need)), None)
+        fault = next((fault for name, need in requires.items() for fault in _faults(name, need)), None)
     except _TooDeep:
         return f"nobody looks deeper than {_DEEPEST} levels"
+    return fault or fault_of_numbers(requires)
+
+
+def fault_of_numbers(document: Mapping[str, Any]) -> str | None:
+    """Which number in requirements, or in an offer, nobody can reckon with; None: all are within bounds."""
+    # Not by recursion: an offer may be as deep as JSON may be.
+    rest: list[tuple[str, Any]] = list(document.items())[::-1]
+    while rest:
+        place, value = rest.pop()
+        if isinstance(value, Mapping):
+            rest += [(f"{place}.{name}", one) for name, one in list(value.items())[::-1]]
+        elif isinstance(value, _MANY):
+            rest += [(place, one) for one in value]
+        elif is_number(value) and not is_within(value):
+            return f"{place} must be a finite number, whole ones from -{NUMBER} to {NUMBER}, not {shown(value)}"
+    return None
 
 
 def _faults(place: str, need: Any, depth: int = 0) -> Iterator[str]:
@@ -128,10 +147,10 @@ def _faults_of_tests(place: str, need: Mapping[str, Any], depth: int) -> Iterato
     for name, value in need.items():
         if name in ("min", "max"):
             if not is_number(value):
-                yield f"{place}: {name!r} takes a number, not {value!r:.80}"
+                yield f"{place}: {name!r} takes a number, not {shown(value):.80}"
         elif name == "in":
             if not isinstance(value, _MANY) or not value:
-                yield f"{place}: 'in' takes a list of what will do, not {value!r:.80}"
+                yield f"{place}: 'in' takes a list of what will do, not {shown(value):.80}"
             else:
                 yield from _faults(place, value, depth + 1)
         elif name == "not":
@@ -139,4 +158,4 @@ def _faults_of_tests(place: str, need: Mapping[str, Any], depth: int) -> Iterato
         else:
             yield f"{place}: {name!r} is no test, and stands among tests ({', '.join(sorted(TESTS))})"
     if {"min", "max"} <= need.keys() and all(map(is_number, (need["min"], need["max"]))) and need["min"] > need["max"]:
-        yield f"{place}: no number is at least {need['min']!r} and at most {need['max']!r}"
+        yield f"{place}: no number is at least {shown(need['min'])} and at most {shown(need['max'])}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from headrace.core.bounds import is_within
 from headrace.core.match import TESTS, fits, is_number
 
 __all__ = ["Lack", "distance", "lacks", "told_lacks", "told_need", "told_offer"]
@@ -60,8 +62,12 @@ def _gap(lack: Lack) -> float:
         need = need.get("min", need.get("max"))
     if not is_number(need) or not is_number(offer):
         return 1.0
+    if not is_within(need) or not is_within(offer):
+        return 1.0  # from before they were bounded
     missing = sign * (need - offer) / (abs(need) or 1)
-    return max(0.0, missing / (1 + missing) if missing > 0 else 0.0)
+    if missing <= 0:
+        return 0.0
+    return missing / (1 + missing) if math.isfinite(missing) else 1.0
 
 
 def told_lacks(found: Sequence[Lack], *, discreet: bool = False) -> tuple[str, str]:

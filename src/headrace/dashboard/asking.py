@@ -19,7 +19,7 @@ from headrace.core.keys import Scope
 from headrace.core.rollup import Step
 from headrace.dashboard.access import Viewer
 from headrace.dashboard.sums import Span
-from headrace.errors import JobNotFound
+from headrace.errors import JobNotFound, Unreadable
 
 if TYPE_CHECKING:
     from headrace.app import App, QueueInfo
@@ -154,6 +154,10 @@ class Ask:
             job = await self.app.get(id)
         except (JobNotFound, ValueError):
             raise Missing(f"job {id}") from None
+        except Unreadable:
+            if self.viewer.customer is None:
+                raise
+            raise Missing(f"job {id}") from None  # whose it is cannot be read
         if self.viewer.customer not in (None, job.customer):
             raise Missing(f"job {id}")
         return self.seen([job])[0]

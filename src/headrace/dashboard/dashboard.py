@@ -23,7 +23,7 @@ from headrace.dashboard.sharing import Shared
 from headrace.dashboard.sums import Past
 from headrace.dashboard.table import ACTS
 from headrace.dashboard.views import VIEWS
-from headrace.errors import ConfigError, HeadraceError, NotOpen, Unavailable
+from headrace.errors import ConfigError, HeadraceError, NotOpen, Unavailable, Unreadable
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -115,6 +115,8 @@ class Dashboard:
             return Shown("nothing.html", "Not found", {"what": str(missing)}, 404, every=0)
         except Foreign as foreign:
             return _refused(str(foreign))
+        except Unreadable as error:
+            return Shown("wrong.html", "Cannot be shown", {"why": str(error)}, 500, every=0)
         except (ConfigError, ValueError) as error:
             return Shown("wrong.html", "Bad request", {"why": str(error)}, 400, every=0)
 

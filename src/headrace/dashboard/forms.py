@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.printable import printable, printable_json
+
 __all__ = ["Field", "fields_of"]
 
 
@@ -48,13 +50,14 @@ def _resolved(one: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str,
 
 def _field(name: str, schema: Mapping[str, Any], required: bool, given: Any) -> Field:
     value = schema.get("default", _NOTHING) if given is _NOTHING else given
-    text = "" if value is _NOTHING or (value is None and not required) else msgspec.json.encode(value).decode()
+    text = "" if value is _NOTHING or (value is None and not required) else _json(value)
     note = str(schema.get("description", ""))
     if "enum" in schema:
-        choices = tuple(msgspec.json.encode(one).decode() for one in schema["enum"])
+        choices = tuple(_json(one) for one in schema["enum"])
         return Field(name, "choice", required, text, choices, note)
     kind = _KINDS.get(schema.get("type", ""), "json") if isinstance(schema.get("type"), str) else "json"
-    if kind == "text" and (value is _NOTHING or isinstance(value, str)):
+    # A text that a page would spell out is edited as JSON, which spells it out as well, and is sent back as it was.
+    if kind == "text" and (value is _NOTHING or (isinstance(value, str) and printable(value, lines=True) == value)):
         begins = value if isinstance(value, str) else ""
         return Field(name, kind, required, begins, note=note or str(schema.get("format", "")))
     if kind == "boolean" and (value is _NOTHING or isinstance(value, bool)):
@@ -62,6 +65,10 @@ def _field(name: str, schema: Mapping[str, Any], required: bool, given: Any) -> 
     if kind in ("integer", "number") and (value is _NOTHING or isinstance(value, int | float)):
         return Field(name, kind, required, text, note=note)
     return Field(name, "json", required, text, note=note or _told(schema))
+
+
+def _json(value: Any) -> str:
+    return printable_json(msgspec.json.encode(value).decode())
 
 
 def _told(schema: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import jinja2
 import msgspec
 
+from headrace.core.job import Job, json_or_text
+from headrace.core.printable import printable
+from headrace.core.stand_in import guarded
 from headrace.core.status import HELD, Status
 from headrace.dashboard import files, words
 from headrace.dashboard.asking import Ask, Shown, address
@@ -41,6 +45,11 @@ class _Templates(jinja2.BaseLoader):
         return place.read_text(encoding="utf-8"), str(place), None
 
 
+def _one_of_many(macro: Callable[..., Any], job: Job, *more: Any) -> Any:
+    """What a macro makes of a job: where it fails, it says which it is, and the page is shown."""
+    return guarded(lambda one: macro(one, *more), job)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     """The templates, compiled once for the whole process, each when it is first needed."""
@@ -60,13 +69,14 @@ def _environment() -> jinja2.Environment:
         "size": words.size,
         "timed": words.timed,
         "plain": msgspec.to_builtins,
+        "json_or_text": json_or_text,
         "parsed": parsed,
         "pretty": pretty,
         "tree": tree,
         "tree_of_many": tree_of_many,
         "written": written,
     }
-    made.globals |= {"at": words.at, "Status": Status, "HELD": HELD}
+    made.globals |= {"at": words.at, "Status": Status, "HELD": HELD, "one_of_many": _one_of_many}
     return made
 
 
@@ -97,10 +107,15 @@ class Renderer:
             "version": files.version(),
             "frame": "live.html" if ask.live else "frame.html",
         }
-        return self._templates.get_template(shown.template).render(data | dict(shown.data)).encode()
+        return _sent(self._templates.get_template(shown.template).render(data | dict(shown.data)))
 
     def plain(self, base: str, title: str, text: str, *, template: str = "plain.html", **data: Any) -> bytes:
         """A page for those who are not let in, or where nothing can be read."""
         given = {"base": base.rstrip("/"), "title": title, "text": text, "version": files.version()}
         linking = {"link": lambda path, **query: address(base.rstrip("/"), path, **query)}
-        return self._templates.get_template(template).render(given | linking | data).encode()
+        return _sent(self._templates.get_template(template).render(given | linking | data))
+
+
+def _sent(page: str) -> bytes:
+    """A page as it is sent: nothing in it turns the direction of text, or does something where it is pasted."""
+    return printable(page, lines=True).encode()

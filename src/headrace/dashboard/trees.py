@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
+from headrace.core.job import json_or_text
+from headrace.core.printable import printable_json
+
 __all__ = ["parsed", "pretty", "tree", "tree_of_many", "written"]
 
 OPEN = 2
@@ -26,7 +29,7 @@ def parsed(text: str | None) -> Any:
     """What a JSON text says, for ``tree``; a text that is too large stays one."""
     if text is None:
         return None
-    return _beginning(text, LARGEST) if len(text) > LARGEST else msgspec.json.decode(text)
+    return _beginning(text, LARGEST) if len(text) > LARGEST else json_or_text(text)
 
 
 def _beginning(text: str, most: int) -> Markup:
@@ -36,8 +39,11 @@ def _beginning(text: str, most: int) -> Markup:
 
 
 def pretty(text: str) -> str:
-    """A JSON text with its lines indented, to be edited."""
-    return msgspec.json.format(text, indent=2)
+    """A JSON text with its lines indented, to be edited; control characters in it are spelled out, as JSON does."""
+    try:
+        return printable_json(msgspec.json.format(text, indent=2))
+    except (msgspec.MsgspecError, RecursionError):
+        return text
 
 
 def written(value: Any) -> str:
@@ -76,7 +82,7 @@ def _write(parts: list[str], value: Any, depth: int, name: str = "") -> None:
 
 
 def _write_text(parts: list[str], value: str) -> None:
-    quoted = msgspec.json.encode(value).decode()
+    quoted = printable_json(msgspec.json.encode(value).decode())
     if len(value) <= LONG:
         parts.append(f'<span class="string">{escape(quoted)}</span>')
     else:

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.core.attempt import ErrorInfo, Progress
 from headrace.core.hiding import hidden_job
-from headrace.core.job import Job
+from headrace.core.job import Job, raw_json
 from headrace.core.record import Record
 from headrace.core.status import Reason, Status
 from headrace.errors import ConfigError, shown
@@ -132,6 +132,6 @@ def document_of(job: Job, address: str | None, *, tracebacks: bool = False) -> J
         cancel_requested_at=job.cancel_requested_at,
         updated_at=job.updated_at,
         error=None if job.error is None else error_of(job.error, tracebacks),
-        result=None if job.result_text is None else msgspec.Raw(job.result_text.encode()),
+        result=None if job.result_text is None else raw_json(job.result_text),
         links=links_to(address),
     )

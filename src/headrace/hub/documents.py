@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.core.job import Job, Spec, document_fields
+from headrace.core.job import Job, Spec, document_fields, raw_json
 from headrace.core.query import Page
 
 __all__ = ["JobPage", "JobView", "job_view", "job_views", "page_view"]
@@ -56,8 +56,8 @@ _PAYLOAD, _RESULT = ([name for name, _ in _FIELDS].index(name) for name in ("pay
 def job_view(job: Job) -> JobView:
     """A job as it is on the wire: the JSON of ``job.to_dict()``, without reading and writing its texts anew."""
     values = list(_values(job))
-    values[_PAYLOAD] = msgspec.Raw(job.payload_text.encode())
-    values[_RESULT] = None if job.result_text is None else msgspec.Raw(job.result_text.encode())
+    values[_PAYLOAD] = raw_json(job.payload_text)
+    values[_RESULT] = None if job.result_text is None else raw_json(job.result_text)
     return JobView(*values)
 
 

@@ -31,6 +31,7 @@ from headrace.hub.table import ENGINE, OPERATIONS
 from headrace.hub.webhooks import webhook_worker
 from headrace.hub.work.fleet import Fleet
 from headrace.web.positions import Positions
+from headrace.worker.logs import caught_logs
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -86,6 +87,7 @@ class Hub:
         :raises SecretMismatch: another secret is set here than elsewhere
         """
         async with AsyncExitStack() as stack:
+            stack.enter_context(caught_logs())  # what clients wrote is logged too, by whatever handlers there are
             await stack.enter_async_context(self.app)
             await self.app.session.vault.derives()  # which says so if another secret is set here than elsewhere
             await stack.enter_async_context(self.live.running())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from headrace.client.finding import Filters
 from headrace.core.job import Job
+from headrace.errors import JobNotFound
 from headrace.hub.operation import Ask
 from headrace.hub.problems import Fault, Problem
 from headrace.web.absent import absent, id_of
@@ -52,6 +54,9 @@ async def jobs_of(ask: Ask, ids: Sequence[UUID]) -> list[Job]:
     found = list[Job]()
     for id, job in zip(ids, await ask.hub.app.get_many(ids), strict=True):
         if job is None or not is_own(ask, job):
+            if job is None and ask.caller.customer is None:
+                with suppress(JobNotFound):  # it may be there, and not be readable: the operator is told so
+                    await ask.hub.app.get(id)
             raise absent(id, ask.hub.app)
         found.append(job)
     return found

@@ -27,6 +27,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import NotOpen, StoreLost, Unavailable
 from headrace.runtime.changes import GAP, MOST
 from headrace.runtime.host import Host
+from headrace.runtime.readable import readable
 
 __all__ = ["Feed"]
 
@@ -264,7 +265,7 @@ class Feed:
             ids.append(id)
         self._allowance.spend(len(ids))
         try:
-            found = await self._engine.jobs.get(ids)
+            found = await readable(self._engine, ids)
         except Unavailable:
             self._hinted = dict.fromkeys(map(str, ids)) | self._hinted
             raise

@@ -20,8 +20,9 @@ from headrace.core.query import as_seen
 from headrace.core.status import DEFERRED
 from headrace.engine import MAX_BATCH, Engine, FindsChanged
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable
+from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable, Unreadable
 from headrace.runtime.host import Host
+from headrace.runtime.readable import readable
 from headrace.runtime.waiting import Waiting
 
 __all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]
@@ -313,6 +314,8 @@ class Watcher(_Watching[Job]):
 
     def __init__(self, engine: Engine, host: Host) -> None:
         super().__init__(engine, host)
+        self._unreadable: dict[UUID, Unreadable] = {}
+        """Why a job that was asked for counts as missing."""
         self._followers: dict[str, set[_Follower]] = {}
         """Who follows which job."""
         self._unlisten_changes: Callable[[], None] | None = None
@@ -326,13 +329,15 @@ class Watcher(_Watching[Job]):
         for id in ids:
             for follower in self._followers.get(str(id), ()):
                 follower.asks()
+        if self._unreadable:
+            self._unreadable = {id: one for id, one in self._unreadable.items() if id not in ids}
         known = self._known(ids) if len(ids) >= MANY else {}
         if not known or not isinstance(jobs := self._engine.jobs, FindsChanged):
-            return await self._engine.jobs.get(ids)
+            return await readable(self._engine, ids, self._unreadable)
         # Most of many are as they were, and to read a job takes ten times as long as to see that.
         changed = set(await jobs.changed([(id, job.rev) for id, job in known.items()]))
         anew = [id for id in ids if id in changed or id not in known]
-        found = dict(zip(anew, await jobs.get(anew) if anew else (), strict=True))
+        found = dict(zip(anew, await readable(self._engine, anew, self._unreadable) if anew else (), strict=True))
         return [found[id] if id in found else known[id] for id in ids]
 
     def _known(self, ids: Sequence[UUID]) -> dict[UUID, Job]:
@@ -344,7 +349,7 @@ class Watcher(_Watching[Job]):
         return found.ended
 
     def _missing(self, id: UUID) -> HeadraceError:
-        return JobNotFound(id)
+        return self._unreadable.get(id) or JobNotFound(id)
 
     async def close(self) -> None:
         """End every wait with an error, and listen no more."""

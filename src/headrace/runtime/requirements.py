@@ -43,6 +43,8 @@ class Requirements:
                 await self._tell(spec)
             except EngineError as error:  # the job is stored; what could not be looked at is not said
                 _log.debug("who meets the requirements of %s is not known: %s", spec.task, error)
+            except Exception as error:  # likewise: the submit has gone well, and is not to be answered as failed
+                _log.warning("who meets the requirements of %r cannot be told: %r", spec.task, error)
 
     async def _tell(self, spec: Spec) -> None:
         now, rules = self._host.clock.now(), self._engine.rules

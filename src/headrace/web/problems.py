@@ -66,6 +66,7 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.InvalidPayload, 422, "invalid-payload", "The payload does not fit the task"),
     (errors.InvalidResult, 422, "invalid-result", "The result cannot be stored"),
     (errors.Unstorable, 422, "unstorable", "The store refuses these data"),
+    (errors.Unreadable, 500, "unreadable", "The job is stored in a way that cannot be read"),
     (errors.Duplicate, 409, "duplicate", "A live job holds the dedup key"),
     (errors.TransitionRefused, 409, "refused", "The lifecycle refuses this"),
     (errors.Stale, 409, "stale", "The job is no longer held"),

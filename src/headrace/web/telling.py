@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.attempt import Attempt, ErrorInfo
 from headrace.core.entry import Entry, LogLine
-from headrace.core.job import Job
+from headrace.core.job import Job, raw_json
 from headrace.core.news import News, Place
 from headrace.core.status import Outcome, Reason, Status
 
@@ -171,7 +171,7 @@ def ended_as(job: Job) -> EndTold:
 
 
 def _result_of(job: Job) -> msgspec.Raw:
-    return msgspec.Raw((job.result_text or "null").encode())
+    return raw_json(job.result_text or "null")
 
 
 def end_of(job: Job) -> tuple[Kind, msgspec.Struct] | None:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from headrace.core.account import labels
 from headrace.core.entry import log_data
-from headrace.logs import ABOUT, JsonFormatter, TextFormatter, message_of
+from headrace.logs import ABOUT, JsonFormatter, TextFormatter, make_printable, message_of
 from headrace.worker.context import Context
 
 __all__ = ["Style", "caught_logs", "cut_line", "handlers_of", "shown_logs", "style_here"]
@@ -62,9 +62,11 @@ class _Catcher:
                     self._pass_on = None
 
     def see(self, logger: logging.Logger, record: logging.LogRecord) -> None:
-        ctx = Context.current_or_none()
+        ctx, ours = Context.current_or_none(), _is_ours(record.name)
+        if ours:
+            with contextlib.suppress(Exception):
+                make_printable(record)
         if ctx is not None and self._workers:
-            ours = _is_ours(record.name)
             with contextlib.suppress(Exception):  # a bug here must not disturb the user's logging
                 _mark(record, ctx, ours=ours)
                 if not ours:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypedDict
 import msgspec
 
 from headrace.core.bounds import checked_document, checked_name, whole
+from headrace.core.match import fault_of_numbers
 from headrace.core.retry import Seconds, seconds
 from headrace.core.suspects import REQUIREMENT
 from headrace.errors import ConfigError, UnknownTask, shown
@@ -84,6 +85,8 @@ def _checked_offers(offers: Any) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"offers must be JSON values: {error}") from None
     checked_document(text, "offers")
+    if (fault := fault_of_numbers(offers)) is not None:
+        raise ConfigError(f"offers.{fault}")
     return msgspec.json.decode(text, type=dict[str, Any])
 
 

@@ -85,7 +85,7 @@ class Finding(Finder):
             return await walk_async(begin(), execute)
 
     def read(self, rows: Sequence[Any]) -> list[Job]:
-        return Reader().jobs(rows)
+        return Reader().shown(rows)
 
     def label(self, text: str) -> str:
         return label(text)

@@ -68,6 +68,7 @@ else:
 _LONG = 500
 """How many characters of a text are stored; longer ones by their digest: an index takes about 2,700 bytes at most."""
 
+_NAMES = [column.name for column in RECORD]
 _STATE = "state = read_state(state) if state is not None else "
 _job: Callable[..., Job] = function(
     "job",
@@ -123,7 +124,7 @@ class Reader(RecordReader):
     """Makes jobs from records, or from rows that a claim answered."""
 
     def __init__(self) -> None:
-        super().__init__(_job)
+        super().__init__(_job, _NAMES)
 
     def claimed(self, rows: Iterable[Sequence[Any]], given: Grant) -> list[Job]:
         """The jobs in the rows that a claim answered."""

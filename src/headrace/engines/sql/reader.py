@@ -7,9 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from headrace.core.job import Attempt, Job
+from headrace.core.stand_in import stand_in, told_fault
+from headrace.core.status import Status
 from headrace.engines.sql.attempts import PastRow, attempt_of
 from headrace.engines.sql.columns import Specs
 from headrace.engines.sql.record import Moments
+from headrace.errors import Unreadable
 
 __all__ = ["RecordReader", "Sight", "Stored"]
 
@@ -25,14 +28,44 @@ job of each request."""
 class RecordReader:
     """Makes jobs from records, and reuses the parts that records of one answer share."""
 
-    def __init__(self, make: Callable[..., Job]) -> None:
-        """``make``: makes a job from what is shared, ``Moments`` and ``Specs``, and the columns of a record."""
+    def __init__(self, make: Callable[..., Job], names: Sequence[str]) -> None:
+        """``make``: makes a job from what is shared, ``Moments`` and ``Specs``, and the columns of a record, whose
+        ``names`` these are."""
         self._at, self._specs, self._make = Moments(), Specs(), make
+        self._names = names
 
-    def jobs(self, records: Iterable[Sequence[Any]]) -> list[Job]:
-        """The jobs in these records."""
+    def jobs(self, records: Sequence[Sequence[Any]]) -> list[Job]:
+        """The jobs in these records; :raises Unreadable: one of them is none"""
         at, specs, make = self._at, self._specs, self._make
-        return [make(at, specs, *record) for record in records]
+        try:
+            return [make(at, specs, *record) for record in records]
+        except Exception:
+            for record in records:
+                try:
+                    self.job(record)
+                except Exception as error:
+                    raise Unreadable(self._about(record)[0], told_fault(error)) from error
+            raise
+
+    def shown(self, records: Sequence[Sequence[Any]]) -> list[Job]:
+        """The jobs in these records, for somebody to look at: something stands in for each that cannot be read."""
+        try:
+            return self.jobs(records)
+        except Unreadable:
+            return [self._shown(record) for record in records]
+
+    def _shown(self, record: Sequence[Any]) -> Job:
+        try:
+            return self.job(record)
+        except Exception as error:
+            id, seq, status = self._about(record)
+            return stand_in(id, error, seq=seq, status=status)
+
+    def _about(self, record: Sequence[Any]) -> tuple[UUID, int, Status]:
+        """Which job a record is of, that is none."""
+        id, seq, status = (record[self._names.index(name)] for name in ("id", "seq", "status"))
+        known = Status(status) if status in set(Status) else Status.FAILED
+        return id if isinstance(id, UUID) else UUID(str(id)), seq if isinstance(seq, int) else 0, known
 
     def job(self, record: Sequence[Any]) -> Job:
         """The job in a record."""

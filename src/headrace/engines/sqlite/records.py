@@ -27,7 +27,7 @@ from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import counting
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.rows import jobs_of
+from headrace.engines.sqlite.rows import shown_of
 
 __all__ = ["Records", "prepare"]
 
@@ -72,7 +72,10 @@ def prepare(connection: apsw.Connection) -> None:
 
     def mentions_error(*args: Any) -> bool:
         document, text = args
-        error = _error(document)
+        try:
+            error = _error(document)
+        except msgspec.MsgspecError:
+            return True  # it is looked at again, and shown as one that cannot be
         return text in error.type.lower() or text in error.message.lower()
 
     def created(*args: Any) -> int:
@@ -111,7 +114,7 @@ class Finding(Finder):
             wanted = False  # whoever gave up keeps no search behind this one waiting
 
     def read(self, rows: Sequence[Any]) -> list[Job]:
-        return jobs_of(f"[{','.join(row[0] for row in rows)}]")
+        return shown_of([row[0] for row in rows])
 
     def label(self, text: str) -> str:
         return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +33,7 @@ __all__ = [
     "row_of_one",
     "row_of_plain",
     "row_of_report",
+    "shown_of",
     "sights_of",
 ]
 
@@ -47,18 +48,28 @@ _job: Callable[..., Job] = function(
     f"at, specs, {names(RECORD)}",
     ["state = NEW if state is None else read_state(state)", job_of(column.read for column in RECORD)],
 )
+_NAMES = [column.name for column in RECORD]
 _records = msgspec.json.Decoder(list[RECORD_TYPE]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None, PastRow | None]]).decode
 
 
 def reader() -> RecordReader:
     """A reader of records."""
-    return RecordReader(_job)
+    return RecordReader(_job, _NAMES)
 
 
 def jobs_of(document: str) -> list[Job]:
     """The jobs in a JSON array of records."""
     return reader().jobs(_records(document))
+
+
+def shown_of(documents: Sequence[str]) -> list[Job]:
+    """The jobs in these records, for somebody to look at, whatever is in them."""
+    document = f"[{','.join(documents)}]"
+    try:
+        return reader().shown(_records(document))
+    except msgspec.MsgspecError:
+        return reader().shown(msgspec.json.decode(document, type=list[list[Any]]))
 
 
 def sights_of(document: str) -> list[Sight]:
