@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any, cast
-from uuid import UUID
 
 from headrace.core.defaults import Rules
 from headrace.engine import (
-    Attended,
     Bus,
     Check,
     Direct,
@@ -38,7 +36,8 @@ class RemoteEngine:
     """The store of a hub, from far away: every verb is a call, and the hub's engine does it.
 
     What is held for a worker while its process lives cannot be held from here, nor by the hub, whose death would look
-    like the worker's: so a worker behind a hub is judged by its beats alone.
+    like the worker's: so a worker behind a hub is judged by its beats. If its connection is cut off, the hub says so,
+    and the worker has a grace in which to beat again.
     """
 
     name = "hub"
@@ -59,7 +58,7 @@ class RemoteEngine:
         self.rollups = cast(Rollups, far_role("rollups", call))
         self.documents = cast(Documents, far_role("documents", call))
         self._workers: Any = far_role("workers", call)
-        self._workers.attend, self._workers.gone_after = _attend, _GONE_AFTER
+        self._workers.attend, self._workers.gone_after = self._bus.attend, _GONE_AFTER
         self.workers = cast(Workers, self._workers)
         self._session: Any = far_role("session", call)
 
@@ -91,10 +90,6 @@ class RemoteEngine:
 
     def another_session(self) -> Engine:
         return RemoteEngine(self._address, rules=self.rules, host=self._host)
-
-
-async def _attend(worker: UUID) -> Attended | None:
-    return None
 
 
 def _about(hello: Hello, address: Address) -> Check:
