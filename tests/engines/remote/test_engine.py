@@ -263,9 +263,11 @@ async def test_what_is_written_is_dated_by_whoever_writes_it() -> None:
 # -- what is of one process
 
 
-async def test_nothing_is_held_for_a_worker_that_is_far_away() -> None:
+async def test_the_connection_is_all_that_shows_that_a_worker_far_away_lives() -> None:
     async with serving("memory://") as hub, opened(hub) as engine:
-        assert await engine.workers.attend(uuid4()) is None
+        attended = await engine.workers.attend(uuid4())
+        assert attended is not None
+        assert (attended.judged, attended.descriptor) == (False, None)
         assert (engine.transactions, engine.direct) == (None, None)
         assert engine.workers.gone_after == hub.app.engine.workers.gone_after
 
