@@ -73,6 +73,8 @@ class Attendance(Service):
                     return  # as those say who have the duties
                 except EngineError as error:
                     _log.debug("nothing shows that this program lives for now: %s", error)
+                except Exception:
+                    _log.exception("it could not be shown that this program lives; it goes on")
                 if await self._host.wait(self.stopping, min(EVERY, self._engine.rules.beat / 4)):
                     return
         finally:

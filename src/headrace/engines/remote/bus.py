@@ -20,7 +20,10 @@ from headrace.runtime.wire import Hints, Listening, decode, encode
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["RemoteBus"]
+__all__ = ["PROOF", "RemoteBus"]
+
+PROOF = "hub "
+"""What a proof begins with that names a connection to a hub, and that nobody can judge."""
 
 _log = logging.getLogger("headrace.remote")
 
@@ -205,7 +208,7 @@ class RemoteBus:
                 saying.exception()  # the connection was lost, as is known here
 
     async def _say(self, connection: ClientConnection) -> None:
-        self._proof = f"hub {self._host.dice.token():x}"
+        self._proof = f"{PROOF}{self._host.dice.token():x}"
         try:
             while True:
                 self._said.clear()
