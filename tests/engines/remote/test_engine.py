@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
 from headrace.core.query import Filter
-from headrace.engine import Alive, Beat, Gone, Hint, Inserted, Setting, Topic, WorkerInfo
+from headrace.engine import Alive, Beat, Gone, Hint, Inserted, Setting, Topic, WorkerInfo, WorkerRow
 from headrace.engines.remote import RemoteEngine
 from headrace.engines.remote.address import Address
 from headrace.errors import (
@@ -270,6 +270,32 @@ async def test_the_connection_is_all_that_shows_that_a_worker_far_away_lives() -
         assert (attended.judged, attended.descriptor) == (False, None)
         assert (engine.transactions, engine.direct) == (None, None)
         assert engine.workers.gone_after == hub.app.engine.workers.gone_after
+
+
+async def test_a_hub_is_not_asked_for_those_of_whom_nobody_here_must_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[int]()
+    async with serving("memory://") as hub, opened(hub) as engine:
+
+        async def gone(rows: Sequence[WorkerRow]) -> Gone:
+            asked.append(len(rows))
+            return Gone()
+
+        monkeypatch.setattr(hub.app.engine.workers, "gone", gone)
+        far, program, worker = (
+            WorkerRow(
+                WorkerInfo(id=uuid4(), host="h", pid=1, started_at=NOW, concurrency=slots, proof=proof),
+                Beat(),
+                0,
+                NOW,
+                True,
+                0,
+            )
+            for slots, proof in ((1, "hub 1234"), (0, "held"), (1, "held"))
+        )
+        assert await engine.workers.gone([far, program]) == Gone()
+        assert asked == []
+        await engine.workers.gone([far, program, worker])
+        assert asked == [1]
 
 
 async def test_findings_of_two_hubs_say_nothing_about_each_other() -> None:
