@@ -421,3 +421,15 @@ async def test_without_a_hint_it_is_found_by_the_next_look() -> None:
         await cut_off(s, victim)
         await s.run(21, sweeper)
         assert await s.w.alive() == {keeper.id}
+
+
+async def test_it_is_looked_at_every_second_while_its_grace_lasts() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        await s.workers.beat(victim.id, Beat(), s.w.now)
+        await cut_off(s, victim)
+        sweeper.heard(Hint(Topic.SETTINGS, (f"{PARTED}{victim.id}",)))
+        await s.run(11.3, sweeper)
+        assert await s.w.alive() == {keeper.id}

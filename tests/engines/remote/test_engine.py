@@ -272,6 +272,12 @@ async def test_the_connection_is_all_that_shows_that_a_worker_far_away_lives() -
         assert engine.workers.gone_after == hub.app.engine.workers.gone_after
 
 
+def row(slots: int, proof: str) -> WorkerRow:
+    """A worker that says how its death can be proved."""
+    info = WorkerInfo(id=uuid4(), host="h", pid=1, started_at=NOW, concurrency=slots, proof=proof)
+    return WorkerRow(info, Beat(), 0, NOW, True, 0)
+
+
 async def test_a_hub_is_not_asked_for_those_of_whom_nobody_here_must_know(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[int]()
     async with serving("memory://") as hub, opened(hub) as engine:
@@ -281,17 +287,7 @@ async def test_a_hub_is_not_asked_for_those_of_whom_nobody_here_must_know(monkey
             return Gone()
 
         monkeypatch.setattr(hub.app.engine.workers, "gone", gone)
-        far, program, worker = (
-            WorkerRow(
-                WorkerInfo(id=uuid4(), host="h", pid=1, started_at=NOW, concurrency=slots, proof=proof),
-                Beat(),
-                0,
-                NOW,
-                True,
-                0,
-            )
-            for slots, proof in ((1, "hub 1234"), (0, "held"), (1, "held"))
-        )
+        far, program, worker = row(1, "hub 1234"), row(0, "held"), row(1, "held")
         assert await engine.workers.gone([far, program]) == Gone()
         assert asked == []
         await engine.workers.gone([far, program, worker])
@@ -303,7 +299,7 @@ async def test_findings_of_two_hubs_say_nothing_about_each_other() -> None:
     async with App("memory://") as app, serving(app) as here, serving(app) as there:
         for hub in (here, here, there):
             async with opened(hub) as engine:
-                found.append(await engine.workers.gone([]))
+                found.append(await engine.workers.gone([row(1, "held")]))
     assert found[0] == found[1] != found[2]
     assert found[0].workers == Gone().workers
 
