@@ -30,6 +30,7 @@ from bench.machine import AWAKE, awake, describe
 from bench.plan import ENGINES, LABELS, MEASURES, RIVALS, SIDES, STATES, EngineName, Plan, SideName
 from bench.programs import Missing, program
 from bench.recovery import recovery, recovery_lines
+from bench.recovery_hub import hub_recovery, hub_recovery_lines
 from bench.remote import remote, remote_lines
 from bench.remote_crowd import crowd, crowd_lines
 from bench.report import document, facts_lines, lines, page
@@ -136,10 +137,15 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
         return list(limits_lines(found_by)), [asdict(case) | {"samples": found} for case, found in found_by.items()]
     if mode == "recovery":
         turns = args.repeat or (2 if args.quick else 20)
+        behind = hub_recovery(stores, turns=turns) if "headrace" in plan.sides else {}
+        told = list(hub_recovery_lines(plan.engine, behind)) if behind else []
+        kept = {case.name: asdict(found) for case, found in behind.items()}
+        if args.hubs:
+            return told, kept
         ours, theirs = recovery(plan.engine, stores, plan.sides, turns=turns)
-        kept = {case.name: asdict(found) for case, found in ours.items()}
+        kept |= {case.name: asdict(found) for case, found in ours.items()}
         kept |= {side: asdict(found) for side, found in theirs.items()}
-        return list(recovery_lines(plan.engine, ours, theirs)), kept
+        return [*recovery_lines(plan.engine, ours, theirs), *told], kept
     if mode == "hub":
         figures = hub(stores, quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
         return list(hub_lines(figures)), asdict(figures)
@@ -227,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
         "hub": "headrace's hub: submits over HTTP, a thousand who listen, ten thousand who say nothing",
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)
+    parser.add_argument("--hubs", action="store_true", help="of --recovery: only what is behind a hub")
     parser.add_argument("--dsn", metavar="URL", help="a PostgreSQL server to use instead of starting one")
     parser.add_argument("--awake", action="store_true", help="keep the processors from sleeping, for all sides (Linux)")
     parser.add_argument("--docs", action="store_true", help="put table and chart into docs/benchmarks.md")

@@ -28,7 +28,7 @@ from headrace import App, JobHandle
 from headrace.cli.supervisor import STEADY
 from headrace.engine import WorkerRow
 
-__all__ = ["CASES", "Case", "recovery", "recovery_lines"]
+__all__ = ["BOUND", "CASES", "PATIENCE", "Case", "Found", "recovery", "recovery_lines", "starts"]
 
 GIVE_UP = 120.0
 """Seconds after which a job counts as not recovered."""
@@ -155,7 +155,7 @@ class _Scene:
         """Who begins the job next, and when."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            if len(lines := _read(self._folder)) > self._begun:
+            if len(lines := starts(self._folder)) > self._begun:
                 self._begun = len(lines)
                 return lines[-1]
             await asyncio.sleep(0.01)
@@ -178,7 +178,8 @@ def _end(member: subprocess.Popen[bytes]) -> None:
     member.wait()
 
 
-def _read(folder: Path) -> list[tuple[int, float]]:
+def starts(folder: Path) -> list[tuple[int, float]]:
+    """Who began the job, and when, each time."""
     with contextlib.suppress(FileNotFoundError):
         words = [line.split() for line in (folder / "starts").read_text().splitlines()]
         return [(int(pid), float(at)) for pid, at in words]
@@ -202,14 +203,14 @@ class _Peer:
 
     def kill(self) -> bool:
         """Kill the one that has the job, if one has it."""
-        if lines := _read(self._folder):
+        if lines := starts(self._folder):
             os.kill(lines[0][0], signal.SIGKILL)
             self.killed = time.time()
         return bool(lines)
 
     def recovered(self) -> float | None:
         """Seconds from the kill to the next start."""
-        lines = _read(self._folder)
+        lines = starts(self._folder)
         return lines[1][1] - self.killed if len(lines) > 1 and self.killed is not None else None
 
     def end(self) -> None:
@@ -255,7 +256,7 @@ def _peer(engine: EngineName, side: SideName, stores: Stores) -> Iterator[_Peer]
         try:
             peer.start()
             deadline = time.monotonic() + PATIENCE
-            while not _read(Path(folder)):
+            while not starts(Path(folder)):
                 if time.monotonic() > deadline:
                     raise TimeoutError("its job does not begin")
                 time.sleep(0.1)

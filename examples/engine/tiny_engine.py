@@ -126,7 +126,8 @@ class Store:
 
     def die(self, worker: UUID) -> None:
         """The worker is dead, and has no duties any more."""
-        self.workers[worker] = (*self.workers[worker][:4], False)
+        if worker in self.workers:
+            self.workers[worker] = (*self.workers[worker][:4], False)
         self.leases = {name: given_back(lease, worker) for name, lease in self.leases.items()}
 
     def held_by(self, worker: UUID) -> list[Job]:
@@ -750,8 +751,7 @@ class Workers(Role):
 
     async def retire(self, worker: UUID) -> None:
         with self.store() as store:
-            if worker in store.workers:
-                store.die(worker)
+            store.die(worker)
 
     async def list(self) -> list[WorkerRow]:
         with self.store() as store:

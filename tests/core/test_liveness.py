@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.defaults import Rules
-from headrace.core.liveness import PAUSE, Seen, Watch, died_together, is_certain, is_dead, is_gone, is_late
+from headrace.core.liveness import (
+    PAUSE,
+    Seen,
+    SoleVoice,
+    Watch,
+    died_together,
+    is_certain,
+    is_dead,
+    is_gone,
+    is_late,
+    patience,
+)
 from headrace.core.status import Cause
 
 
@@ -122,3 +133,43 @@ def test_a_job_kills_one_process_with_all_workers_in_it() -> None:
     assert not died_together([("a", 1), ("a", 1)])
     assert died_together([("a", 1), ("a", 2)])
     assert died_together([("a", 1), ("b", 1)])
+
+
+@pytest.mark.parametrize(
+    ("lease", "grace", "waited"), [(60.0, None, 60.0), (60.0, 10.0, 10.0), (6.0, 10.0, 6.0), (60.0, 0.0, 0.0)]
+)
+def test_who_was_cut_off_has_its_grace_and_never_more_than_its_lease(
+    lease: float, grace: float | None, waited: float
+) -> None:
+    assert patience(lease, grace) == waited
+
+
+def test_a_hub_speaks_alone_for_a_worker_while_its_numbers_follow_one_another() -> None:
+    voice = SoleVoice()
+    assert not voice.is_sole(0.0, 10.0), "it has not beaten for it"
+    voice.attached()
+    for number in (7, 8, 9):
+        voice.answered(number, number * 5.0)
+        assert voice.is_sole(number * 5.0, 10.0)
+    assert voice.number == 9
+
+
+def test_a_hub_that_finds_the_beats_of_another_is_not_alone_for_a_while() -> None:
+    voice = SoleVoice()
+    voice.attached(0)
+    voice.answered(1, 0.0)
+    voice.answered(5, 100.0)  # it was frozen, and the worker went elsewhere
+    voice.answered(6, 101.0)
+    assert not voice.is_sole(101.0, 10.0)
+    assert not voice.is_sole(120.0, 10.0)
+    assert voice.is_sole(120.1, 10.0), "the other has not beaten for it for as long as it may be silent there"
+
+
+def test_a_worker_that_comes_is_heard_here_whoever_spoke_for_it_before() -> None:
+    voice = SoleVoice()
+    voice.attached(0)
+    voice.answered(5, 100.0)
+    voice.attached()
+    assert not voice.is_sole(100.0, 10.0)
+    voice.answered(9, 100.5)
+    assert voice.is_sole(100.5, 10.0)

@@ -12,7 +12,8 @@ import pytest
 
 from headrace.core.lifecycle import start_may_wait
 from headrace.core.status import Status
-from headrace.engine import Beat, Gone, Overdue, WorkerInfo, WorkerRow
+from headrace.engine import Beat, Gone, Overdue, Watched, WorkerInfo, WorkerRow
+from headrace.engine.bus import PARTED, Hint, Topic
 from headrace.engines.memory.workers import Workers
 from headrace.errors import Unavailable
 from headrace.maintenance import Planner, Pruner, Sweeper, services
@@ -399,3 +400,76 @@ async def test_a_worker_with_a_lease_of_its_own_is_buried_by_that() -> None:
         assert await alive(2 * rules.beat) == {keeper.id, remote}
         assert all(row.as_heard(w.now, rules).alive for row in await s.workers.list())
         assert await alive(rules.lease) == {keeper.id}
+
+
+# -- those that were cut off from their hub
+
+
+async def cut_off(s: Scene, player: Player, grace: float = 10.0) -> None:
+    [row] = [row for row in await s.workers.list() if row.info.id == player.id]
+    await s.workers.watched(player.id, Watched(row.beats, 0, 0.0, grace=grace))
+
+
+async def test_who_is_cut_off_is_dead_when_its_grace_is_over_and_not_before(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        await s.w.submit()
+        job = await victim.run()
+        await s.run(8, sweeper)  # silence before the cut is no part of the grace
+        await cut_off(s, victim)
+        sweeper.heard(Hint(Topic.SETTINGS, (f"{PARTED}{victim.id}",)))
+        await s.run(9.9, sweeper)
+        assert await s.w.alive() == {keeper.id, victim.id}
+        await s.run(1.3, sweeper)
+        assert await s.w.alive() == {keeper.id}
+        assert (await s.w.job(job)).status is Status.RETRYING
+        assert "is dead: cut off from its hub, silent for 1" in caplog.text
+
+
+async def test_who_is_heard_again_has_its_whole_lease() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        await cut_off(s, victim)
+        await s.run(9.5, sweeper)
+        await s.workers.beat(victim.id, Beat(), s.w.now)
+        await s.run(15, sweeper)
+        assert await s.w.alive() == {keeper.id, victim.id}
+
+
+async def test_a_grace_that_nobody_watched_does_not_count() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        await cut_off(s, victim)
+        await s.run(9, sweeper)
+        s.w.clock.advance(11)  # the sweeper, or the store, stood still: who wanted to come back could not
+        await s.run(9, sweeper)
+        assert await s.w.alive() == {keeper.id, victim.id}
+        await s.run(2.5, sweeper)
+        assert await s.w.alive() == {keeper.id}
+
+
+async def test_without_a_hint_it_is_found_by_the_next_look() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        await cut_off(s, victim)
+        await s.run(21, sweeper)
+        assert await s.w.alive() == {keeper.id}
+
+
+async def test_it_is_looked_at_every_second_while_its_grace_lasts() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        await s.workers.beat(victim.id, Beat(), s.w.now)
+        await cut_off(s, victim)
+        sweeper.heard(Hint(Topic.SETTINGS, (f"{PARTED}{victim.id}",)))
+        await s.run(11.3, sweeper)
+        assert await s.w.alive() == {keeper.id}

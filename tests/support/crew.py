@@ -80,7 +80,7 @@ class Crew:
         while True:
             self.freeze(member)
             await asyncio.sleep(0.1)  # what it had sent before is answered
-            if await asyncio.to_thread(_is_free, self.url):
+            if await asyncio.to_thread(is_free, self.url):
                 return
             self.thaw(member)
             await asyncio.sleep(0.05)
@@ -105,7 +105,7 @@ class Crew:
                 self.kill(member)
 
 
-def _is_free(url: str) -> bool:
+def is_free(url: str) -> bool:
     """Whether nobody writes to the store, and nobody holds a lock on its workers or jobs."""
     kind, _, place = url.partition("://")
     if kind == "sqlite":

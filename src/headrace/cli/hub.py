@@ -59,6 +59,15 @@ def door_flags(fn: F) -> F:
             metavar="DURATION",
             help="How long a worker behind the hub may be silent before its jobs go to others.",
         ),
+        click.option(
+            "--worker-grace",
+            type=duration,
+            default=10.0,
+            show_default=True,
+            metavar="DURATION",
+            help="In which time a worker must be back, at any hub, whose socket or remote engine was cut off without "
+            "a goodbye, before its jobs go to others.",
+        ),
         click.option("--no-webhooks", is_flag=True, help="Leave the delivery of webhooks to others."),
         click.option("--no-maintenance", is_flag=True, help="Leave sweeping, pruning and planning to others."),
         click.option(
@@ -217,8 +226,8 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
         raise click.UsageError("--keyfile is the key of --certfile: give that, too")
     return HubOptions(
         **{name: flags[name] for name in ("port", "proxy_headers", "proxies", "certfile", "keyfile", "grace")},
-        **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http", "worker_lease")},
-        **{name: flags[name] for name in ("submit_burst", "customer_priority", "errors")},
+        **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http")},
+        **{name: flags[name] for name in ("submit_burst", "customer_priority", "errors", "worker_lease", "worker_grace")},
         submits_per_second=flags["submit_rate"] or None,
         customer_jobs=flags["customer_jobs"] or None,
         host=flags["host"].strip("[]"),

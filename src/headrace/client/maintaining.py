@@ -8,7 +8,7 @@ from typing import Self
 from uuid import UUID
 
 from headrace.client.session import Session
-from headrace.maintenance import services
+from headrace.maintenance import Attendance, services
 from headrace.runtime.service import Service
 
 __all__ = ["Maintenance", "ping"]
@@ -17,14 +17,16 @@ __all__ = ["Maintenance", "ping"]
 class Maintenance:
     """Sweeps, prunes and plans while its block lasts, unless somebody else has the duty; any number may stand by.
 
-    Its duties are leased for a few seconds at a time. So if the process dies, others go on soon, and nothing is left.
+    If the process dies, others see it as they would see it of a worker, where the kernel or the server can tell. Where
+    not, its duties are leased for a few seconds at a time, so that others go on soon, and nothing is left.
     """
 
     def __init__(self, session: Session) -> None:
-        host = session.host
-        self._services: Sequence[Service] = services(
-            session.engine, session.lanes, host, host.dice.new_id(host.clock.now()), worker=False
-        )
+        host, engine = session.host, session.engine
+        holder = host.dice.new_id(host.clock.now())
+        duties = services(engine, session.lanes, host, holder, worker=False)
+        # Before the duties, so that it can be seen of whoever has one.
+        self._services: Sequence[Service] = (Attendance(engine, host, holder), *duties)
 
     @property
     def alive(self) -> bool:
@@ -39,7 +41,7 @@ class Maintenance:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for service in self._services:
+        for service in reversed(self._services):
             await service.end()
 
 

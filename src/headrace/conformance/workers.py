@@ -279,6 +279,14 @@ class Workers(Part):
         assert token is not None
         assert token > 1  # a fence against what the dead may still write
 
+    async def test_the_duties_of_one_that_is_no_worker_are_free_when_it_is_retired(self, lab: Lab) -> None:
+        program, other, documents = lab.new_id(), lab.new_id(), lab.engine.documents
+        for holder, name in ((program, "a"), (program, "b"), (other, "c")):
+            assert await documents.lease(name, holder, 100, lab.now) is not None
+        await lab.engine.workers.retire(program)
+        assert [await documents.holder(name, lab.now) for name in "abc"] == [None, None, other]
+        assert await lab.engine.workers.list() == []
+
     # -- what is held for a worker
 
     async def test_what_is_held_for_a_worker_is_let_go_of_with_its_session(self, lab: Lab) -> None:
@@ -293,7 +301,7 @@ class Workers(Part):
         assert row.proof == proof
         assert (await workers.gone([row])).workers == frozenset()
         await session.close()
-        expected = frozenset() if attended is None else frozenset({worker})
+        expected = frozenset() if attended is None or not attended.judged else frozenset({worker})
         for _ in range(2):
             await _comes_to(lab, row, expected)
 
@@ -331,6 +339,17 @@ class Workers(Part):
         for seen in (Watched(1, 2, 8.5), Watched(1, 7, 20.25)):
             await lab.engine.workers.watched(worker, seen)
             assert [row.watched for row in await lab.engine.workers.list()] == [seen]
+
+    async def test_a_grace_is_on_record_until_the_next_beat(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        await beat(lab, worker)
+        await lab.engine.workers.watched(worker, Watched(0, 0, 0.0, grace=5.0))
+        assert [row.grace for row in await lab.engine.workers.list()] == [None], "it was heard of since"
+        await lab.engine.workers.watched(worker, Watched(1, 0, 0.0, grace=10.0))
+        assert [row.grace for row in await lab.engine.workers.list()] == [10.0]
+        await beat(lab, worker)
+        assert [row.grace for row in await lab.engine.workers.list()] == [None]
+        assert not await lab.engine.workers.bury(worker, 1)
 
     async def test_what_was_seen_of_another_beat_is_not_put_on_record(self, lab: Lab) -> None:
         worker = await lab.worker()

@@ -7,7 +7,11 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["FREE", "SLACK", "Lease", "given_back", "holder_of", "taken", "void_after"]
+__all__ = ["FREE", "HOLDER", "SLACK", "Lease", "given_back", "holder_of", "taken", "void_after"]
+
+HOLDER = "holder:"
+"""What the key of the setting begins with in which a holder that is no worker says how its death can be proved; its id
+follows."""
 
 SLACK = timedelta(seconds=2)
 """How far the clocks of two who want a duty may be apart."""

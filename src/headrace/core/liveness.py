@@ -13,7 +13,18 @@ from typing import Generic, NamedTuple, TypeVar
 from headrace.core.defaults import Rules
 from headrace.core.status import Cause
 
-__all__ = ["PAUSE", "Seen", "Watch", "died_together", "is_certain", "is_dead", "is_gone", "is_late"]
+__all__ = [
+    "PAUSE",
+    "Seen",
+    "SoleVoice",
+    "Watch",
+    "died_together",
+    "is_certain",
+    "is_dead",
+    "is_gone",
+    "is_late",
+    "patience",
+]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -48,6 +59,12 @@ def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0, lease: float | None 
     return own and seen.seconds + earlier >= lease
 
 
+def patience(lease: float, grace: float | None) -> float:
+    """For how long a worker may be silent: for its lease, or, if its connection to a hub closed without a goodbye, for
+    ``grace`` from then on. Whoever is heard again, at any hub, has its lease again."""
+    return lease if grace is None else min(lease, grace)
+
+
 def is_gone(seen: Seen, after: float) -> bool:
     """Whether a worker is dead for whom nothing was held for so long: found twice, ``after`` seconds apart."""
     return seen.looks > 1 and seen.seconds >= after
@@ -78,6 +95,33 @@ def is_certain(cause: Cause | None) -> bool:
     its worker was buried, or its worker said by its beats that it does not have the job.
     """
     return cause in _CERTAIN
+
+
+class SoleVoice:
+    """Whether one hub alone speaks for a worker, as the numbers tell that its own beats are answered with.
+
+    Only then does it say something about the worker that a connection to this hub closed. A hub that was frozen and
+    hears late of the end of a connection finds that others have beaten for the worker since.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        """That of the last beat; None: there was none since the worker attached."""
+        self._others_at = float("-inf")
+
+    def attached(self, number: int | None = None) -> None:
+        """The worker came, and is heard here from now on; ``number``: its number now, if that is known."""
+        self.number, self._others_at = number, float("-inf")
+
+    def answered(self, number: int, now: float) -> None:
+        """A beat was answered with this number."""
+        if self.number is not None and number != self.number + 1:
+            self._others_at = now
+        self.number = number
+
+    def is_sole(self, now: float, every: float) -> bool:
+        """Whether nobody else was heard to beat for it for two times ``every``, in which it must be heard of once."""
+        return self.number is not None and now - self._others_at > 2 * every
 
 
 class Watch(Generic[K]):

@@ -8,10 +8,12 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["WORKER", "Bus", "Hint", "LocalBus", "Topic"]
+__all__ = ["PARTED", "WORKER", "Bus", "Hint", "LocalBus", "Topic"]
 
 WORKER = "worker:"
 """In a hint about settings: what a name begins with that is the id of a worker, which has registered."""
+PARTED = f"{WORKER}parted:"
+"""The same of a worker whose connection to a hub was cut off."""
 
 
 class Topic(StrEnum):

@@ -134,6 +134,9 @@ class Attended(msgspec.Struct, frozen=True):
     """How others find what is held; only engines read it."""
     descriptor: int | None = None
     """A file descriptor; while a child process has it as well, the worker does not count as gone."""
+    judged: bool = True
+    """Whether ``gone`` finds out that it was let go of. If not, whoever has the other end tells, as a hub does of the
+    connections of its remote engines; the worker beats at once when it has another proof, or none."""
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -151,6 +154,9 @@ class Watched(msgspec.Struct, frozen=True):
     looks: int
     seconds: float
     """The sum of the spans during which somebody watched without a gap."""
+    grace: float | None = None
+    """Its connection to a hub closed without a goodbye: the seconds in which it must be heard of again; None: no such
+    thing is known. It is void with the next beat, like all of this."""
 
 
 class WorkerRow(msgspec.Struct, Record, frozen=True):
@@ -178,6 +184,11 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
     def lease(self, rules: Rules) -> float:
         """How many seconds it may be silent: its own lease, or that of the rules."""
         return self.info.lease or rules.lease
+
+    @property
+    def grace(self) -> float | None:
+        """In how many seconds it must be heard of again, since its connection closed; None: it is as it should be."""
+        return self.watched.grace if self.watched is not None and self.watched.beats == self.beats else None
 
     def as_heard(self, now: datetime, rules: Rules) -> WorkerRow:
         """The worker as it is shown: judged by its last beat, since nobody may be left to bury it."""
@@ -272,7 +283,10 @@ class Workers(Protocol):
         ...
 
     async def retire(self, worker: UUID) -> None:
-        """Let a worker go that left in good order: dead at once, its duties free, forgotten when no job names it."""
+        """Let a worker go that left in good order: dead at once, its duties free, forgotten when no job names it.
+
+        Of a holder of duties that is no worker, its duties are free as well.
+        """
         ...
 
     async def list(self) -> list[WorkerRow]:

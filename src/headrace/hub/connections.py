@@ -306,6 +306,8 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._read()
+        # Nobody said goodbye, unless that is in the queue by now. uvicorn says 1005, as of a goodbye without a code.
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
         if self._rest is not None:
             self._rest.cancel()
         super().connection_lost(exc)

@@ -43,6 +43,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How urgent the jobs of a customer may be; what is above is for the operator's own."""
     worker_lease: float = 60.0
     """Seconds of silence after which a worker behind the hub counts as dead."""
+    worker_grace: float = 10.0
+    """Seconds in which a worker must be heard of again, at any hub, whose connection closed without a goodbye."""
     workers_per_key: int = 1_000
     """Workers that one key may have here at once."""
     read_timeout: float = 30.0

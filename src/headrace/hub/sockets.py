@@ -23,6 +23,9 @@ __all__ = ["GONE", "Closing", "ServedSocket", "route_of"]
 
 GONE = (WebSocketDisconnect, OSError, RuntimeError)
 """What is raised where nobody is at the other end any more."""
+GOODBYES = frozenset({1000, 1005})
+"""The codes of one that is closed on purpose, 1005 standing for none. A kernel says nothing for a process that ended,
+and whoever goes away (1001) does not come back."""
 
 
 def route_of(
@@ -76,7 +79,7 @@ class ServedSocket(ABC):
         """Serve it until either side has had enough."""
         with self.hub.live.connections.holding(self):
             telling: asyncio.Task[None] | None = None
-            closing = Closing(1000, "")
+            closing, cut_off = Closing(1000, ""), False
             try:
                 await self._websocket.accept()
                 async with self._ending:
@@ -87,12 +90,14 @@ class ServedSocket(ABC):
                 closing = found
             except TimeoutError:
                 pass  # it was let go
-            except GONE:
+            except GONE as gone:
+                cut_off = not (isinstance(gone, WebSocketDisconnect) and gone.code in GOODBYES)
                 return
             finally:
                 if telling is not None:
                     telling.cancel()
-                self._leave()
+                # That a hub stops says nothing about those at the other end.
+                self._leave(cut_off and not self.hub.draining.is_set())
             await self._close(closing)
 
     async def _receive(self) -> Message:
@@ -130,5 +135,5 @@ class ServedSocket(ABC):
         """Tell it all that there is to tell."""
 
     @abstractmethod
-    def _leave(self) -> None:
-        """Give up what was there for it."""
+    def _leave(self, cut_off: bool) -> None:
+        """Give up what was there for it; ``cut_off``: it was not we who closed it, and nobody said goodbye."""

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from headrace.core.defaults import Retention
 from headrace.engine import Engine
+from headrace.maintenance.attendance import Attendance
 from headrace.maintenance.continuous import Follower
 from headrace.maintenance.planner import Planner
 from headrace.maintenance.pruner import Pruner
@@ -15,7 +16,7 @@ from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 from headrace.runtime.sums import Sums
 
-__all__ = ["Follower", "Planner", "Pruner", "Sweeper", "services"]
+__all__ = ["Attendance", "Follower", "Planner", "Pruner", "Sweeper", "services"]
 
 
 def services(

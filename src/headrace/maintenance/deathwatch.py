@@ -8,8 +8,9 @@ from uuid import UUID
 
 from headrace.core.account import short
 from headrace.core.explain.explanation import many
-from headrace.core.liveness import Seen, Watch, died_together, is_dead, is_gone
+from headrace.core.liveness import Seen, Watch, died_together, is_dead, is_gone, patience
 from headrace.engine import Engine, Watched, WorkerRow
+from headrace.maintenance.attendance import Program, programs
 from headrace.runtime.host import Host
 
 __all__ = ["Deathwatch"]
@@ -24,7 +25,8 @@ _OVERDUE = 0.5
 """Of a lease, after which a silent worker is looked at as often as it is probed, and the looks are put on record."""
 _SLACK = 0.02
 
-_Key = tuple[UUID, int]
+_Key = tuple[UUID, int, bool]
+"""A worker, its beat, and whether it was cut off since."""
 
 
 class Deathwatch:
@@ -33,10 +35,12 @@ class Deathwatch:
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host, self._rules = engine, host, engine.rules
         self._living: dict[UUID, WorkerRow] = {}
+        self._programs: dict[UUID, Program] = {}
+        """Those who hold duties, or would, and are no workers."""
         self._beats: Watch[_Key] = Watch(self._rules.look_gap)
         self._before: dict[_Key, Seen] = {}
         """What was on record of a beat when this watch first saw it."""
-        self._free: Watch[tuple[UUID, int, int]] = Watch(self._rules.look_gap)
+        self._free: Watch[tuple[_Key, int]] = Watch(self._rules.look_gap)
         self._found: frozenset[UUID] = frozenset()
         """Who was gone at the last probe."""
         self._dying: frozenset[UUID] = frozenset()
@@ -65,14 +69,18 @@ class Deathwatch:
     def _interval(self, ids: Iterable[UUID], looking: bool) -> float:
         if self.ended is not None:
             return self._hurry
-        provable = any(row.proof for id in ids if (row := self._living.get(id)) is not None)
-        if not provable:
+        if not self._provable(ids):
             return self.probe if looking and self.overdue else float("inf")
         return self.probe if self._ripe_in is None else max(_SLACK, min(self.probe, self._ripe_in + _SLACK))
 
     def others(self, own: UUID) -> list[UUID]:
-        """All living workers but this one, as of the last look."""
-        return [id for id in self._living if id != own]
+        """All living workers and programs but this one, as of the last look."""
+        return [id for id in (*self._living, *self._programs) if id != own]
+
+    def _provable(self, ids: Iterable[UUID]) -> list[WorkerRow]:
+        """Those of these whose death can be proved."""
+        rows = {**self._living, **{id: program.row for id, program in self._programs.items()}}
+        return [row for id in ids if (row := rows.get(id)) is not None and row.proof is not None]
 
     @property
     def overdue(self) -> bool:
@@ -85,16 +93,17 @@ class Deathwatch:
         before = clock.monotonic()
         self.stale = False
         rows = await self.meet()
-        self._beats.look(((row.info.id, row.beats) for row in rows), before, clock.monotonic())
+        self._beats.look(map(_key, rows), before, clock.monotonic())
         self._before = {key: known for row in rows if (known := self._record_of(row, key := _key(row)))}
         seen = [(row, self._beats.of(_key(row)), self._before.get(_key(row), _NEVER)) for row in rows]
-        dead = [row for row, own, earlier in seen if is_dead(own, self._rules, earlier.seconds, row.info.lease)]
+        dead = [row for row, own, earlier in seen if is_dead(own, self._rules, earlier.seconds, self._patience(row))]
         self._silent = _together(dead, self._silent)
         for row, own, earlier in seen:
             if row in dead:
                 silent = max(own.seconds + earlier.seconds, (clock.now() - row.beat_at).total_seconds())
-                buried += await self._bury(row, f"silent for {silent:.0f} s")
-            elif self._is_overdue(row):
+                cut_off = "cut off from its hub, " if row.grace is not None else ""
+                buried += await self._bury(row, f"{cut_off}silent for {silent:.0f} s")
+            elif row.grace is None and self._is_overdue(row):  # that of one that was cut off must not be overwritten
                 await self._record(row, Seen(own.looks + earlier.looks, own.seconds + earlier.seconds))
         return buried
 
@@ -108,26 +117,26 @@ class Deathwatch:
             if self.ended not in self._living:
                 await self.meet()
             buried += await self._bury_ended()
-        rows = [row for id in ids if (row := self._living.get(id)) is not None and row.proof is not None]
+        rows = self._provable(ids)
         if not rows:
             self._found, self._ripe_in = frozenset(), None
             return buried
         clock, workers = self._host.clock, self._engine.workers
         before = clock.monotonic()
         found = await workers.gone(rows)
-        everybody = [row for row in self._living.values() if row.proof is not None]
+        everybody = self._provable((*self._living, *self._programs))
         if found.workers and len(rows) < len(everybody):
             found = await workers.gone(everybody)  # who died with it
         after = clock.monotonic()
         if found.workers - self._found:
             await self.meet()  # from here on its beat must stand still
         self._found = found.workers
-        gone = [row for id in found.workers if (row := self._living.get(id)) is not None]
+        gone = self._provable(found.workers)
         self._dying = _together(gone, self._dying)
-        self._free.look(((*_key(row), found.by) for row in gone), before, after)
+        self._free.look(((_key(row), found.by) for row in gone), before, after)
         self._ripe_in = None
         for row in gone:
-            seen = self._free.of((*_key(row), found.by))
+            seen = self._free.of((_key(row), found.by))
             if row.info.id == self.ended or is_gone(seen, workers.gone_after):
                 buried += await self._bury(row, "its process has ended")
             else:
@@ -149,13 +158,18 @@ class Deathwatch:
         """Ask who lives, without judging anybody."""
         rows = [row for row in await self._engine.workers.list() if row.alive]
         self._living = {row.info.id: row for row in rows}
+        self._programs = await programs(self._engine)
         return rows
 
     async def _bury(self, row: WorkerRow, why: str) -> int:
         worker = row.info.id
-        mass_death = worker in self._dying | self._silent
-        buried = await self._engine.workers.bury(worker, row.beats, mass_death=mass_death)
+        if worker in self._programs:
+            buried = await self._programs[worker].bury(self._engine)
+        else:
+            mass_death = worker in self._dying | self._silent
+            buried = await self._engine.workers.bury(worker, row.beats, mass_death=mass_death)
         # Only now: if the store does not answer, what is known of the worker is still true.
+        program = self._programs.pop(worker, None)
         self._living.pop(worker, None)
         self._found -= {worker}
         self._dying -= {worker}
@@ -165,9 +179,13 @@ class Deathwatch:
         if not buried:
             self.stale = True
             return 0
+        who = short(worker), row.info.host, row.info.pid
+        if program is not None:
+            _log.warning("program %s (%s, pid %d) is dead: %s; its duties are free", *who, why)
+            return 1
         held = many(row.holds, "job")
         said = "worker %s (%s, pid %d) is dead: %s, holding %s"
-        _log.warning(said, short(worker), row.info.host, row.info.pid, why, held, extra={"worker": str(worker)})
+        _log.warning(said, *who, why, held, extra={"worker": str(worker)})
         return 1
 
     def _record_of(self, row: WorkerRow, key: _Key) -> Seen | None:
@@ -185,8 +203,13 @@ class Deathwatch:
             self._recorded_at[key] = now
             await self._engine.workers.watched(row.info.id, Watched(row.beats, seen.looks, seen.seconds))
 
+    def _patience(self, row: WorkerRow) -> float:
+        return patience(row.lease(self._rules), row.grace)
+
     def _is_overdue(self, row: WorkerRow) -> bool:
-        return (self._host.clock.now() - row.beat_at).total_seconds() > _OVERDUE * row.lease(self._rules)
+        return row.grace is not None or (self._host.clock.now() - row.beat_at).total_seconds() > _OVERDUE * row.lease(
+            self._rules
+        )
 
 
 _NEVER = Seen(0, 0.0)
@@ -199,4 +222,4 @@ def _together(dead: Iterable[WorkerRow], before: frozenset[UUID]) -> frozenset[U
 
 
 def _key(row: WorkerRow) -> _Key:
-    return row.info.id, row.beats
+    return row.info.id, row.beats, row.grace is not None

@@ -150,6 +150,8 @@ class Listening(msgspec.Struct, frozen=True, omit_defaults=True):
     """All topics that it listens for from now on; None: as before."""
     hints: tuple[Hint, ...] = ()
     """To be sent."""
+    attends: tuple[UUID, str] | None = None
+    """The worker whose connection this is, and the proof that its beats name while it is; None: as before."""
 
 
 class Hints(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
 from headrace.core.query import Filter
-from headrace.engine import Alive, Beat, Gone, Hint, Inserted, Setting, Topic, WorkerInfo
+from headrace.engine import Alive, Beat, Gone, Hint, Inserted, Setting, Topic, WorkerInfo, WorkerRow
 from headrace.engines.remote import RemoteEngine
 from headrace.engines.remote.address import Address
 from headrace.errors import (
@@ -263,11 +263,35 @@ async def test_what_is_written_is_dated_by_whoever_writes_it() -> None:
 # -- what is of one process
 
 
-async def test_nothing_is_held_for_a_worker_that_is_far_away() -> None:
+async def test_the_connection_is_all_that_shows_that_a_worker_far_away_lives() -> None:
     async with serving("memory://") as hub, opened(hub) as engine:
-        assert await engine.workers.attend(uuid4()) is None
+        attended = await engine.workers.attend(uuid4())
+        assert attended is not None
+        assert (attended.judged, attended.descriptor) == (False, None)
         assert (engine.transactions, engine.direct) == (None, None)
         assert engine.workers.gone_after == hub.app.engine.workers.gone_after
+
+
+def row(slots: int, proof: str) -> WorkerRow:
+    """A worker that says how its death can be proved."""
+    info = WorkerInfo(id=uuid4(), host="h", pid=1, started_at=NOW, concurrency=slots, proof=proof)
+    return WorkerRow(info, Beat(), 0, NOW, True, 0)
+
+
+async def test_a_hub_is_not_asked_for_those_of_whom_nobody_here_must_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[int]()
+    async with serving("memory://") as hub, opened(hub) as engine:
+
+        async def gone(rows: Sequence[WorkerRow]) -> Gone:
+            asked.append(len(rows))
+            return Gone()
+
+        monkeypatch.setattr(hub.app.engine.workers, "gone", gone)
+        far, program, worker = row(1, "hub 1234"), row(0, "held"), row(1, "held")
+        assert await engine.workers.gone([far, program]) == Gone()
+        assert asked == []
+        await engine.workers.gone([far, program, worker])
+        assert asked == [1]
 
 
 async def test_findings_of_two_hubs_say_nothing_about_each_other() -> None:
@@ -275,7 +299,7 @@ async def test_findings_of_two_hubs_say_nothing_about_each_other() -> None:
     async with App("memory://") as app, serving(app) as here, serving(app) as there:
         for hub in (here, here, there):
             async with opened(hub) as engine:
-                found.append(await engine.workers.gone([]))
+                found.append(await engine.workers.gone([row(1, "held")]))
     assert found[0] == found[1] != found[2]
     assert found[0].workers == Gone().workers
 

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from headrace.core import lease
 from headrace.core.defaults import Rules
 from headrace.engine import Attended, WorkerInfo, WorkerRow
 from headrace.engine.workers import Beat
@@ -215,3 +216,20 @@ async def test_burial_and_leave_remove_the_file_and_the_last_one_the_directory(f
     assert not await asyncio.to_thread(directory_of(file).exists)
     for session in (*sessions, engine):
         await session.close()
+
+
+async def test_what_a_program_left_that_was_killed_stays_until_it_is_found(file: Path) -> None:
+    engine, program, left = SqliteEngine(file, rules=Rules(), host=Host()), uuid4(), uuid4()
+    await engine.open()
+    try:
+        for one in (program, left):
+            gone = Presence(file)
+            held(gone, one)
+            gone.let_go()
+        for key in (f"{lease.HOLDER}{program}", f"{lease.HOLDER}nonsense"):
+            assert await engine.documents.put_setting(key, "{}", 0)
+        # A worker that comes just then tidies up, and must leave the proof of the death to those who look.
+        await engine.workers.register(row(uuid4(), None).info, NOW)
+        assert os.listdir(directory_of(file)) == [str(program)]
+    finally:
+        await engine.close()

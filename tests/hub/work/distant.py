@@ -65,6 +65,12 @@ class Distant:
         async with asyncio.timeout(PATIENCE):
             await self._process.wait()
 
+    async def leaves(self) -> None:
+        """Have it close its socket with a goodbye, and end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self.ended()
+
     async def killed(self) -> None:
         """End it without warning, unless it has ended."""
         if self._process.returncode is None:

@@ -72,7 +72,8 @@ class State:
 
     def die(self, worker: UUID) -> None:
         """The worker is dead, and has no duties any more."""
-        self.workers[worker].alive = False
+        if worker in self.workers:
+            self.workers[worker].alive = False
         self.leases = {name: given_back(lease, worker) for name, lease in self.leases.items()}
 
     @property

@@ -56,8 +56,7 @@ class Workers:
 
     async def retire(self, worker: UUID) -> None:
         with self._state() as state:
-            if worker in state.workers:
-                state.die(worker)
+            state.die(worker)
 
     async def list(self) -> list[WorkerRow]:
         with self._state() as state:

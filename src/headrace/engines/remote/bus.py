@@ -1,4 +1,5 @@
-"""Hints between this session and a hub, over one WebSocket; nothing but speed depends on it."""
+"""Hints between this session and a hub, over one WebSocket, which also shows that a worker lives; nothing but speed
+depends on it."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import msgspec
 
-from headrace.engine import Hint, LocalBus, Topic
+from headrace.engine import Attended, Hint, LocalBus, Topic
 from headrace.engines.remote.address import Address
 from headrace.runtime.host import Host
 from headrace.runtime.wire import Hints, Listening, decode, encode
@@ -18,7 +20,10 @@ from headrace.runtime.wire import Hints, Listening, decode, encode
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["RemoteBus"]
+__all__ = ["PROOF", "RemoteBus"]
+
+PROOF = "hub "
+"""What a proof begins with that names a connection to a hub, and that nobody can judge."""
 
 _log = logging.getLogger("headrace.remote")
 
@@ -32,6 +37,8 @@ _MOST = 1000
 """Hints that may wait for a connection; of more, only their topics are told."""
 _FRAME = 20
 """Hints in one frame: with a thousand names each they are well below what a hub takes."""
+_FIRST_LOOK = 1.0
+"""Seconds that a worker waits for its first connection, before it registers without one."""
 _LINGER = 5.0
 """Seconds for which a topic is still listened for when nobody here does: many listen again at once."""
 
@@ -62,6 +69,15 @@ class RemoteBus:
         self._missed: frozenset[Topic] = frozenset()
         """What was listened for on a connection that was lost: hints of these may have been missed."""
         self._wanted: frozenset[Topic] | None = None
+        self._worker: UUID | None = None
+        """Whose session this is."""
+        self._told_of: UUID | None = None
+        """Of whom the hub knows, by the present connection, that this is theirs."""
+        self._shows = asyncio.Event()
+        """Set while that is so."""
+        self._proof = ""
+        """Another one for each connection."""
+        self._patience = _FIRST_LOOK
 
     # -- a session's life
 
@@ -103,6 +119,22 @@ class RemoteBus:
 
         return stop
 
+    async def attend(self, worker: UUID) -> Attended | None:
+        """Show the hub by the connection of this session that this worker lives; None: there is none for now.
+
+        The hub tells the others if the connection ends without a goodbye. The worker that has lost it beats at once,
+        and again when it has another.
+        """
+        if self._task is None:
+            return None
+        self._worker = worker
+        if self._told_of != worker:
+            self._shows.clear()
+            self._said.set()
+            patience, self._patience = self._patience, 0.0
+            await self._host.wait(self._shows, patience)
+        return Attended(self._proof, judged=False) if self._told_of == worker else None
+
     def _on_loop(self, work: Callable[[], object]) -> None:
         if (loop := self._loop) is None:
             return
@@ -125,7 +157,7 @@ class RemoteBus:
         pause, monotonic = _FIRST_PAUSE, self._host.clock.monotonic
         while True:
             await self._said.wait()
-            if not self._local.topics and not self._outbox:
+            if not self._local.topics and not self._outbox and self._worker is None:
                 self._said.clear()
                 continue
             began = monotonic()
@@ -140,7 +172,8 @@ class RemoteBus:
             except Exception as error:
                 _log.debug("no hints from %s for now: %s", self._address, error)
             self._missed |= self._told
-            self._told, self._wanted = frozenset(), None
+            self._told, self._wanted, self._told_of = frozenset(), None, None
+            self._shows.clear()
             self._said.set()
             if monotonic() - began > 2 * _LONGEST_PAUSE:  # else whoever lets us in only to close would be asked at once
                 pause = _FIRST_PAUSE
@@ -175,14 +208,19 @@ class RemoteBus:
                 saying.exception()  # the connection was lost, as is known here
 
     async def _say(self, connection: ClientConnection) -> None:
+        self._proof = f"{PROOF}{self._host.dice.token():x}"
         try:
             while True:
                 self._said.clear()
-                topics, hints = self._local.topics, tuple(self._outbox[:_FRAME])
+                topics, hints, worker = self._local.topics, tuple(self._outbox[:_FRAME]), self._worker
                 del self._outbox[:_FRAME]
-                if hints or topics != self._told:
+                attends = None if worker is None or worker == self._told_of else (worker, self._proof)
+                if hints or topics != self._told or attends is not None:
                     self._told = topics
-                    await connection.send(encode(Listening(topics, hints)))
+                    await connection.send(encode(Listening(topics, hints, attends)))
+                    if attends is not None:
+                        self._told_of = worker
+                        self._shows.set()
                 if not self._outbox:
                     self._sent.set()
                     await self._said.wait()

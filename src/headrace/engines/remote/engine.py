@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
-from uuid import UUID
 
 from headrace.core.defaults import Rules
 from headrace.engine import (
-    Attended,
     Bus,
     Check,
     Direct,
@@ -16,14 +15,16 @@ from headrace.engine import (
     Engine,
     Entries,
     Families,
+    Gone,
     Jobs,
     Records,
     Rollups,
     Transactions,
+    WorkerRow,
     Workers,
 )
 from headrace.engines.remote.address import Address
-from headrace.engines.remote.bus import RemoteBus
+from headrace.engines.remote.bus import PROOF, RemoteBus
 from headrace.engines.remote.calls import Calls
 from headrace.runtime.host import Host
 from headrace.runtime.wire import Hello, far_role
@@ -38,7 +39,8 @@ class RemoteEngine:
     """The store of a hub, from far away: every verb is a call, and the hub's engine does it.
 
     What is held for a worker while its process lives cannot be held from here, nor by the hub, whose death would look
-    like the worker's: so a worker behind a hub is judged by its beats alone.
+    like the worker's: so a worker behind a hub is judged by its beats. If its connection is cut off, the hub says so,
+    and the worker has a grace in which to beat again.
     """
 
     name = "hub"
@@ -59,7 +61,8 @@ class RemoteEngine:
         self.rollups = cast(Rollups, far_role("rollups", call))
         self.documents = cast(Documents, far_role("documents", call))
         self._workers: Any = far_role("workers", call)
-        self._workers.attend, self._workers.gone_after = _attend, _GONE_AFTER
+        self._workers.attend, self._workers.gone_after = self._bus.attend, _GONE_AFTER
+        self._far_gone, self._workers.gone = self._workers.gone, self._gone
         self.workers = cast(Workers, self._workers)
         self._session: Any = far_role("session", call)
 
@@ -89,12 +92,15 @@ class RemoteEngine:
         found: list[Check] = await self._session.check(now)
         return [_about(hello, self._address), *_rules(hello, self.rules), *found]
 
+    async def _gone(self, rows: Sequence[WorkerRow]) -> Gone:
+        """Ask the hub, unless nobody of these could be found gone, or all are programs beside the store: others beside
+        it look after those, and every worker far away would ask once a second for nothing."""
+        judged = [row for row in rows if row.proof and row.info.concurrency and not row.proof.startswith(PROOF)]
+        found: Gone = await self._far_gone(judged) if judged else Gone()
+        return found
+
     def another_session(self) -> Engine:
         return RemoteEngine(self._address, rules=self.rules, host=self._host)
-
-
-async def _attend(worker: UUID) -> Attended | None:
-    return None
 
 
 def _about(hello: Hello, address: Address) -> Check:

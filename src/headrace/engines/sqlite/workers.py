@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ import apsw
 import msgspec
 
 from headrace.core.defaults import Rules
+from headrace.core.lease import HOLDER
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, WorkerInfo, WorkerRow
 from headrace.engines.sql.record import encode, micros
 from headrace.engines.sql.workers import SqlWorkers, report_of, row_of_beat
@@ -38,7 +40,11 @@ class Workers(SqlWorkers):
 
         def tidy(connection: apsw.Connection) -> None:
             known: list[Any] = connection.execute("SELECT id FROM workers WHERE alive").fetchall()
-            self._presence.tidy(frozenset(UUID(bytes=id) for (id,) in known))
+            kept = {UUID(bytes=id) for (id,) in known}
+            for (key,) in connection.execute("SELECT key FROM settings WHERE key GLOB ?", (f"{HOLDER}*",)):
+                with suppress(ValueError):  # none of ours
+                    kept.add(UUID(key.removeprefix(HOLDER)))
+            self._presence.tidy(frozenset(kept))
 
         await self._reader.run(tidy)
 

@@ -93,14 +93,14 @@ class Socket(ServedSocket):
         self._room = asyncio.Semaphore(AT_ONCE)
         self._sending = asyncio.Lock()
 
-    def _leave(self) -> None:
+    def _leave(self, cut_off: bool) -> None:
         for subscription in self._jobs.values():
             subscription.close()
         self._jobs.clear()
         if self._stats_wanted:
             self.hub.live.stats.leave(self._hear_stats)
         if self._peer is not None:
-            self._peer.close()  # what it has said goes on to be written
+            self._peer.close(cut_off)  # what it has said goes on to be written
 
     async def _close(self, closing: Closing) -> None:
         if self._problem is not None:

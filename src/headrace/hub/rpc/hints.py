@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import msgspec
 from starlette.routing import WebSocketRoute
@@ -90,10 +91,14 @@ class _HintSocket(ServedSocket):
         self._pending: list[Hint] = []
         self._heard: frozenset[Topic] | None = None
         self._wanted: frozenset[Topic] | None = None
+        self._attends: tuple[UUID, str] | None = None
+        """The worker whose connection this is, and by which proof it says so with its beats."""
 
-    def _leave(self) -> None:
+    def _leave(self, cut_off: bool) -> None:
         self._unwant()
         self._unlisten()
+        if cut_off and self._attends is not None:
+            self.hub.fleet.parting.far(*self._attends)
 
     async def _listen(self) -> None:
         self._unwant = self.hub.wanted.join(self._bus, self._tell_wanted)
@@ -106,6 +111,8 @@ class _HintSocket(ServedSocket):
                 continue
             if said.topics is not None:
                 self._listen_for(said.topics)
+            if said.attends is not None:
+                self._attends = said.attends
             for hint in said.hints:
                 self._bus.send(hint)
 

@@ -48,7 +48,7 @@ _TRIES = 20
 
 
 async def _held(peer: Peer, given: OfJob) -> Held:
-    return (await peer.fleet.holding(peer.caller, await peer.lease(given)))[1]
+    return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
 
 
 async def _append(held: Held, entries: Sequence[Entry]) -> None:

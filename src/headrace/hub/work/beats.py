@@ -73,6 +73,32 @@ class Beats:
                 self._cancelled.add(UUID(name))
         self._wake.set()
 
+    def hear(self, worker: RemoteWorker) -> None:
+        """Note a sign of life; beat soon if the next beat comes too late for one that was cut off from another hub."""
+        now, fleet = self._fleet.monotonic(), self._fleet
+        if worker.parted or now - worker.beaten_at > fleet.grace - self.every / _OFTEN - GATHERED:
+            self.soon(worker)
+        worker.hear(now)
+
+    def attached(self, worker: RemoteWorker) -> None:
+        """It came, under its token: beat for it, so that every hub sees that it is back."""
+        worker.voice.attached()
+        self.soon(worker)
+
+    def soon(self, worker: RemoteWorker) -> None:
+        """Beat for this worker as if it had asked for it."""
+        self._asked.setdefault(worker, [])
+        self._wake.set()
+
+    async def part(self, worker: RemoteWorker) -> None:
+        """Put on record that a worker was cut off here, unless it was heard since, or others speak for it as well."""
+        async with self._beating:
+            if worker.parted and worker.voice.number is None and not worker.buried:
+                await self._beat_some([worker])
+            fleet, number = self._fleet, worker.voice.number
+            if worker.parted and number is not None and worker.voice.is_sole(fleet.monotonic(), self.every):
+                await fleet.parting.record(worker.id, number)
+
     def wake(self) -> None:
         """Look at once at what is looked at now and then."""
         self._wake.set()
@@ -127,7 +153,9 @@ class Beats:
     async def _beat(self, asked: dict[RemoteWorker, list[asyncio.Future[HeartbeatAcknowledged]]]) -> None:
         fleet, waits = self._fleet, self._fleet.claims.waits
         workers = [
-            one for one in fleet.workers.values() if not one.buried and (one.heard or one in asked or waits(one))
+            one
+            for one in fleet.workers.values()
+            if not one.buried and not one.parted and (one.heard or one in asked or waits(one))
         ]
         for first in range(0, len(workers), MAX_BATCH):
             await self._beat_some(workers[first : first + MAX_BATCH])
@@ -157,11 +185,14 @@ class Beats:
             raise
         self._reported(answers.get(workers[0].id), number)
         self._settings_rev = next((one.settings_rev for one in answers.values() if isinstance(one, Alive)), None)
+        now = fleet.monotonic()
         for worker in workers:
-            if isinstance(answers.get(worker.id), Dead):
-                worker.buried = True
-            else:
+            if isinstance(answer := answers.get(worker.id), Alive):
+                worker.beaten_at = now
+                worker.voice.answered(answer.beats, now)
                 self._tell(worker)
+            else:
+                worker.buried = True
 
     def _reported(self, answer: Alive | Dead | None, number: int) -> None:
         if isinstance(answer, Alive):

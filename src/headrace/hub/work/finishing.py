@@ -118,7 +118,7 @@ async def _finished(
     fleet, lease = peer.fleet, await peer.lease(given)
     message = type(given).__name__
     try:
-        worker, held = await fleet.holding(peer.caller, lease)
+        worker, held = await fleet.holding(peer, lease)
         job, attempt = await held.finish(ends, None if took is UNSET else took, starts=starts)
     except Stale as stale:
         worker_known = fleet.workers.get(lease.worker)

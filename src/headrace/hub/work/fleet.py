@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec.structs import asdict
@@ -27,6 +27,7 @@ from headrace.hub.work.held import Held, Stale
 from headrace.hub.work.leaving import Leaving
 from headrace.hub.work.news import News
 from headrace.hub.work.offering import Wants, wants_of
+from headrace.hub.work.parting import Parting
 from headrace.hub.work.remote_worker import RemoteWorker, gone
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.shared import Shared
@@ -36,6 +37,7 @@ from headrace.runtime.sums import Sums
 if TYPE_CHECKING:
     from headrace.client.session import Session
     from headrace.hub.hub import Hub
+    from headrace.hub.work.peers import Peer
 
 __all__ = ["Fleet"]
 
@@ -54,15 +56,17 @@ class Fleet:
         """What they have finished, until it is handed in."""
         self._signing: Signing | None = None
         self.estimates = Estimates(self)
-        self._rows: Shared[dict[UUID, WorkerRow]] = Shared(self._alive)
+        self.rows: Shared[dict[UUID, WorkerRow]] = Shared(self._alive)
+        """The living, as the store has them."""
         self.claims, self.beats, self.news, self.leaving = Claims(self), Beats(self), News(self), Leaving(self)
+        self.parting = Parting(self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the hub serves."""
         session = self.session
         self._signing = Signing(session.vault, session.host, self._hub.app.settings.namespace)
-        works = self.beats.run(), self.claims.run(), self.news.run()
+        works = self.beats.run(), self.claims.run(), self.news.run(), self.parting.run()
         loops = [asyncio.create_task(one, name="headrace-hub-work") for one in works]
         draining = asyncio.create_task(self._drain(), name="headrace-hub-work-drain")
         unlisten = session.engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS, Topic.CANCEL}), self._hinted)
@@ -114,6 +118,11 @@ class Fleet:
         """Seconds of silence after which a worker counts as dead."""
         return self._hub.options.worker_lease
 
+    @property
+    def grace(self) -> float:
+        """Seconds in which a worker must be back that was cut off."""
+        return self._hub.options.worker_grace
+
     def monotonic(self) -> float:
         """The time by which waiting is measured."""
         return self.session.host.clock.monotonic()
@@ -126,15 +135,15 @@ class Fleet:
         if hint.topic is Topic.CANCEL:
             self.beats.cancelled(hint.names)
             return
-        if hint.topic is Topic.SETTINGS and self.leaving.hinted(hint):
-            self.beats.wake()
+        if hint.topic is Topic.SETTINGS:
+            if self.leaving.hinted(hint):
+                self.beats.wake()
+            self.parting.hinted(hint)
         self.claims.hinted(hint)
 
     # -- who it is
 
-    async def register(
-        self, caller: Caller, name: str, wants: Wants, concurrency: int, line: Any = None
-    ) -> RemoteWorker:
+    async def register(self, caller: Caller, name: str, wants: Wants, concurrency: int) -> RemoteWorker:
         """A new worker.
 
         :raises Problem: 429, its key has too many
@@ -149,7 +158,8 @@ class Fleet:
         host, engine = session.host, session.engine
         now = await session.lanes.now()
         worker = RemoteWorker(host.dice.new_id(now), caller, self.monotonic(), name=name)
-        worker.wants, worker.concurrency, worker.line = wants, concurrency, line
+        worker.wants, worker.concurrency = wants, concurrency
+        worker.voice.attached(0)
         self.workers[worker.id] = worker  # counted while it registers
         worker.registered = worker.says
         try:
@@ -174,27 +184,31 @@ class Fleet:
             **asdict(says),
         )
 
-    async def known(self, caller: Caller, token: str) -> RemoteWorker:
+    async def known(self, peer: Peer, token: str) -> RemoteWorker:
         """The worker whose token this is, wherever it registered.
 
         :raises Problem: 409, it is no token of this key; 410, the store has declared it dead
         """
+        caller = peer.caller
         id = await self.signing.read_token(caller.key, token)
         if id is None:
             detail = "this token is not one of this key's: register again"
             raise Problem(409, "token", "The token does not count", detail, faults=[Fault("token", detail)])
         worker = self.workers.get(id)
         if worker is None or worker.wants is None:
-            row = (await self._rows()).get(id)
+            row = (await self.rows()).get(id)
             if row is None:
                 raise gone()
             worker = self.workers.setdefault(id, RemoteWorker(id, caller, self.monotonic()))
             self._adopt(worker, caller, row)
+            self.beats.soon(worker)  # it may have been cut off from another hub
             await self.beats.look(worker)
             await self.leaving.look_for(worker)
+        elif worker.parted and id not in await self.rows():
+            worker.buried = True
         if worker.buried:
             raise gone()
-        worker.hear(self.monotonic())
+        peer.hears(worker)
         return worker
 
     async def _alive(self) -> dict[UUID, WorkerRow]:
@@ -225,15 +239,16 @@ class Fleet:
 
     # -- what it holds
 
-    async def holding(self, caller: Caller, lease: Lease) -> tuple[RemoteWorker, Held]:
+    async def holding(self, peer: Peer, lease: Lease) -> tuple[RemoteWorker, Held]:
         """The job that a lease names, and who has it.
 
         :raises Stale: it is no longer theirs
         """
         worker = self.workers.get(lease.worker)
         if worker is None:
-            worker = self.workers[lease.worker] = RemoteWorker(lease.worker, caller, self.monotonic())
-        worker.hear(self.monotonic())
+            worker = self.workers[lease.worker] = RemoteWorker(lease.worker, peer.caller, self.monotonic())
+            self.beats.soon(worker)
+        peer.hears(worker)
         held = worker.held.get(lease.job)
         if held is not None and held.epoch == lease.epoch:
             return worker, held

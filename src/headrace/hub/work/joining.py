@@ -32,11 +32,12 @@ async def register_worker(peer: Peer, given: RegisterWorker) -> WorkerRegistered
     checked_name(given.worker_id, "worker_id")
     async with peer.joining:
         if given.token is not UNSET:
-            worker = await peer.fleet.known(peer.caller, given.token)
+            worker = await peer.fleet.known(peer, given.token)
             worker.name, worker.concurrency = given.worker_id, given.max_concurrent_jobs
             can = capabilities_of(given.capabilities)
             worker.wants = wants_of(peer.caller, can, _or_none(given.tasks), _or_none(given.queues))
             peer.joined(worker)
+            peer.fleet.beats.attached(worker)
             await peer.fleet.beats.look(worker)
         else:
             worker = await _registered(peer, given, given.max_concurrent_jobs)
@@ -75,11 +76,11 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
     async with peer.joining:
         worker = peer.worker(given.worker_id)
         if given.token is not UNSET:
-            worker = await fleet.known(peer.caller, given.token)
+            worker = await fleet.known(peer, given.token)
         elif worker is None or worker.buried:
             concurrency = 1 if given.max_concurrent_jobs is UNSET else given.max_concurrent_jobs
             worker, implied = await _registered(peer, given, concurrency), True
-    worker.hear(fleet.monotonic())
+    peer.hears(worker)
     _renew(peer, worker, given)
     token = await fleet.signing.token(peer.caller.key, worker.id) if implied else None
     held = None
@@ -150,7 +151,7 @@ async def heartbeat(peer: Peer, given: Heartbeat) -> HeartbeatAcknowledged:
     fleet = peer.fleet
     if given.token is not UNSET:
         try:
-            worker = await fleet.known(peer.caller, given.token)
+            worker = await fleet.known(peer, given.token)
         except Problem as problem:
             if problem.status != 410:
                 raise
@@ -162,10 +163,9 @@ async def heartbeat(peer: Peer, given: Heartbeat) -> HeartbeatAcknowledged:
             detail = "say who you are: by the token of worker_registered, or over the socket that registered"
             raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("token", detail)])
         worker = found
-    now = fleet.monotonic()
-    worker.hear(now)
+    peer.hears(worker)
     if given.held is not UNSET:
-        worker.named, worker.named_at = given.held, now
+        worker.named, worker.named_at = given.held, fleet.monotonic()
     if given.load is not UNSET:
         worker.load = given.load
     if given.state is not UNSET:

@@ -61,6 +61,10 @@ class Peer:
         for claim in list(self._waiting):
             self.fleet.claims.withdraw(claim)
 
+    def hears(self, worker: RemoteWorker) -> None:
+        """Note a sign of life of this worker."""
+        self.fleet.beats.hear(worker)
+
     def worker(self, worker_id: str | UnsetType) -> RemoteWorker | None:
         """The worker that registered here before, by its name; None: it must say who it is."""
         return None
@@ -92,7 +96,7 @@ class Peer:
             lease = await self.fleet.signing.read_lease(self.caller.key, answer.lease)
             with suppress(Stale):
                 if lease is not None:
-                    await self.fleet.give_back(*await self.fleet.holding(self.caller, lease))
+                    await self.fleet.give_back(*await self.fleet.holding(self, lease))
 
     def leased(self, given: OfJob) -> Lease:
         """The lease of a message that carries none; raises like ``lease``."""
@@ -108,6 +112,8 @@ class SocketPeer(Peer):
         self.workers: dict[str, RemoteWorker] = {}
         self.push = push
         """Sends a message of its own accord."""
+        self._cut_off: bool | None = None
+        """Whether it was without a goodbye that it closed; None: it is open."""
 
     def worker(self, worker_id: str | UnsetType) -> RemoteWorker | None:
         """The worker of this name; of one that is the only one, the name may be left out."""
@@ -122,12 +128,16 @@ class SocketPeer(Peer):
             detail = f"a socket may have {MOST} workers: open another one"
             raise Problem(429, "too-many", "Too many workers", detail, headers={"Retry-After": "10"})
         before, self.workers[name] = self.workers.get(name), worker
-        worker.line = self
+        if self._cut_off is not None:  # it was gone before this was known
+            if self._cut_off:
+                self.fleet.parting.near(worker)
+            return None
+        worker.attach(self)
         for held in worker.held.values():
             held.told_to_stop = False
         if before is None or before is worker:
             return None
-        before.line = None
+        before.detach(self)
         return before
 
     def leased(self, given: OfJob) -> Lease:
@@ -145,9 +155,16 @@ class SocketPeer(Peer):
         """Whether a worker at this socket has a job, or waits for one."""
         return any(worker.held or worker.given for worker in self.workers.values())
 
-    def close(self) -> None:
-        """It is gone."""
+    def close(self, cut_off: bool) -> None:
+        """It is gone; ``cut_off``: without a goodbye, of which the workers at its end may have died."""
         self.leave()
+        self._cut_off = cut_off
         for worker in self.workers.values():
-            if worker.line is self:
-                worker.line = None
+            if worker.detach(self) and cut_off:
+                self.fleet.parting.near(worker)
+
+    def hears(self, worker: RemoteWorker) -> None:
+        """Note a sign of life of this worker, unless it died meanwhile: what a socket brought before its end tells of
+        nothing that came after it."""
+        if not self.gone:
+            super().hears(worker)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from headrace.core.fit import Loaded
+from headrace.core.liveness import SoleVoice
 from headrace.core.status import Status
 from headrace.core.utilisation import Meter, Utilisation
 from headrace.engine import Renewed
@@ -52,7 +53,12 @@ class RemoteWorker:
         """Claims that are being answered: each may become a held job."""
         self.asked = set[int]()
         """The numbers of these. A held job that has one of them is counted with its claim."""
-        self.line: Line | None = None
+        self._lines: list[Line] = []
+        self.parted = False
+        """Whether its last connection was cut off, and nothing was heard of it here since."""
+        self.voice = SoleVoice()
+        self.beaten_at = now
+        """When this hub last beat for it, or first knew it."""
         self.heard_at, self.heard = now, True
         """When it was last heard, and whether that was since the last beat."""
         self.named: tuple[UUID, ...] | None = None
@@ -105,9 +111,26 @@ class RemoteWorker:
         says = self.says
         return None if says == self.registered else says
 
+    @property
+    def line(self) -> Line | None:
+        """The connection over which it is told things: of several, that over which it came last."""
+        return self._lines[-1] if self._lines else None
+
+    def attach(self, line: Line) -> None:
+        """Tell it things over this connection from now on."""
+        self.detach(line)
+        self._lines.append(line)
+
+    def detach(self, line: Line) -> bool:
+        """Know this connection no longer; whether it was one of its own, and the last."""
+        if line not in self._lines:
+            return False
+        self._lines.remove(line)
+        return not self._lines
+
     def hear(self, now: float) -> None:
         """Note a sign of life."""
-        self.heard_at, self.heard = now, True
+        self.heard_at, self.heard, self.parted = now, True, False
 
     @property
     def full(self) -> bool:

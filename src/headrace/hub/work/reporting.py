@@ -29,7 +29,7 @@ __all__ = ["accept_job", "prepare_job", "progress_of", "start_job", "update_job_
 
 
 async def _held(peer: Peer, given: OfJob) -> Held:
-    return (await peer.fleet.holding(peer.caller, await peer.lease(given)))[1]
+    return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
 
 
 async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
