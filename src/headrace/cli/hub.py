@@ -226,8 +226,8 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
         raise click.UsageError("--keyfile is the key of --certfile: give that, too")
     return HubOptions(
         **{name: flags[name] for name in ("port", "proxy_headers", "proxies", "certfile", "keyfile", "grace")},
-        **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http")},
-        **{name: flags[name] for name in ("submit_burst", "customer_priority", "errors", "worker_lease", "worker_grace")},
+        **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http", "errors")},
+        **{name: flags[name] for name in ("submit_burst", "customer_priority", "worker_lease", "worker_grace")},
         submits_per_second=flags["submit_rate"] or None,
         customer_jobs=flags["customer_jobs"] or None,
         host=flags["host"].strip("[]"),
