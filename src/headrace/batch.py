@@ -309,7 +309,7 @@ class BatchHandle:
 
         :raises JobNotFound: there is no such batch
         """
-        checked_note(by, "by")
+        by = checked_note(by, "by")
         session = self._app.session
         record = await session.lanes.cancel_batch(self.id, by)
         if record is None:

@@ -82,6 +82,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which failed jobs are kept."""
     retention_cancelled: float = Retention().cancelled
     """Seconds for which cancelled jobs are kept."""
+    unwritten: int = 64 * 1024 * 1024
+    """Bytes that may wait to be written, of what jobs came to, and of submits: then workers begin nothing new, and
+    submits wait. A number of bytes, or text with a unit: ``"64MiB"``."""
 
     def rules(self) -> Rules:
         """The numbers of the lifecycle as set."""
@@ -285,7 +288,19 @@ def _log_format(value: Any) -> str:
     return str(value)
 
 
+_SIZES = {"": 1, "B": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+
+
+def _bytes(value: Any) -> int:
+    said = re.fullmatch(r"(\d{1,12})\s*([A-Za-z]*)", str(value).strip())
+    unit = None if said is None or isinstance(value, bool) else _SIZES.get(said[2].upper())
+    if said is None or not unit or not (number := int(said[1]) * unit):
+        raise ValueError("must be a number of bytes above 0, or a number with B, KiB, MiB or GiB, as in 64MiB")
+    return number
+
+
 _CHECKS = {
+    "unwritten": _bytes,
     "url": _url,
     "key": _key,
     "secret": _secret,

@@ -361,7 +361,14 @@ class Overloaded(EngineError):
 
 
 class Unstorable(EngineError):
-    """The store refuses this row's data; other rows of the batch are not concerned."""
+    """The store refuses this row's data, and nothing of it was stored; other rows of the batch are not concerned."""
+
+    outcome: Literal["refused"] = "refused"
+    """As of ``Unavailable``."""
+
+    def __init__(self, message: str, *, ids: Sequence[UUID] = ()) -> None:
+        super().__init__(message)
+        self.ids = tuple(ids)
 
 
 class Unreadable(EngineError):

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.bounds import plain_id
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import ErrorInfo, Job
@@ -265,7 +266,7 @@ class StreamHandle(JobHandle[int], Generic[T_co]):
 def as_id(id: UUID | str) -> UUID:
     """A job's id, also from text; :raises ConfigError:"""
     if isinstance(id, UUID):
-        return id
+        return plain_id(id)
     try:
         return UUID(id)
     except (ValueError, AttributeError, TypeError):

@@ -90,8 +90,7 @@ class Handler:
         :raises ConfigError: the signature or its annotations cannot be stored as JSON
         """
         self.fn = fn
-        self.name: str = name if name is not None else getattr(fn, "__name__", "")
-        self.aliases = _check_names(self.name, aliases)
+        self.name, self.aliases = _check_names(name if name is not None else getattr(fn, "__name__", ""), aliases)
         self.policy = policy or Policy()
         self.mode = _mode(fn, self.name, run_in)
         self.middleware: tuple[Callable[..., Awaitable[Any]], ...] = ()
@@ -292,14 +291,13 @@ def check_task_name(name: Any) -> str:
     return bounds.checked_name(name, "a task's name")
 
 
-def _check_names(name: str, aliases: Sequence[str]) -> tuple[str, ...]:
+def _check_names(name: str, aliases: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     if isinstance(aliases, str):
         raise ConfigError(f"task {name!r}: aliases must be a sequence of names, not a string")
-    for one in (name, *aliases):
-        check_task_name(one)
+    checked, *others = (check_task_name(one) for one in (name, *aliases))
     if name == "<lambda>":
         raise ConfigError("a lambda has no name of its own: pass name= to the decorator")
-    return tuple(aliases)
+    return checked, tuple(others)
 
 
 def _mode(fn: Callable[..., Any], name: str, run_in: str | None) -> Mode:

@@ -9,6 +9,8 @@ from string import Formatter
 from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
+import msgspec
+
 from headrace.core import bounds, customers
 from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
@@ -186,7 +188,7 @@ def _retention(value: Any, name: str) -> Kept:
         return Kept(**dict.fromkeys(statuses, seconds(value, name)))
     if unknown := [one for one in value if one not in statuses]:
         raise ConfigError(f"{name} is said for {', '.join(statuses)}, not for {unknown[0]!r}")
-    return Kept(**{one: seconds(span, f"{name} of {one}") for one, span in value.items()})
+    return Kept(**{bounds.plain(one): seconds(span, f"{name} of {one}") for one, span in value.items()})
 
 
 def _tags(value: Any, name: str) -> tuple[str, ...]:
@@ -207,7 +209,7 @@ def _after(value: Any, name: str) -> tuple[UUID, ...]:
 def _id_of(value: Any, name: str) -> UUID:
     id = getattr(value, "id", value)
     try:
-        return id if isinstance(id, UUID) else UUID(id)
+        return bounds.plain_id(id) if isinstance(id, UUID) else UUID(id)
     except (ValueError, AttributeError, TypeError):
         raise ConfigError(f"{name} must be a draft, a handle or an id, not {shown(value)}") from None
 
@@ -216,7 +218,7 @@ def _one_of(*words: str) -> Callable[[Any, str], str]:
     def check(value: Any, name: str) -> str:
         if value not in words:
             raise ConfigError(f"{name} must be {' or '.join(map(repr, words))}, not {shown(value)}")
-        return str(value)
+        return words[words.index(value)]
 
     return check
 
@@ -230,8 +232,7 @@ def _flag(value: Any, name: str) -> bool:
 def _headers(value: Any, name: str) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
         raise ConfigError(f"{name} must be a mapping of text to text, not {shown(value)}")
-    _json(value, name)
-    return dict(value)
+    return _json(value, name)
 
 
 def _values(value: Any, name: str) -> Values:
@@ -242,13 +243,13 @@ def _values(value: Any, name: str) -> Values:
     for key, texts in found.items():
         if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in (key, *texts)):
             raise ConfigError(f"{name} must be {said}, not {shown(value)}")
-    _json(found, name)
-    return {key: tuple(texts) for key, texts in found.items()}
+    return {key: tuple(texts) for key, texts in _json(found, name).items()}
 
 
 def _json(value: Any, name: str) -> dict[str, Any]:
-    document_text(value, name)
-    return dict(value)
+    # Decoded: plain values, as every store has them, and none that the caller may go on to change.
+    found: dict[str, Any] = msgspec.json.decode(document_text(value, name))
+    return found
 
 
 def _maybe(check: Callable[[Any, str], str]) -> Callable[[Any, str], str | None]:

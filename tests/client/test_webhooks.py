@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from headrace import App, Status
-from headrace.client import webhooks as module
 from headrace.core.job import Job
 from headrace.core.webhooks import QUEUE, TASK
 from headrace.errors import ConfigError, TransitionRefused, UnknownWebhook
@@ -419,11 +418,13 @@ async def _remedies(app: App) -> list[str]:
     return [check.remedy or "" for check in about] if len(about) == 2 else []
 
 
-async def test_a_customer_does_not_take_the_place_of_others(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_OF_ONE", 2)
-    for _ in range(2):
+async def test_a_customer_does_not_take_the_place_of_others(sums: Sums) -> None:
+    for _ in range(10):
         await sums.app.add_webhook(URL, customer="ann")
-    with pytest.raises(ConfigError, match="there are 2 webhooks already"):
+    with pytest.raises(ConfigError, match="may have 10 webhooks, and there are 10 already: remove one"):
         await sums.app.add_webhook(URL, customer="ann")
+    await sums.app.add_webhook(URL, customer="ann", most=11)
+    with pytest.raises(ConfigError, match="there are 11 already"):
+        await sums.app.add_webhook(URL, customer="ann", most=11)
     await sums.app.add_webhook(URL, customer="bob")
     await sums.app.add_webhook(URL)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -66,3 +69,32 @@ def test_a_key_may_be_made_of_any_text_and_a_name_is_printable() -> None:
         bounds.checked_name("line\nbreak", "name")
     assert bounds.checked_note("", "by") == ""
     assert bounds.checked_note(None, "by") is None
+
+
+class Odd(str):
+    """Which stays what it is, as Django's SafeString does."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
+class Moment(datetime): ...
+
+
+class Id(UUID): ...
+
+
+class Number(int): ...
+
+
+@pytest.mark.parametrize("text", [Odd("x"), Enum("Word", {"X": "x"}, type=str).X], ids=["odd", "enum"])  # type: ignore[attr-defined]
+def test_every_door_gives_plain_values(text: Any) -> None:
+    tags = bounds.checked_tags([text], "tags")
+    for plain in (bounds.checked_name(text, "a"), bounds.checked_key(text, "a"), bounds.checked_note(text, "a"), *tags):
+        assert (type(plain), plain) == (str, "x")
+    at = bounds.checked_moment(Moment(2026, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=3))), "at")
+    assert (type(at), at) == (datetime, datetime(2026, 1, 2, 0, 4, 5, 6, tzinfo=UTC))
+    assert type(bounds.plain_id(Id(int=7))) is UUID
+    assert type(bounds.whole(Number(7), "n", 0)) is int

@@ -91,7 +91,7 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
             return await app.submit("add", {}, customer=customer)
 
     async with app:
-        caps, acme = Caps(app, HubOptions(customer_jobs=3)), key(customer="acme")
+        caps, acme = Caps(app, HubOptions(customer_jobs=3, customer_messages=4)), key(customer="acme")
         jobs = [await submit("acme") for _ in range(2)]
         await submit("other")
         await jobs[0].cancel()
@@ -199,7 +199,7 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
     async with sums.app as app:
         acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
         webhook = (await app.add_webhook("https://hooks.example/", customer="acme")).webhook
-        async with serving(app, quiet(customer_jobs=2)) as hub:
+        async with serving(app, quiet(customer_jobs=2, customer_messages=2)) as hub:
 
             async def ask(path: str, **body: Any) -> Any:
                 headers = {"authorization": f"Bearer {acme}"}
@@ -210,6 +210,10 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
             answer = await ask(f"webhooks/{webhook.id}/test")
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
             assert "may have 2 messages of webhooks that wait; there are 2" in answer.json()["detail"]
+            answer = await ask("jobs", task="add", payload={"a": 1})
+            assert answer.status_code == 429  # it would make a third
+            assert "switch off a webhook that does not answer" in answer.json()["detail"]
+            await app.set_webhook(webhook.id, on=False)
             for _ in range(2):
                 assert (await ask("jobs", task="add", payload={"a": 1})).status_code == 201
             answer = await ask("jobs", task="add", payload={"a": 1})
@@ -236,6 +240,60 @@ async def is_let_in(asking: Awaitable[Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", ENGINES)
+async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Path) -> None:
+    sums = Sums(url_of(kind, tmp_path))
+    async with sums.app as app:
+        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
+        ours = (await app.create_key("ours", ["submit"])).text
+        for number in range(10):
+            await app.add_webhook(f"https://hooks.example/{number}", customer="acme", queues=["default"])
+        await app.add_webhook("https://hooks.example/other", customer="other")
+        await app.add_webhook("https://hooks.example/operator")
+        async with serving(app, quiet(customer_messages=35)) as hub:
+
+            async def ask(key: str, path: str, **body: Any) -> Any:
+                headers = {"authorization": f"Bearer {key}"}
+                return await hub.client.post(f"/api/{path}", json=body, headers=headers)
+
+            one = {"task": "add", "payload": {"a": 1}}
+            answer = await ask(acme, "jobs/bulk", jobs=[one] * 5)
+            verdicts = answer.json()["verdicts"]
+            assert [each["verdict"] for each in verdicts] == ["created"] * 3 + ["refused"] * 2
+            problem = verdicts[-1]["problem"]
+            assert (problem["status"], problem["type"].rpartition("/")[2]) == (429, "too-many")
+            assert "may have 35 messages of webhooks that wait; there are 30, and this would be 10" in problem["detail"]
+            assert "have fewer webhooks" in problem["detail"]
+            # All that was let in is told, to the operator as well, and nothing else.
+            assert await app.count(task=TASK, customer="acme") == 30
+            assert await app.count(task=TASK) == 33
+            # Where nobody listens, nothing is counted; a webhook of its own is one; and others have their own.
+            assert (await ask(acme, "jobs", queue="quiet", **one)).status_code == 201
+            named = {**one, "queue": "quiet", "webhook": "https://hooks.example/own"}
+            for _ in range(5):
+                assert (await ask(acme, "jobs", **named)).status_code == 201
+            assert (await ask(acme, "jobs", **named)).status_code == 429
+            assert (await ask(ours, "jobs", **one)).status_code == 201
+            job = verdicts[0]["job_id"]
+            await app.resolve(job, error="no")
+            assert (await ask(acme, f"jobs/{job}/rerun")).status_code == 429
+            assert (await ask(acme, "jobs/act", act="rerun", filter={"task": "add"})).status_code == 429
+
+
+async def test_a_customer_has_ten_webhooks_unless_the_hub_says_otherwise() -> None:
+    async with App("memory://") as app:
+        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
+        headers = {"authorization": f"Bearer {acme}"}
+        for most, options in ((10, {}), (12, {"customer_webhooks": 12})):
+            async with serving(app, quiet(**options)) as hub:
+                body = {"url": "https://hooks.example/"}
+                while (answer := await hub.client.post("/api/webhooks", json=body, headers=headers)).status_code == 201:
+                    pass
+                assert answer.status_code == 400
+                assert f"may have {most} webhooks, and there are {most} already: remove one" in answer.text
+                assert len(await app.webhooks(customer="acme")) == most
+
+
+@pytest.mark.parametrize("kind", ENGINES)
 async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) -> None:
     clock = FakeClock()
     app = App(url_of(kind, tmp_path), clock=clock)
@@ -245,7 +303,7 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
 
     async with app:
         await app.add_webhook("https://hooks.example/", events=["submitted"], customer="acme")
-        caps, acme = Caps(app, HubOptions(customer_jobs=3)), key(customer="acme")
+        caps, acme = Caps(app, HubOptions(customer_jobs=3, customer_messages=4)), key(customer="acme")
         jobs = [await add.options(customer="acme").submit() for _ in range(3)]
         assert await app.count(task=TASK, customer="acme") == 3
         await jobs[0].cancel()
@@ -253,11 +311,13 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
         with pytest.raises(Problem):
             await caps.live(acme)
         with pytest.raises(Problem):
-            await caps.live(acme, task=TASK)
+            await caps.live(acme, 2, task=TASK)
         async for _ in app.cancel_all({"task": TASK}):
             pass
         clock.advance(2)
-        await caps.revive(acme, Verb.RETRY, {"customer": "acme"}, 1 + 3)  # the job, and what was to be told of it
+        await caps.revive(
+            acme, Verb.RETRY, {"customer": "acme"}, 1 + 3
+        )  # the job, what was to be told of it, and what will be
         with pytest.raises(Problem):
             await caps.revive(acme, Verb.RETRY, {"customer": "acme", "task": "add"}, 1)
         with pytest.raises(Problem):

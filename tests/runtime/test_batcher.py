@@ -14,6 +14,7 @@ import pytest
 from headrace.errors import Overloaded, Unavailable, Unstorable
 from headrace.runtime.batcher import Batcher
 from headrace.runtime.host import Host
+from headrace.runtime.load import Load
 from tests.support.until import until
 
 Done = Callable[[str | BaseException | None], None]
@@ -503,3 +504,46 @@ async def test_a_short_way_that_breaks_does_not_block_the_lane() -> None:
         with pytest.raises(ZeroDivisionError):
             await batcher.put(1)
         assert await batcher.put_many([1, 2]) == ["stored 1", "stored 2"]
+
+
+async def test_what_nobody_foresaw_fails_alone_and_is_not_known() -> None:
+    store = Store()
+    store.fault = lambda items: KeyError("a bug") if 13 in items else None
+    async with lane(store) as batcher:
+        answers = await asyncio.gather(*(batcher.put(n) for n in range(60)), return_exceptions=True)
+    [error] = [answer for answer in answers if not isinstance(answer, str)]
+    assert error is answers[13]
+    assert isinstance(error, Unavailable)
+    assert error.outcome == "unknown"
+    assert error.ids == (UUID(int=13),)
+    assert sorted(item for batch in store.batches for item in batch) == [n for n in range(60) if n != 13]
+
+
+async def test_what_cannot_be_stored_is_refused_by_name() -> None:
+    store = Store()
+    store.fault = lambda items: Unstorable("too odd") if 13 in items else None
+    async with lane(store) as batcher:
+        with pytest.raises(Unstorable, match=f"^job {UUID(int=13)}: too odd$") as caught:
+            await batcher.put(13)
+        assert (caught.value.ids, caught.value.outcome) == ((UUID(int=13),), "refused")
+        with pytest.raises(Unstorable, match="and 2 more: too odd") as caught:
+            await batcher.put_many([11, 12, 13, 14, 15])
+        assert caught.value.ids == tuple(UUID(int=n) for n in range(11, 16))
+
+
+async def test_bytes_are_counted_until_they_are_answered() -> None:
+    store, load = Store(), Load(350)
+    store.open.clear()
+    async with lane(store, capacity=1000, load=load) as batcher:
+        running = [asyncio.create_task(batcher.put(n)) for n in range(10)]
+        await until(lambda: load.full)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert load.bytes == 400
+        running[3].cancel()
+        store.open.set()
+        await asyncio.gather(*running, return_exceptions=True)
+        assert load.bytes == 0
+        store.fault = lambda items: Unstorable("no") if 4 in items else None
+        await asyncio.gather(*(batcher.put(n) for n in range(8)), return_exceptions=True)
+        assert load.bytes == 0

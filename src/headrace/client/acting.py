@@ -81,7 +81,7 @@ class Acting(Lifetime):
 
         ``job.queue`` is the new one then, and ``job.asked_queue`` the one it was submitted to.
         """
-        checked_name(queue, "queue")
+        queue = checked_name(queue, "queue")
         return await self._decide(id, by, lambda job, now: acts.move(job, queue, now, by=by))
 
     async def reprioritise(self, id: UUID | str, priority: int, *, by: str | None = None) -> Job:
@@ -89,7 +89,7 @@ class Acting(Lifetime):
 
         ``job.priority`` is the new one then, and ``job.asked_priority`` the one it was submitted with.
         """
-        whole(priority, "priority", 0, 100)
+        priority = whole(priority, "priority", 0, 100)
         return await self._decide(id, by, lambda job, now: acts.reprioritise(job, priority, now, by=by))
 
     async def resolve(

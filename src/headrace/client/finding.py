@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from headrace.client.lifetime import Lifetime
-from headrace.core.bounds import whole
+from headrace.core.bounds import plain, plain_moment, whole
 from headrace.core.fingerprint import FailureGroup
 from headrace.core.job import Job
 from headrace.core.query import Filter, Page
@@ -122,13 +122,13 @@ def filter_of(given: Filters) -> Filter:
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{name} must be text, not {shown(value)}")
-    return value
+    return plain(value)
 
 
 def _search_text(name: str, value: Any) -> str:
     if not _text(name, value):
         raise ConfigError(f"{name} is empty, and would match every job: leave it out for that")
-    return str(value)
+    return plain(value)
 
 
 def _id(name: str, value: Any) -> UUID:
@@ -144,7 +144,7 @@ def _moment(name: str, value: Any) -> datetime:
         raise ConfigError(
             f"{name} must say its offset, as datetime.now(UTC) does: {value.isoformat()} may be any zone's"
         )
-    return value
+    return plain_moment(value)
 
 
 def _flag(name: str, value: Any) -> bool:

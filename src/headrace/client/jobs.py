@@ -204,7 +204,7 @@ async def draft_and_warning(
     app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Draft[Any], str | None]:
     """A draft of a task by name, and what is to be said of a task that nobody knows."""
-    check_task_name(name)  # no task can have another, so its job would wait for ever
+    name = check_task_name(name)  # no task can have another, so its job would wait for ever
     if not isinstance(payload, Mapping):
         raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {shown(payload)}")
     task = app.by_name.get(name)

@@ -86,7 +86,8 @@ class Keyed(Sessioned):
         :raises KeyTaken: a key has this name
         :raises NotGranted: they lack what they would give
         """
-        if checked_name(name, "the name of a key").startswith(MARK):
+        name = checked_name(name, "the name of a key")
+        if name.startswith(MARK):
             raise ConfigError(f"the name of a key must not begin with {MARK}, as keys themselves do")
         now = self.host.clock.now()
         ends = None if expires is None else now + timedelta(seconds=_positive(expires))
@@ -100,7 +101,7 @@ class Keyed(Sessioned):
             name=name,
             prefix=text[:SHOWN],
             scopes=tuple(scope for scope in SCOPES if scope in grant.scopes),
-            customer=customer,
+            customer=grant.customer,
             tasks=None if grant.tasks is None else tuple(sorted(grant.tasks)),
             queues=None if grant.queues is None else tuple(sorted(grant.queues)),
             created_at=now,

@@ -156,7 +156,9 @@ class Lifetime:
                     try:
                         engine = self.new_engine()
                         with self._saying_whose():
-                            state.session = await Session.open(engine, self._host, self.settings.secret)
+                            state.session = await Session.open(
+                                engine, self._host, self.settings.secret, self.settings.unwritten
+                            )
                     except BaseException:
                         state.over = True
                         del self._states[loop]

@@ -225,7 +225,7 @@ class Limited(Lifetime):
         details: dict[str, Any] | None = None,
     ) -> None:
         """``details``: what is told of it, if not what was said."""
-        _named(name, _NAMES[kind])
+        name = _named(name, _NAMES[kind])
         told = details if details is not None or said is None else msgspec.to_builtins(dict(said))
         await edit_rule(self.engine, kind + name, live=said, act=audit.act(verb, self.host.clock.now(), by, told))
 

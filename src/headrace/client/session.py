@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from headrace.client.places import places
 from headrace.client.registry import TaskDoc, known_tasks, named
+from headrace.config import Settings
 from headrace.core.query import Filter
 from headrace.engine import Engine, WorkerInfo
 from headrace.runtime.audience import Audience
@@ -27,10 +28,12 @@ _REMEMBER = 10.0
 class Session:
     """An open engine with its lanes and watchers, from the first entering of an App on a loop to the last leaving."""
 
-    def __init__(self, engine: Engine, host: Host, secret: str | None = None) -> None:
+    def __init__(
+        self, engine: Engine, host: Host, secret: str | None = None, unwritten: int = Settings().unwritten
+    ) -> None:
         self.engine, self.host = engine, host
         self.vault = Vault(engine, host, secret)
-        self.lanes = Lanes(engine, host)
+        self.lanes = Lanes(engine, host, unwritten=unwritten)
         self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
         self.audience = Audience(engine, host, self.watcher, partial(places, self))
         self._feeds: WeakSet[Feed] = WeakSet()
@@ -42,7 +45,9 @@ class Session:
         self._seen: tuple[float, list[WorkerInfo]] = (-_REMEMBER, [])
 
     @classmethod
-    async def open(cls, engine: Engine, host: Host, secret: str | None = None) -> Session:
+    async def open(
+        cls, engine: Engine, host: Host, secret: str | None = None, unwritten: int = Settings().unwritten
+    ) -> Session:
         """Connect, and set the clock by the store's; ``secret``: what is signed with is derived from it."""
         await engine.open()
         try:
@@ -50,7 +55,7 @@ class Session:
         except BaseException:
             await engine.close()
             raise
-        return cls(engine, host, secret)
+        return cls(engine, host, secret, unwritten)
 
     async def close(self) -> None:
         """Write what is waiting, answer everybody, disconnect."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from headrace.client.finding import Filters, Finding
 from headrace.client.lifetime import Lifetime
 from headrace.core import audit
-from headrace.core.bounds import checked_key, checked_note
+from headrace.core.bounds import checked_key, checked_note, whole
 from headrace.core.job import Event, Job
 from headrace.core.query import Page
 from headrace.core.record import Record
@@ -53,8 +53,9 @@ _log = logging.getLogger("headrace.webhooks")
 UNUSED = timedelta(days=35)
 """An address that no submit has named for so long is forgotten."""
 
-_MOST, _MOST_OF_ONE = 1000, 100
-"""How many subscriptions the operator may have, and each customer: nobody can take the place of others."""
+_MOST, _MOST_OF_ONE = 1000, 10
+"""How many subscriptions the operator may have, and each customer, if nothing else is said: nobody can take the place
+of others, and every job of a customer makes a message for each of its own."""
 _TRIES = 20
 
 
@@ -93,21 +94,24 @@ class Webhooked(Lifetime):
         bearer: str | None = None,
         description: str | None = None,
         by: str | None = None,
+        most: int | None = None,
     ) -> NewWebhook:
         """Tell this address of jobs that are submitted from now on: of all, or of these tasks, queues or customer.
 
         ``events``: what it is told of; left out, of every change of status, and not of progress. ``secret``: to sign
         messages with; left out, one is made. It is answered here, and cannot be asked for later. A submit elsewhere may
-        not know of it for 5 seconds.
+        not know of it for 5 seconds. ``most``: how many a customer may have; 10 if left out.
 
         :raises ConfigError: naming what cannot be used
         """
         now, id = self.host.clock.now(), f"wh_{secret_bytes(16).hex()}"
         kept, text = await self._secret(id, secret)
         token = None if bearer is None else checked_bearer(bearer)
-        most = _MOST if customer is None else _MOST_OF_ONE
-        if sum(one.customer == customer for one in await self.webhooks()) >= most:
-            raise ConfigError(f"there are {most} webhooks already: remove one, or let one be told of more")
+        may = _MOST if customer is None else _MOST_OF_ONE if most is None else whole(most, "most", 0)
+        if (there := sum(one.customer == customer for one in await self.webhooks())) >= may:
+            whose = "there may be" if customer is None else "a customer may have"
+            told = f"{whose} {may} webhooks, and there are {there} already"
+            raise ConfigError(f"{told}: remove one, or let one be told of more tasks and queues")
         webhook = Webhook(
             id=id,
             url=checked_url(url),
@@ -124,6 +128,10 @@ class Webhooked(Lifetime):
         await self._put(SECRETS + webhook.id, Credentials((kept,), token), 0, None)
         await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._webhook_act("add", by))
         return NewWebhook(webhook=webhook, secret=text)
+
+    async def count_subscribed(self, customer: str, task: str | None = None, queue: str | None = None) -> int:
+        """How many subscriptions of a customer hear of its jobs, of this task and in this queue, if they are named."""
+        return await self.lanes.submits.webhooks.count(customer, task, queue)
 
     async def set_webhook(
         self,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from headrace.errors import ConfigError, shown
 
@@ -35,6 +36,9 @@ __all__ = [
     "is_text",
     "is_too_deep",
     "is_within",
+    "plain",
+    "plain_id",
+    "plain_moment",
     "shown",
     "size_of",
     "whole",
@@ -109,6 +113,23 @@ def is_too_deep(data: bytes) -> bool:
     return bool(brackets)
 
 
+def plain(text: str) -> str:
+    """The same text as no more than that: a class of its own (``Markup``, ``SafeString``, an enum) has no form in a
+    store, and what it says to ``str()`` may be another text."""
+    return text if type(text) is str else str.__str__(text)
+
+
+def plain_id(id: UUID) -> UUID:
+    """The same id as no more than that: drivers of databases have classes of their own for it."""
+    return id if type(id) is UUID else UUID(int=id.int)
+
+
+def plain_moment(moment: datetime) -> datetime:
+    """The same moment in UTC, as no more than that: pandas and pendulum have classes of their own for it."""
+    found = moment.astimezone(UTC)
+    return found if type(found) is datetime else datetime.combine(found.date(), found.time(), UTC)
+
+
 def _length(text: str, what: str, most: int) -> str:
     if len(text) > most:
         raise ConfigError(f"{what} must have at most {most} characters, not {len(text)}: {text[:40]!r} …")
@@ -123,7 +144,7 @@ def checked_name(value: Any, what: str, most: int = NAME) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         told = shown(value) if not isinstance(value, str) or len(value) <= NAME else f"{value[:40]!r} …"
         raise ConfigError(f"{what} must be text that is not empty, of printable characters, not {told}")
-    return _length(value, what, most)
+    return plain(_length(value, what, most))
 
 
 def checked_key(value: Any, what: str) -> str:
@@ -136,7 +157,7 @@ def checked_key(value: Any, what: str) -> str:
     _length(value, what, KEY)
     if not is_text(value):
         raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
-    return value
+    return plain(value)
 
 
 def checked_note(value: Any, what: str) -> str | None:
@@ -151,7 +172,7 @@ def checked_note(value: Any, what: str) -> str | None:
     _length(value, what, NOTE)
     if not is_text(value):
         raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
-    return value
+    return plain(value)
 
 
 def checked_tags(values: Iterable[Any], what: str) -> tuple[str, ...]:
@@ -187,7 +208,7 @@ def checked_moment(value: Any, what: str) -> datetime | None:
     if value.tzinfo is None or value.utcoffset() is None:
         raise ConfigError(f"{what} must be an aware datetime, as in datetime.now(UTC): {shown(value)} has no time zone")
     try:
-        moment = value.astimezone(UTC)
+        moment = plain_moment(value)
     except OverflowError:
         moment = None
     if moment is None or not EARLIEST <= moment <= LATEST:

@@ -157,13 +157,13 @@ def checked_grant(
     if not given:
         raise ConfigError(f"a key needs a scope: {', '.join(SCOPES)}")
     if customer is not None:
-        checked_key(customer, "customer")
+        customer = checked_key(customer, "customer")
         if reach := sorted(WHOLE.intersection(given)):
             raise ConfigError(f"{' and '.join(reach)} reaches everybody's jobs: such a key cannot have a customer")
     elif profiles is not None:
         raise ConfigError("profiles are those of a customer: name the customer, too")
     return Grant(
-        scopes=frozenset(given),
+        scopes=frozenset(scope for scope in SCOPES if scope in given),
         customer=customer,
         tasks=_names(tasks, "tasks"),
         queues=_names(queues, "queues"),

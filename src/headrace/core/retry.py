@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from headrace.core.bounds import KEY, is_text, whole
+from headrace.core.bounds import KEY, is_text, plain, whole
 from headrace.errors import LONGEST, ConfigError, shown
 
 __all__ = ["Backoff", "Retry", "Seconds", "error_names", "seconds"]
@@ -47,7 +47,7 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
         if isinstance(error, str):
             if len(error) > KEY or not is_text(error):
                 raise ConfigError(f"each of {what} must be the name of an exception, at most {KEY} characters of text")
-            names.append(error)
+            names.append(plain(error))
         elif isinstance(error, type) and issubclass(error, BaseException):
             names.append(f"{error.__module__}.{error.__qualname__}")
         else:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.bounds import checked_name
+from headrace.core.bounds import checked_name, plain
 from headrace.core.job import Spec
 from headrace.core.record import Record
 from headrace.core.target import GROUPS, Occasion, Target, checked_events
@@ -241,14 +241,14 @@ def checked_url(value: Any, name: str = "url") -> str:
         raise ConfigError(f"{name} must not contain a user or a password: they would be shown; use bearer")
     if parts.fragment:
         raise ConfigError(f"{name} must not have a fragment (#…): it would not be sent")
-    return value
+    return plain(value)
 
 
 def checked_bearer(value: Any, name: str = "bearer") -> str:
     """A token that can be sent in a header; :raises ConfigError: it is not repeated there"""
     if not isinstance(value, str) or not 1 <= len(value) <= _BEARER or not re.fullmatch(r"[\x21-\x7e]+", value):
         raise ConfigError(f"{name} must be a token of at most {_BEARER} visible ASCII characters, without spaces")
-    return value
+    return plain(value)
 
 
 def checked_secret(value: Any, name: str = "secret") -> str:
@@ -262,7 +262,7 @@ def checked_secret(value: Any, name: str = "secret") -> str:
         raise ConfigError(how) from None
     if not 24 <= size <= 64:
         raise ConfigError(how)
-    return value
+    return plain(value)
 
 
 def secret_of(data: bytes) -> str:

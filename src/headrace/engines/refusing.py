@@ -17,9 +17,12 @@ from headrace.core.entry import Append
 from headrace.core.job import Job, Spec
 from headrace.errors import Unstorable
 
-__all__ = ["has_halves", "refuse_changes", "refuse_entries", "refuse_jobs", "refuse_text"]
+__all__ = ["UNENCODABLE", "has_halves", "refuse_changes", "refuse_entries", "refuse_jobs", "refuse_text"]
 
 _encode = msgspec.json.Encoder().encode
+
+UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError, msgspec.EncodeError)
+"""What is raised by what makes bytes of values: of a value that is no plain one, before anything is sent."""
 
 
 def has_halves(*texts: str | None) -> bool:
@@ -29,7 +32,11 @@ def has_halves(*texts: str | None) -> bool:
 
 def refuse_text(*texts: str | None) -> None:
     """:raises Unstorable: one of these cannot be kept"""
-    if not is_text("".join(filter(None, texts))):
+    try:
+        joined = "".join(filter(None, texts))
+    except TypeError as error:
+        raise Unstorable(f"it cannot be stored: {error}") from None
+    if not is_text(joined):
         raise Unstorable("text with a NUL or with half of a surrogate pair cannot be stored")
 
 
@@ -76,3 +83,5 @@ def _refuse_document(document: object) -> None:
         _encode(document)
     except UnicodeEncodeError:
         raise Unstorable("text with half of a surrogate pair cannot be stored") from None
+    except UNENCODABLE as error:
+        raise Unstorable(f"it cannot be stored: {error}") from None

@@ -120,6 +120,7 @@ class Rerun(Act, frozen=True):
         may_submit(ask, job.task, job.queue if self.queue is UNSET else self.queue)
         priority = job.priority if self.priority is UNSET else self.priority
         await ask.hub.caps.admit(ask.caller, job.task, priority)
+        await ask.hub.caps.told(ask.caller, job.task, job.queue if self.queue is UNSET else self.queue)
         again = await ask.hub.app.rerun(job.id, payload=self.payload, by=ask.caller.name, **self.options)
         made = again.last or await again.refresh()
         return Answer(job_view(made), 200 if again.duplicate else 201, location_of(ask, made))

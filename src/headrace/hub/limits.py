@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Caps", "SubmitRate"]
 
+_OF_JOBS = "wait until some have ended, or cancel some"
+_OF_MESSAGES = "wait until some are delivered, switch off a webhook that does not answer, or have fewer webhooks"
+"""What a customer can do who has too many."""
+
 _COUNTED = 1.0
 """Seconds between two counts of a customer's jobs, at least."""
 
@@ -83,8 +87,9 @@ class Caps:
     """What customers may have.
 
     Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
-    may let a customer have a second's submits more. Deliveries of webhooks are counted for themselves: they come of
-    jobs that were let in, and a receiver that is dead must not keep its customer from submitting.
+    may let a customer have a second's submits more. Messages of webhooks are counted for themselves, and a submit is
+    one for each webhook of the customer that hears of its job: what follows from a job that was let in is never
+    refused. Whose receiver is dead switches it off, and submits on.
     """
 
     def __init__(self, app: App, options: HubOptions) -> None:
@@ -99,6 +104,20 @@ class Caps:
         if caller.customer is not None:
             self.urgent(caller, priority)
             await self.live(caller, task=task)
+
+    async def told(self, caller: Caller, task: str, queue: str, *, named: bool = False) -> None:
+        """Whether the customer of the caller may have the messages of a job of this task in this queue, which was
+        admitted; ``named``: its submit names a webhook.
+
+        :raises Problem: 429
+        """
+        if caller.customer is not None:
+            heard = await self._app.count_subscribed(caller.customer, task, queue)
+            try:
+                await self.live(caller, heard + named, task=TASK)
+            except Problem:
+                self._of(caller.customer).jobs.live -= 1  # which will not be there
+                raise
 
     def urgent(self, caller: Caller, priority: int) -> None:
         """Whether a job of the caller's customer may have this priority.
@@ -124,17 +143,18 @@ class Caps:
             among = TASK in ([named] if isinstance(named, str) else named)
             deliveries = await self._app.dry_run(verb, {**filter, "task": TASK}) if among else 0
             await self.live(caller, count - deliveries)
-            await self.live(caller, deliveries, task=TASK)
+            heard = await self._app.count_subscribed(caller.customer, named if isinstance(named, str) else None)
+            await self.live(caller, deliveries + heard * (count - deliveries), task=TASK)
 
     async def live(self, caller: Caller, more: int = 1, *, task: str | None = None) -> None:
         """Whether the customer of the caller may have so many live jobs more, of this task.
 
         :raises Problem: 429
         """
-        most, customer = self._options.customer_jobs, caller.customer
+        told, customer, clock = task == TASK, caller.customer, self._app.host.clock
+        most = self._options.customer_messages if told else self._options.customer_jobs
         if customer is None or most is None or more <= 0:
             return
-        told, clock = task == TASK, self._app.host.clock
         has = self._of(customer).deliveries if told else self._of(customer).jobs
         if clock.monotonic() >= has.count_at:
             async with has.counting:
@@ -144,7 +164,8 @@ class Caps:
                     has.count_at = begun + took + max(_COUNTED, 20 * took)
         if has.live + more > most:
             what = "messages of webhooks that wait" if told else "jobs that have not ended"
-            raise _too_many(f"a customer may have {most} {what}; there are {has.live}", 5)
+            detail = f"a customer may have {most} {what}; there are {has.live}, and this would be {more} more"
+            raise _too_many(f"{detail}: {_OF_MESSAGES if told else _OF_JOBS}", 5)
         has.live += more
 
     async def _count(self, customer: str, *, told: bool) -> int:

@@ -39,6 +39,10 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     submit_burst: int = 200
     customer_jobs: int | None = 10_000
     """Jobs of one customer that have not ended, if its key submits them; None: as many as it likes."""
+    customer_messages: int | None = 10_000
+    """Messages to the webhooks of one customer that are not delivered yet; None: as many as it likes."""
+    customer_webhooks: int = 10
+    """Subscriptions of one customer."""
     customer_priority: int = 89
     """How urgent the jobs of a customer may be; what is above is for the operator's own."""
     worker_lease: float = 60.0

@@ -131,6 +131,7 @@ async def draft_of(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, .
         guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
         await ask.hub.caps.admit(ask.caller, draft.task, draft.options.get("priority", 50))
+        await ask.hub.caps.told(ask.caller, draft.task, queue, named=wish is not None)
     return draft, warnings
 
 

@@ -16,10 +16,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+import msgspec
+
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
+from headrace.runtime.load import Load
 
-__all__ = ["Batcher", "Ticket"]
+__all__ = ["Batcher", "Ticket", "unstorable"]
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -35,6 +38,29 @@ _FEW = 4
 _ROUNDS = 2
 """Rounds of the loop until whoever was answered has passed on, and the next one has come through a semaphore."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+
+_NAMED = 3
+"""How many jobs an error names that is about more."""
+
+
+def unstorable(error: Unstorable, items: Sequence[T], identify: Callable[[T], UUID]) -> Unstorable:
+    """The error with the jobs that it is about: those of these items that cannot be written as bytes, else all."""
+    if error.ids:
+        return error
+    ids = [identify(item) for item in items if not _is_writable(item)] or [identify(item) for item in items]
+    named = ", ".join(map(str, ids[:_NAMED])) + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
+    told = Unstorable(f"job{'s' if len(ids) > 1 else ''} {named}: {error}", ids=ids)
+    told.__cause__ = error
+    return told
+
+
+def _is_writable(item: object) -> bool:
+    try:
+        msgspec.json.encode(item)
+    except Exception:
+        return False
+    return True
 
 
 class Ticket(Protocol[T, A_contra]):
@@ -96,6 +122,7 @@ class Batcher(Generic[T, A]):
         patience: float | None = None,
         flights: int = 1,
         begin: Callable[[T, Callable[[A | BaseException | None], None]], bool] | None = None,
+        load: Load | None = None,
     ) -> None:
         """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
 
@@ -104,6 +131,7 @@ class Batcher(Generic[T, A]):
         ``begin``: the short way of one item; whether it is on its way now. Once nothing of it is under way any more,
         it calls back with the answer, with the error of a write that failed, or with None if the item must be written
         the usual way. Whoever gives up waiting does not stop it.
+        ``load``: what waits here is counted there, and where there is a ``capacity``, callers wait while it is full.
         """
         self._write, self._host, self._name = write, host, name
         self._identify, self._weigh, self._distinct = identify, weigh, distinct
@@ -118,6 +146,7 @@ class Batcher(Generic[T, A]):
         self._room, self._settled = asyncio.Event(), asyncio.Event()
         self._closed = False
         self._give_up_at = float("inf")
+        self._load = load or Load()
 
     @property
     def waiting(self) -> int:
@@ -147,7 +176,8 @@ class Batcher(Generic[T, A]):
 
     async def put_many(self, items: Sequence[T]) -> list[A]:
         """Write these items together, in one commit; their answers."""
-        if self._capacity is not None and self._waiting >= self._capacity:
+        load, most = self._load, self._capacity
+        if most is not None and (self._waiting >= most or load.bytes >= load.most):
             await self._wait_for_room()
         waiter: _Waiter[T, A] = _Waiter(items)
         self.add(waiter)
@@ -161,6 +191,7 @@ class Batcher(Generic[T, A]):
             return
         ticket.weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
         ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        self._load.bytes += ticket.weight
         self._queue.append(ticket)
         self._waiting += len(items)
         if self._alone is None and (not self._pumps or (self._waiting >= _MUCH and len(self._pumps) < self._flights)):
@@ -197,10 +228,13 @@ class Batcher(Generic[T, A]):
             else:
                 await asyncio.shield(next(iter(self._pumps)))
 
+    def _is_full(self) -> bool:
+        return self._capacity is not None and (self._waiting >= self._capacity or self._load.keeps(self._room.set))
+
     async def _wait_for_room(self) -> None:
         try:
             async with asyncio.timeout(self._patience):
-                while self._capacity is not None and self._waiting >= self._capacity and not self._closed:
+                while self._is_full() and not self._closed:
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
@@ -221,11 +255,14 @@ class Batcher(Generic[T, A]):
                 await self._settle([first], failed)
                 rows = 1
             while self._waiting >= (_MUCH if len(self._pumps) > 1 else 1):
-                tickets, count = self._take()
+                tickets, count, weight = self._take()
                 self._room.set()
                 if tickets:
                     rows += count
-                    await self._settle(tickets)
+                    try:
+                        await self._settle(tickets)
+                    finally:
+                        self._load.left(weight)
                     if 0 < self._waiting <= count // _FEW:
                         await self._let_more_come()
         finally:
@@ -234,6 +271,7 @@ class Batcher(Generic[T, A]):
             if self._queue and not self._pumps:  # cancelled from outside: nobody may be left waiting
                 lost, self._queue, self._waiting = self._queue, deque(), 0
                 for ticket in lost:
+                    self._load.left(ticket.weight)
                     ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
 
     async def _let_more_come(self) -> None:
@@ -243,8 +281,9 @@ class Batcher(Generic[T, A]):
         for _ in range(_ROUNDS):
             await asyncio.sleep(0)
 
-    def _take(self) -> tuple[list[Ticket[T, A]], int]:
-        """The next write: whole tickets, in order, within the limits of one batch; and how many items they have."""
+    def _take(self) -> tuple[list[Ticket[T, A]], int, int]:
+        """The next write: whole tickets, in order, within the limits of one batch; how many items they have, and what
+        they weigh."""
         tickets: list[Ticket[T, A]] = []
         queue, distinct = self._queue, self._distinct
         seen: set[Hashable] = set()
@@ -268,11 +307,12 @@ class Batcher(Generic[T, A]):
             queue.popleft()
             self._waiting -= count
             if not ticket.wanted():
+                self._load.left(ticket.weight)
                 continue  # its caller gave up before anything was written
             tickets.append(ticket)
             rows += count
             weight += ticket.weight
-        return tickets, rows
+        return tickets, rows, weight
 
     async def _settle(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> None:
         """Write until every ticket has its answer or its error; ``failed``: how a first write of them ended."""
@@ -280,10 +320,14 @@ class Batcher(Generic[T, A]):
             answers = await self._write_surely(tickets, failed)
         except Unstorable as error:
             if len(tickets) == 1:
-                tickets[0].reject(error)
+                tickets[0].reject(unstorable(error, tickets[0].items, self._identify))
             else:
                 await self._halve(tickets)
         except BaseException as error:
+            if len(tickets) > 1 and isinstance(error, Exception) and not isinstance(error, EngineError):
+                # Nobody foresaw it, so that one of them may be the cause; to write the others again is harmless.
+                await self._halve(tickets)
+                return
             for ticket in tickets:
                 if isinstance(error, Unavailable):
                     lost = isinstance(error, StoreLost)

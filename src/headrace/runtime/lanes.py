@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec.structs import force_setattr, replace
 
+from headrace.config import Settings
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Conflict, Note, Verdict
 from headrace.core.entry import Append, Kept
@@ -24,8 +25,9 @@ from headrace.runtime.changes import Changes
 from headrace.runtime.entry_reader import EntryReader
 from headrace.runtime.host import Host
 from headrace.runtime.left_out import tell_left_out
+from headrace.runtime.load import Load, size_at_most
 from headrace.runtime.notes import NoteProcessor
-from headrace.runtime.submits import FIRST_PAUSE, LONGEST_PAUSE, ROW, Submits
+from headrace.runtime.submits import FIRST_PAUSE, LONGEST_PAUSE, ROW, Submits, weight_of
 
 __all__ = ["Lanes"]
 
@@ -36,7 +38,14 @@ _TIMED = (Verb.POSTPONE, Verb.RETRY, Verb.REPLACE)
 
 
 def _change_weight(change: Change) -> int:
-    return ROW + len(change.job.result_text or "")
+    job, weight = change.job, ROW
+    if (text := job.result_text) is not None:
+        weight += len(text) if text.isascii() else 4 * len(text)  # as ``size_at_most``, without a call
+    if job.error is not None:
+        weight += size_at_most(job.error.message) + size_at_most(job.error.traceback)
+    if change.inserts:
+        weight += sum(map(weight_of, change.inserts))
+    return weight
 
 
 def _change_id(change: Change) -> UUID:
@@ -48,7 +57,7 @@ def _change_number(change: Change) -> int:
 
 
 def _append_weight(append: Append) -> int:
-    return sum(ROW + len(entry.data) for entry in append.entries)
+    return sum(ROW + size_at_most(entry.data) for entry in append.entries)
 
 
 def _append_id(append: Append) -> UUID:
@@ -58,12 +67,19 @@ def _append_id(append: Append) -> UUID:
 class Lanes:
     """The writers of one session. Submits, keyed submits, finishes, acts and appends never wait for one another."""
 
-    def __init__(self, engine: Engine, host: Host, *, patience: float = 30.0) -> None:
+    def __init__(
+        self, engine: Engine, host: Host, *, patience: float = 30.0, unwritten: int = Settings().unwritten
+    ) -> None:
+        """``unwritten``: how many bytes of submits, and how many of what runs came to, may wait to be written."""
         self.engine, self.host = engine, host
+        self.load = Load(unwritten)
+        """What runs came to and what they added: while it is full, workers begin nothing new."""
         self.followers: list[Callable[[Job], None]] = []
         """Called with every job of a schedule that ended here, when that is stored."""
 
-        def changes(name: str, patience: float | None, flights: int = 1) -> Batcher[Change, Verdict]:
+        def changes(
+            name: str, patience: float | None, flights: int = 1, load: Load | None = None
+        ) -> Batcher[Change, Verdict]:
             return Batcher(
                 self._apply,
                 host,
@@ -73,14 +89,21 @@ class Lanes:
                 distinct=_change_number,
                 patience=patience,
                 flights=flights,
+                load=load,
             )
 
         self._patience, self._clock = patience, host.store_clock
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
         # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
-        self._finishes, self._acts = changes("finishes", None, flights=2), changes("changes", patience)
+        self._finishes, self._acts = changes("finishes", None, 2, self.load), changes("changes", patience)
         self._appends: Batcher[Append, Kept] = Batcher(
-            self._append, host, name="appends", identify=_append_id, weigh=_append_weight, distinct=_append_id
+            self._append,
+            host,
+            name="appends",
+            identify=_append_id,
+            weigh=_append_weight,
+            distinct=_append_id,
+            load=self.load,
         )
         self.changes = Changes(engine.bus)
         """Tells of the jobs that are changed here."""
@@ -88,7 +111,9 @@ class Lanes:
         """Reads what runs added."""
         self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
         """Does what follows from changes for other jobs."""
-        self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask, apply=self.apply)
+        self.submits = Submits(
+            engine, host, patience=patience, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
+        )
         """Stores new jobs."""
 
     def now_unless_old(self) -> datetime | None:

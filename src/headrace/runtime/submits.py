@@ -16,13 +16,14 @@ from headrace.core.job import Job, Spec
 from headrace.engine import Companions, Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
-from headrace.runtime.batcher import MAX_ROWS, Batcher
+from headrace.runtime.batcher import MAX_ROWS, Batcher, unstorable
 from headrace.runtime.host import Host
+from headrace.runtime.load import Load
 from headrace.runtime.meeting import FIRST_PAUSE, LONGEST_PAUSE, Meetings
 from headrace.runtime.requirements import Requirements
 from headrace.runtime.webhooks import Webhooks
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits", "chunks"]
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits", "chunks", "weight_of"]
 
 T = TypeVar("T")
 
@@ -33,8 +34,10 @@ _WAITING = 20_000
 _READY = Topic.READY  # looked up once: in Python 3.11 that is a call
 
 
-def _weight(job: Job) -> int:
-    return ROW + len(job.payload_text)
+def weight_of(job: Job) -> int:
+    """About what a new job weighs."""
+    text = job.payload_text
+    return ROW + (len(text) if text.isascii() else 4 * len(text))  # as ``size_at_most``, without a call
 
 
 def _id(job: Job) -> UUID:
@@ -50,7 +53,7 @@ _Group = tuple[Job, Sequence[Job]]
 
 
 def _group_weight(group: _Group) -> int:
-    return sum(_weight(job) for job in (group[0], *group[1]))
+    return sum(weight_of(job) for job in (group[0], *group[1]))
 
 
 def _group_id(group: _Group) -> UUID:
@@ -65,7 +68,7 @@ _NONE: Companions = {}
 
 def _lot_weight(lot: _Lot) -> int:
     _, jobs, companions = lot
-    return sum(_weight(job) for job in jobs) + sum(_weight(one) for others in companions.values() for one in others)
+    return sum(weight_of(job) for job in jobs) + sum(weight_of(one) for others in companions.values() for one in others)
 
 
 def _lot_id(lot: _Lot) -> UUID:
@@ -109,8 +112,9 @@ class Submits:
         patience: float,
         follow: Callable[[], None],
         apply: Callable[[Change], Awaitable[Verdict]],
+        load: Load,
     ) -> None:
-        """``follow`` is called when there may be notes to process; ``apply`` writes a change."""
+        """``follow`` is called when there may be notes to process; ``apply`` writes a change; ``load``: what waits."""
         self.engine, self.host = engine, host
         self._meetings = Meetings(host, apply, patience)
         self._patience, self._follow = patience, follow
@@ -127,10 +131,11 @@ class Submits:
                 host,
                 name=name,
                 identify=_id,
-                weigh=_weight,
+                weigh=weight_of,
                 distinct=_number,
                 capacity=_WAITING,
                 patience=patience,
+                load=load,
                 begin=self._begin if short and self._short is not None else None,
             )
 
@@ -144,6 +149,7 @@ class Submits:
             weigh=_lot_weight,
             capacity=_WAITING,
             patience=patience,
+            load=load,
         )
         self._groups: Batcher[_Group, InsertAnswer] = Batcher(
             self._insert_groups,
@@ -154,6 +160,7 @@ class Submits:
             distinct=_group_id,
             capacity=_WAITING,
             patience=patience,
+            load=load,
         )
         self.lanes: tuple[Batcher[Any, Any], ...] = (
             self._plain,
@@ -352,6 +359,9 @@ class Submits:
                 answers = await self._lots.put((batch, jobs, companions))
             except Unavailable as error:  # which knows of the lot, not of its jobs
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
+            except Unstorable as error:
+                cause = error.__cause__ if isinstance(error.__cause__, Unstorable) else error
+                raise unstorable(cause, jobs, _id) from error
             refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
             if refused is None:
                 return [answer for answer in answers if not isinstance(answer, Refused)]

@@ -109,6 +109,17 @@ class Webhooks:
             self._subscriptions = tuple(one for one in read_webhooks(settings) if one.on)
         self._until = self._host.clock.monotonic() + STALE
 
+    async def count(self, customer: str, task: str | None, queue: str | None) -> int:
+        """How many subscriptions of this customer hear of a job of this task in this queue; None: of any."""
+        if not self.fresh:
+            await self.look()
+        return sum(
+            one.customer == customer
+            and (task is None or not one.tasks or task in one.tasks)
+            and (queue is None or not one.queues or queue in one.queues)
+            for one in self._subscriptions
+        )
+
     # -- what is stored with a new job
 
     def told(self, job: Job) -> tuple[Job, tuple[Job, ...]]:

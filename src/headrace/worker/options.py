@@ -59,16 +59,15 @@ def check_worker_options(options: WorkerOptions) -> dict[str, Any]:
         known = ", ".join(WorkerOptions.__annotations__)
         raise ConfigError(f"a worker has no option {', '.join(sorted(unknown))}: its options are {known}")
     concurrency, queues, burst = given["concurrency"], given["queues"], given["burst"]
-    whole(concurrency, "concurrency", 1)
+    concurrency = whole(concurrency, "concurrency", 1)
     if queues is not None:
         if isinstance(queues, str) or not isinstance(queues, Sequence) or not queues:
             raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {shown(queues)}")
-        for queue in queues:
-            checked_name(queue, "each of queues")
+        queues = [checked_name(queue, "each of queues") for queue in queues]
     if not isinstance(burst, bool):
         raise ConfigError(f"burst must be True or False, not {shown(burst)}")
     checked = {"grace": seconds(given["grace"], "grace"), "offers": _checked_offers(given["offers"])}
-    return given | checked | {"tasks": _checked_tasks(given["tasks"])}
+    return given | checked | {"concurrency": concurrency, "queues": queues, "tasks": _checked_tasks(given["tasks"])}
 
 
 def _checked_offers(offers: Any) -> dict[str, Any]:

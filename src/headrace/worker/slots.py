@@ -77,6 +77,7 @@ class Slots:
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
         self._handlers, self._lanes, self._may_start, self.hungry = handlers, lanes, may_start, hungry
+        self._load = lanes.load
         self.lead = Lead(host.clock)
         """How long after its claim a job that spent a permit of a rate may begin."""
         self._begin_by = math.inf
@@ -114,7 +115,7 @@ class Slots:
 
     def room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them could be started at once."""
-        if not self._may_start():
+        if self._load.keeps(self.slot_freed) or not self._may_start():
             return 0, 0
         buffered = len(self.buffer)
         free = max(0, self.concurrency - self.busy - buffered - self.suspects.wants_slot)
@@ -249,14 +250,14 @@ class Slots:
     def may_begin(self) -> bool:
         """Whether anything may be started now."""
         pressed = max(self.unacknowledged, len(self.reactions)) >= UNACKNOWLEDGED_MOST
-        return not pressed and self._may_start()
+        return not (pressed or self._load.keeps(self.slot_freed)) and self._may_start()
 
     async def _run_jobs(self) -> None:
         """Run one job after another in one task, as long as they leave no trace in it.
 
         A task for each job would cost as much as all the rest.
         """
-        task, clock, line = asyncio.current_task(), self.host.clock, self.yielded.line
+        task, clock, line, load = asyncio.current_task(), self.host.clock, self.yielded.line, self._load
         assert task is not None
         try:
             while self.may_begin():
@@ -266,7 +267,7 @@ class Slots:
                     return  # likewise
                 now, self._moment = clock.now(), clock.monotonic()
                 turn = self._moment + TURN
-                while self._moment < turn:
+                while self._moment < turn and load.bytes < load.most:
                     owned = None if line else self.buffer.pop()
                     if owned is None:
                         return
@@ -343,8 +344,9 @@ class Slots:
                 self._release_all(collector.waiting)
         if self.suspects.gives_up(now):
             self._release_all(self.suspects.waiting)
-        if self.busy >= self.concurrency and self.buffer.waited(now) > BUFFERED_TOO_LONG:
-            self._release_all(self.buffer)  # the handlers have become slow: let other workers have these jobs
+        stands = self.busy >= self.concurrency or self._load.full
+        if stands and self.buffer.waited(now) > BUFFERED_TOO_LONG:
+            self._release_all(self.buffer)  # handlers, or the store, have become slow: let other workers have these
         self.dispatch()
 
     # -- out

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.bounds import KEY, checked_name
+from headrace.core.bounds import KEY, checked_name, plain
 from headrace.core.codec.codec import Codec
 from headrace.core.codec.value import decode_value, encode_value
 from headrace.core.entry import BEGIN, Kind
@@ -92,7 +92,7 @@ async def _earlier(writer: EntryWriter, ctx: Context) -> dict[str, str]:
 
 
 async def _keep(writer: EntryWriter, name: str, text: str) -> None:
-    writer.add(Kind.STEP, text, name)
+    writer.add(Kind.STEP, text, plain(name))
     await writer.flush()
     if writer.steps is not None:
         writer.steps[name] = text

@@ -231,6 +231,25 @@ async def test_the_receivers_of_one_customer_take_one_share(quick: Sums) -> None
             await _give_up(app)
 
 
+async def test_who_floods_waits_in_turn_with_all_others(sums: Sums) -> None:
+    app = sums.app
+    async with receiving() as flooded, receiving() as fine, receiving() as own:
+        fine.requests = own.requests = flooded.requests  # in the order in which they came
+        await app.add_webhook(url(flooded), events=["submitted"], customer="a")
+        await sums.add.options(customer="a").map([(number,) for number in range(300)])
+        # Behind all of those, by another customer and by the operator.
+        await app.add_webhook(url(fine), events=["submitted"], customer="b")
+        await sums.add.options(customer="b").map([(number,) for number in range(10)])
+        await app.add_webhook(url(own), events=["submitted"])
+        await sums.add.map([(number,) for number in range(10)])
+        async with delivering(app):
+            await until(lambda: len(flooded.requests) == 320)  # none is left out
+        ports = [int(one.headers["host"].partition(":")[2]) for one in flooded.requests]
+        last = max(place for place, port in enumerate(ports) if port != flooded.port)
+        # As many of the flood as of each other key, and those that were on their way.
+        assert ports[:last].count(flooded.port) <= 2 * _CONCURRENCY
+
+
 async def _give_up(app: App) -> None:
     """Cancel what is under way, so that nobody waits for it at the end."""
     await app.pause_queue(QUEUE)

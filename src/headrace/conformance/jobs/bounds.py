@@ -59,6 +59,21 @@ class Bounds(Part):
     async def test_documents_with_half_a_character_are_refused(self, lab: Lab, place: str, bad: str) -> None:
         await self._is_refused(lab, lab.job(**{place: placed(place, bad)}))
 
+    @pytest.mark.parametrize("place", ["metadata", "requires", "route", "trace"])
+    async def test_a_document_that_cannot_be_written_is_refused(self, lab: Lab, place: str) -> None:
+        odd: dict[str, Any] = {place: {"k": object()}}
+        await self._is_refused(lab, lab.job(**odd))
+
+    async def test_a_change_that_cannot_be_written_is_refused(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        one, two = await lab.running(worker, "one"), await lab.running(worker, "two")
+        fine, error = lab.stamp(lab.end(one, Completed("1"))), ErrorInfo("E", "m", None, {"k": object()})
+        odd = lab.stamp(lab.end(two, Failed(error=error, reason=Reason.NON_RETRYABLE)))
+        with pytest.raises(Unstorable):
+            await lab.engine.jobs.apply([fine, odd], lab.now)
+        assert await lab.engine.jobs.get([one.id, two.id]) == [one, two]
+        await lab.do(fine)
+
     async def _is_refused(self, lab: Lab, odd: Job) -> None:
         before, after = lab.job(), lab.job()
         with pytest.raises(Unstorable):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -46,6 +46,11 @@ def _is_model(cls: type) -> bool:
     return pydantic is not None and isinstance(cls, type) and issubclass(cls, pydantic.BaseModel)
 
 
+_PLAIN: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
+"""How a value of a class derived from these is made a plain one, whatever that class says to ``str()``: of Django's
+``SafeString`` that is itself."""
+
+
 def _enc_hook(value: Any) -> Any:
     cls: Any = type(value)
     # As text at once, which spares a model's values as objects; unless the class says itself how it is written.
@@ -58,9 +63,9 @@ def _plain_hook(value: Any) -> Any:
     """What a value is written as, made of what JSON has."""
     if _is_model(type(value)):
         return value.model_dump(mode="json")
-    for base in (str, int, float):
+    for base, plain in _PLAIN.items():
         if isinstance(value, base):
-            return base(value)
+            return plain(value)
     raise NotImplementedError(f"a {type(value).__qualname__} has no JSON form")
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from headrace.core.bounds import whole
+from headrace.core.bounds import plain, whole
 from headrace.core.retry import Seconds, seconds
 from headrace.errors import ConfigError, shown
 
@@ -65,13 +65,13 @@ class Rate:
         """
         :raises ConfigError: naming the argument
         """
-        whole(limit, "Rate: limit", 1)
+        count = whole(limit, "Rate: limit", 1)
         span = seconds(per, "Rate: per")
         if span < 0.001:
             raise ConfigError(f"Rate: per must be at least a millisecond, not {shown(per)}")
         if kind not in ("fixed", "sliding", "bucket"):
             raise ConfigError(f"Rate: kind must be 'fixed', 'sliding' or 'bucket', not {shown(kind)}")
-        for name, value in (("limit", limit), ("per", span), ("kind", kind), ("keyed", bool(keyed))):
+        for name, value in (("limit", count), ("per", span), ("kind", plain(kind)), ("keyed", bool(keyed))):
             object.__setattr__(self, name, value)
 
 

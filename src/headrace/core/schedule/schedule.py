@@ -153,7 +153,7 @@ def new_schedule(
     source: Literal["code", "dynamic"] = "dynamic",
 ) -> ScheduleDoc:
     """A schedule that begins now: its first fire is the next one."""
-    checked_name(name, "a schedule's name")
+    name = checked_name(name, "a schedule's name")
     if not isinstance(rule, Cron | Every | Continuous):
         raise ConfigError(f"schedule {name!r}: the rule must be a Cron, an Every or a Continuous, not {shown(rule)}")
     alone = None

@@ -11,7 +11,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec.structs import force_setattr
 
-from headrace.core.bounds import KEY, checked_moment, whole
+from headrace.core.bounds import KEY, checked_moment, plain, whole
 from headrace.core.retry import Retry, Seconds, seconds
 from headrace.core.schedule.localtime import zone
 from headrace.errors import LONGEST, ConfigError, shown
@@ -53,13 +53,14 @@ _SAMPLE = 150
 """Fires among which the shortest distance between two is looked for: more than an hour's minutes, twice."""
 
 
-def _choice(value: object, name: str, choices: tuple[str, ...]) -> None:
+def _choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ConfigError(f"{name} must be {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}, not {shown(value)}")
+    return next(one for one in choices if one == value)
 
 
-def _count(value: object, name: str) -> None:
-    whole(value, name, 1, _MOST)
+def _count(value: object, name: str) -> int:
+    return whole(value, name, 1, _MOST)
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +80,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """No fire after this moment."""
 
     def _check_times(self) -> None:
-        _choice(self.catch_up, "catch_up", get_args(CatchUp))
-        _choice(self.overlap, "overlap", get_args(Overlap))
-        _count(self.cap, "cap")
         # Frozen, but not made yet: the one place that puts what was given into the form it is used in.
+        force_setattr(self, "catch_up", _choice(self.catch_up, "catch_up", get_args(CatchUp)))
+        force_setattr(self, "overlap", _choice(self.overlap, "overlap", get_args(Overlap)))
+        force_setattr(self, "cap", _count(self.cap, "cap"))
         force_setattr(self, "jitter", seconds(self.jitter, "jitter"))
         force_setattr(self, "start", checked_moment(self.start, "start"))
         force_setattr(self, "end", checked_moment(self.end, "end"))
@@ -110,8 +111,10 @@ class Cron(Timed, frozen=True, tag="cron", tag_field="kind"):
 
     def __post_init__(self) -> None:
         zone(self.tz)
+        force_setattr(self, "tz", plain(self.tz))
         if not isinstance(self.expr, str) or len(self.expr) > KEY:
             raise ConfigError(f"a cron expression is text such as '0 2 * * *', not {shown(self.expr)}")
+        force_setattr(self, "expr", plain(self.expr))
         try:
             next(CronSim(self.fields, _SOME_DAY))
         except CronSimError as error:
@@ -148,6 +151,7 @@ class Every(Timed, frozen=True, tag="every", tag_field="kind"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
                 raise ConfigError(f"{name} must be a number from 0, not {shown(value)}")
+            force_setattr(self, name, int(value) if isinstance(value, int) else float(value))
         try:
             period = self.period
         except OverflowError:
@@ -183,7 +187,7 @@ class Continuous(msgspec.Struct, frozen=True, tag="continuous", tag_field="kind"
     """Seconds between a failed run and the next."""
 
     def __post_init__(self) -> None:
-        _count(self.instances, "instances")
+        force_setattr(self, "instances", _count(self.instances, "instances"))
         force_setattr(self, "cool_down", seconds(self.cool_down, "cool_down"))
 
     @property

@@ -6,13 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from headrace.engines.sql.record import encode
 
 __all__ = ["columns", "literal", "literal_of_texts"]
 
-_encode = msgspec.json.Encoder().encode
 _SPECIAL, _ESCAPED = re.compile(r'["\\]'), r"\\\g<0>"
 
 
@@ -37,7 +34,7 @@ def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int], alike: froze
 
 def literal(values: Sequence[Any]) -> str:
     """Numbers, ids or words as the text of an array; JSON writes them as PostgreSQL does, except for the brackets."""
-    return f"{{{_encode(values)[1:-1].decode()}}}"
+    return f"{{{encode(values)[1:-1]}}}"
 
 
 def literal_of_texts(values: Sequence[str | None]) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.engines.refusing import UNENCODABLE
 from headrace.engines.remote.address import Address
 from headrace.engines.remote.failures import MSGPACK, Draining, OtherProtocol, decoded, meaning
 from headrace.engines.remote.http import Lost, NotSent, Pool
@@ -119,7 +120,7 @@ class Calls:
     def _request(self, verb: Verb, arguments: Any) -> bytes:
         try:
             body = encode(arguments)
-        except (UnicodeEncodeError, OverflowError) as error:
+        except UNENCODABLE as error:  # of which UnicodeEncodeError is one
             if verb.reads and isinstance(error, UnicodeEncodeError):
                 return self._request(verb, _without_halves(msgspec.to_builtins(arguments)))
             raise Unstorable(f"it cannot be sent to the hub, nor stored: {error}") from None

@@ -22,6 +22,7 @@ from headrace.core.retention import Kept
 from headrace.core.status import DEFERRED, ENDED, HELD, Reason, Status
 from headrace.core.suspects import requirements_of
 from headrace.core.target import Told
+from headrace.engines.refusing import UNENCODABLE
 from headrace.errors import HeadraceError, KeyReused, Unstorable
 
 __all__ = [
@@ -163,6 +164,8 @@ def encode(document: Any, by: Callable[[Any], bytes] = _encode) -> str:
         return by(document).decode()
     except UnicodeEncodeError as error:  # half of a surrogate pair
         raise Unstorable(f"text that is not valid Unicode cannot be stored: {error}") from error
+    except UNENCODABLE as error:
+        raise Unstorable(f"it cannot be stored: {error}") from error
 
 
 class State(msgspec.Struct, array_like=True):

@@ -195,6 +195,7 @@ async def add_webhook(ask: Ask) -> Answer:
         bearer=wish.bearer,
         description=body.description,
         by=ask.caller.name,
+        most=ask.hub.options.customer_webhooks,
     )
     return Answer(SubscriptionMade(_shown(ask, made.webhook), made.secret), 201, {"Cache-Control": "no-store"})
 
