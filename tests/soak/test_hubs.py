@@ -31,7 +31,7 @@ from headrace.core.status import ENDED, HELD, Status
 from headrace.core.webhooks import TASK
 from tests.soak.hubs import KEYS, RETRY, app, keyed, near
 from tests.support import schemas
-from tests.support.crew import ROOT, _is_free
+from tests.support.crew import ROOT, is_free
 from tests.support.invariants import all_jobs, check_store
 from tests.support.proxy import Proxy
 from tests.support.until import until
@@ -84,7 +84,7 @@ class Victim:
         """Stop it in its tracks; False: it would take the store's only lock with it."""
         self.send(signal.SIGSTOP)
         await asyncio.sleep(0.05)  # what it had sent before is answered
-        if not url.startswith("sqlite") or await asyncio.to_thread(_is_free, url):
+        if not url.startswith("sqlite") or await asyncio.to_thread(is_free, url):
             return True
         self.send(signal.SIGCONT)
         return False
