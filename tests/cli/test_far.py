@@ -162,6 +162,7 @@ def test_every_command_works(far: Far, shell: Shell) -> None:
     assert "far" in far("keys", "list").output
     far("keys", "revoke", "ci")
     far("keys", "rotate")
+    far("keys", "replace-secret")
     hook = far.json("webhooks", "add", "https://hooks.example/x", "--event", "retrying")["webhook"]["id"]
     assert hook in far("webhooks").output
     assert hook in far("webhooks", "list").output

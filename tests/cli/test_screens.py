@@ -100,6 +100,7 @@ CASES: Mapping[str, Case] = {
     "keys create": Case("keys create ci --scope read,submit --expires 90d", shows="hr_ keep it now"),
     "keys revoke": Case("keys revoke shop", empty=3, shows="shop is revoked"),
     "keys rotate": Case("keys rotate", shows="leases"),
+    "keys replace-secret": Case("keys replace-secret", shows="HEADRACE_SECRET"),
     "webhooks": Case("webhooks", shows="{webhook} off completion"),
     "webhooks list": Case("webhooks list", shows="{webhook} hooks.example.com"),
     "webhooks show": Case("webhooks show {webhook}", empty=3, shows="{webhook} resize"),

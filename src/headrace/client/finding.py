@@ -144,7 +144,10 @@ def _moment(name: str, value: Any) -> datetime:
         raise ConfigError(
             f"{name} must say its offset, as datetime.now(UTC) does: {value.isoformat()} may be any zone's"
         )
-    return plain_moment(value)
+    try:
+        return plain_moment(value)
+    except OverflowError:
+        raise ConfigError(f"{name} is out of range: {value.isoformat()}") from None
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -350,9 +350,9 @@ async def test_code_without_a_loop_submits_and_waits() -> None:
 
 
 def test_a_key_is_not_shown_where_an_app_is() -> None:
-    key = "hr_0123456789secret"
+    key = "hr_0123456789hushhush"
     app = App("hub+https://jobs.example", key=key)
-    assert "secret" not in f"{app!r} {app.settings!r} {app.new_engine()!r} {vars(app)!r}"
+    assert "hush" not in f"{app!r} {app.settings!r} {app.new_engine()!r} {vars(app)!r}"
     assert app.settings.key == key
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import websockets
 
-from headrace.core.query import Filter
 from headrace.hub import HubOptions
 from tests.hub.live.doing import Doing
 from tests.hub.live.listening import connected, listening
@@ -124,9 +123,9 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
             await revoke()
             return await follow(*of, **options)
 
-        async def joined(filter: Filter) -> Any:
+        async def joined(*of: Any, **options: Any) -> Any:
             await revoke()
-            return await join(filter)
+            return await join(*of, **options)
 
         monkeypatch.setattr(doing.app, "follow", followed)
         monkeypatch.setattr(hub.hub.live.feed, "join", joined)
