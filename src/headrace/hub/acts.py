@@ -193,7 +193,8 @@ class Resolve(Act, frozen=True):
         return {"result": self.result, "error": told}
 
     async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
+        with ask.hub.app.lanes.load.taking(len(msgspec.json.encode(self.result))):  # as the result of a worker
+            return Answer(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
 
     def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
         return app.resolve_all(filter, by=by, **self.outcome)

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Caps", "SubmitRate"]
 
 _OF_JOBS = "wait until some have ended, or cancel some"
-_OF_MESSAGES = (
-    "wait until some are delivered and jobs have ended, switch off a webhook that does not answer, or have fewer webhooks"
-)
+_OF_MESSAGES = "wait until some are delivered and jobs have ended, switch off a webhook that does not answer, or have fewer webhooks"
 """What a customer can do who has too many."""
 
 _COUNTED = 1.0
