@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Caps", "SubmitRate"]
 
 _OF_JOBS = "wait until some have ended, or cancel some"
-_OF_MESSAGES = "wait until some are delivered and jobs have ended, switch off a webhook that does not answer, or have fewer webhooks"
+_OF_MESSAGES = (
+    "wait until some are delivered and jobs have ended, switch off a webhook that does not answer, or have fewer"
+    " webhooks"
+)
 """What a customer can do who has too many."""
 
 _COUNTED = 1.0
@@ -148,7 +151,7 @@ class Caps:
 
             async def count_of(of: tuple[str, ...]) -> int:
                 both = sorted(tasks.intersection(of) if tasks else of)
-                if not of or tasks and tasks.issubset(of):
+                if not of or (tasks and tasks.issubset(of)):
                     return count - deliveries
                 return await self._app.dry_run(verb, cast("Filters", {**filter, "task": both})) if both else 0
 

@@ -130,8 +130,11 @@ class Webhooks:
 
     async def audience(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
         """Who may hear of the live jobs of this customer: of which tasks (none: of all), and how many messages of each
-        such job are foreseen, ``new``: if it is new. It is an upper bound: whether a job was submitted before its webhook was there, or to
-        which queue, is not looked at (jobs are moved), and where some jobs name a webhook, all are taken to."""
+        such job are foreseen; ``new``: of one that is.
+
+        It is an upper bound: whether a job was submitted before its webhook was there, or to which queue, is not looked
+        at (jobs are moved), and where some jobs name a webhook, all are taken to.
+        """
         if not self.fresh:
             await self.look()
         if self._host.clock.monotonic() >= self._naming_until:
