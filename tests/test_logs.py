@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from headrace.core.account import FIELDS
-from headrace.logs import JobFields, JsonFormatter, TextFormatter
+from headrace.logs import JobFields, JsonFormatter, TextFormatter, make_printable
+from tests.support.hostile import WICKED, raw_in
 
 
 def record(message: str = "said", *args: object, **said: Any) -> logging.LogRecord:
@@ -144,3 +146,45 @@ def test_text_names_the_job() -> None:
     except ValueError:
         text = TextFormatter().format(record("trouble", exc_info=sys.exc_info()))
     assert text.endswith("ValueError: empty")
+
+
+def hostile_cause() -> None:
+    try:
+        raise ValueError(WICKED)
+    except ValueError as error:
+        raise RuntimeError("clean") from error
+
+
+def hostile_context() -> None:
+    try:
+        raise ValueError(WICKED)
+    except ValueError:
+        raise RuntimeError("clean")  # noqa: B904  # what it came of is not said
+
+
+def hostile_note() -> None:
+    error = RuntimeError("clean")
+    error.add_note(WICKED)
+    raise error
+
+
+def hostile_member() -> None:
+    raise ExceptionGroup("clean", [ValueError(WICKED)])
+
+
+@pytest.mark.parametrize("raises", [hostile_cause, hostile_context, hostile_note, hostile_member])
+def test_a_traceback_is_printable_whatever_it_is_of(raises: Callable[[], None]) -> None:
+    try:
+        raises()
+    except Exception:
+        one = record("boom", exc_info=sys.exc_info(), stack_info=f"Stack:\n  {WICKED}")
+    plain = logging.Formatter("%(levelname)s %(message)s")
+    make_printable(one)
+    assert list(raw_in(plain.format(one))) == []
+    one.stack_info = None
+    first, *others = plain.format(one).splitlines()
+    assert first == "WARNING boom"
+    assert all(line.startswith("    ") for line in others)
+    assert any("clean" in line for line in others)
+    assert any("forged" in line for line in others)
+    assert parsed(one)["exception"].lstrip("+ ").startswith(("Traceback", "Exception Group Traceback"))

@@ -357,7 +357,7 @@ class SecretMismatch(Unavailable):
 
 
 class Overloaded(EngineError):
-    """Too many submits waited for the store, for 30 s; nothing was stored."""
+    """Too much waits for the store: submits for 30 s, or what workers sent to a hub; nothing was stored."""
 
 
 class Unstorable(EngineError):

@@ -57,7 +57,7 @@ class JsonFormatter(logging.Formatter):
             **job,
         }
         if record.exc_info and record.exc_info[0] is not None:
-            line["exception"] = record.exc_text or self.formatException(record.exc_info)
+            line["exception"] = self.formatException(record.exc_info)  # which is not set in, as that of others may be
         elif record.exc_text:  # of a record that was sent here by another process
             line["exception"] = record.exc_text
         if record.stack_info:
@@ -91,10 +91,12 @@ def make_printable(record: logging.LogRecord) -> None:
     said = message_of(record)
     if (plain := printable(said)) != said:
         record.msg, record.args = plain, ()
-    error = record.exc_info[1] if record.exc_info else None
-    if error is not None and record.exc_text is None and record.exc_info and printable(str(error)) != str(error):
+    if record.exc_info and record.exc_info[1] is not None and record.exc_text is None:
+        # All of it, and set in: any error of the chain may have lines that look like others, notes and groups as well.
         trace = logging.Formatter().formatException(record.exc_info)
         record.exc_text = indented("\n" + printable(trace, lines=True))[1:]
+    if record.stack_info:
+        record.stack_info = printable(record.stack_info, lines=True)
 
 
 def message_of(record: logging.LogRecord) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,20 @@ async def test_what_cannot_be_asked_for_is_named(sums: Sums) -> None:
         ({"until": "yesterday"}, "until must be a datetime, or how long ago it was"),
         ({"since": True}, "since must be a datetime"),
         ({"since": 60, "until": 3600}, "since must be before until"),
+        ({"since": 1e300}, "since must be a moment from 1900 to 9000, not 1e"),
+        ({"since": 10**400}, "since must be a moment from 1900 to 9000, not a number of 1329 bits"),
+        ({"since": float("nan")}, "since must be a moment"),
+        ({"since": float("inf")}, "since must be a moment"),
+        ({"until": -1e12}, "until must be a moment"),
+        ({"since": timedelta.max}, "since must be a moment"),
+        ({"since": datetime.min.replace(tzinfo=UTC)}, "since must be a moment"),
     ]
     for wish, what in cases:
         with pytest.raises(ConfigError, match=what):
             await sums.app.charts(**wish)
+    for seconds in (10**400, 1e300, float("nan")):
+        with pytest.raises(ConfigError, match="since must be a moment"):
+            await sums.app.rollups(seconds)
     for share in (0, 1.5, "half", True):
         with pytest.raises(ConfigError, match="quantile"):
             await sums.app.estimated_processing_time("add", quantile=share)  # type: ignore[arg-type]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import logging
 import os
 import threading
 from pathlib import Path
@@ -16,6 +18,7 @@ from headrace.runtime.store_clock import StoreClock
 from headrace.testing import FakeClock
 from headrace.wiring import connect
 from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.hostile import WICKED, raw_in
 
 
 def test_constructing_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,3 +198,19 @@ async def test_asking_for_a_store_makes_none(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
     async with app:
         assert await app.store_exists()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_what_an_open_app_logs_is_printable(kind: str, tmp_path: Path) -> None:
+    sums, told = Sums(url_of(kind, tmp_path)), io.StringIO()
+    handler, logger = logging.StreamHandler(told), logging.getLogger("headrace.requirements")
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    try:
+        async with sums.app:  # with neither a worker nor a hub
+            await sums.add.options(requires={WICKED: 1}).submit(1)
+    finally:
+        logger.removeHandler(handler)
+    [line] = told.getvalue().splitlines()
+    assert line.startswith("WARNING no worker is alive, and jobs of 'add' require ")
+    assert list(raw_in(line)) == []

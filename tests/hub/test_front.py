@@ -238,10 +238,11 @@ async def test_the_key_of_a_customer_is_kept_to_its_jobs_and_caps(tmp_path: Path
 
 async def test_the_caps_of_a_customer_count_deliveries_apart(tmp_path: Path) -> None:
     sums = Sums(f"sqlite:///{tmp_path}/jobs.db")
-    app, options = sums.app, HubOptions(maintenance=False, webhooks=False, customer_jobs=2)
+    app, options = sums.app, HubOptions(maintenance=False, webhooks=False, customer_jobs=2, customer_messages=2)
     async with serving(app, options) as served, browser_of(served) as client:
         key = await app.create_key("ann", ["read", "act"], customer="ann")
-        webhook = (await app.add_webhook("https://hooks.example/", events=["failed"], customer="ann")).webhook
+        added = await app.add_webhook("https://hooks.example/", events=["failed"], tasks=["other"], customer="ann")
+        webhook = added.webhook
         sent = [await app.test_webhook(webhook.id) for _ in range(3)]
         await app.resolve(sent[0].id, error="no answer")
         ended = [await sums.add.options(customer="ann").submit(number) for number in range(2)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import App
+from headrace.client.finding import Filters
 from headrace.client.registry import UnregisteredTask
 from headrace.core.status import Verb
 from headrace.core.webhooks import TASK
@@ -209,7 +210,7 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
                 await app.test_webhook(webhook.id)
             answer = await ask(f"webhooks/{webhook.id}/test")
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
-            assert "may have 2 messages of webhooks that wait; there are 2" in answer.json()["detail"]
+            assert "may have 2 messages of webhooks that wait or are to come; there are 2" in answer.json()["detail"]
             answer = await ask("jobs", task="add", payload={"a": 1})
             assert answer.status_code == 429  # it would make a third
             assert "switch off a webhook that does not answer" in answer.json()["detail"]
@@ -249,7 +250,7 @@ async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Pa
             await app.add_webhook(f"https://hooks.example/{number}", customer="acme", queues=["default"])
         await app.add_webhook("https://hooks.example/other", customer="other")
         await app.add_webhook("https://hooks.example/operator")
-        async with serving(app, quiet(customer_messages=35)) as hub:
+        async with serving(app, quiet(customer_messages=95)) as hub:
 
             async def ask(key: str, path: str, **body: Any) -> Any:
                 headers = {"authorization": f"Bearer {key}"}
@@ -261,14 +262,16 @@ async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Pa
             assert [each["verdict"] for each in verdicts] == ["created"] * 3 + ["refused"] * 2
             problem = verdicts[-1]["problem"]
             assert (problem["status"], problem["type"].rpartition("/")[2]) == (429, "too-many")
-            assert "may have 35 messages of webhooks that wait; there are 30, and this would be 10" in problem["detail"]
+            # To each of ten: of the submit, the start and the end.
+            assert "may have 95 messages" in problem["detail"]
+            assert "there are 90, and this would be 30 more" in problem["detail"]
             assert "have fewer webhooks" in problem["detail"]
             # All that was let in is told, to the operator as well, and nothing else.
             assert await app.count(task=TASK, customer="acme") == 30
             assert await app.count(task=TASK) == 33
             # Where nobody listens, nothing is counted; a webhook of its own is one; and others have their own.
             assert (await ask(acme, "jobs", queue="quiet", **one)).status_code == 201
-            named = {**one, "queue": "quiet", "webhook": "https://hooks.example/own"}
+            named = {**one, "queue": "quiet", "webhook": {"url": "https://hooks.example/own", "events": ["ended"]}}
             for _ in range(5):
                 assert (await ask(acme, "jobs", **named)).status_code == 201
             assert (await ask(acme, "jobs", **named)).status_code == 429
@@ -277,6 +280,114 @@ async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Pa
             await app.resolve(job, error="no")
             assert (await ask(acme, f"jobs/{job}/rerun")).status_code == 429
             assert (await ask(acme, "jobs/act", act="rerun", filter={"task": "add"})).status_code == 429
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_what_live_jobs_will_still_tell_is_foreseen(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    app = App(url_of(kind, tmp_path), clock=clock)
+
+    @app.task
+    async def add() -> None: ...
+
+    @app.task
+    async def other() -> None: ...
+
+    async with app:
+        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
+        for number in range(10):
+            url = f"https://hooks.example/{number}"
+            await app.add_webhook(url, events=["started", "completed"], customer="acme", tasks=["add"])
+        async with serving(app, quiet(customer_messages=100)) as hub:
+
+            async def ask(path: str, **body: Any) -> Any:
+                headers = {"authorization": f"Bearer {acme}"}
+                return await hub.client.post(f"/api/{path}", json=body, headers=headers)
+
+            async def bulk(task: str, **more: Any) -> int:
+                clock.advance(1.3)  # what is known is counted anew
+                answer = await ask("jobs/bulk", jobs=[{"task": task, "payload": {}, **more}] * 20)
+                return sum(one["verdict"] == "created" for one in answer.json()["verdicts"])
+
+            # Nothing is told of a submit, so no message is stored: but each job will make twenty.
+            assert [await bulk("add") for _ in range(3)] == [5, 0, 0]
+            assert await app.count(task=TASK) == 0
+            assert await bulk("other") == 20  # of which nobody hears
+            assert await bulk("other", webhook="https://hooks.example/own") == 0
+            await app.worker(burst=True).run(signals=False)
+            assert await app.count(task=TASK, customer="acme") == 100
+            assert await bulk("add") == 0
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_jobs_that_name_webhooks_are_counted_as_long_as_they_live(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    app = App(url_of(kind, tmp_path), clock=clock)
+
+    @app.task
+    async def add() -> None: ...
+
+    async with app:
+        acme = (await app.create_key("acme", ["submit"], customer="acme")).text
+        async with serving(app, quiet(customer_messages=10)) as hub:
+            one = {"task": "add", "payload": {}, "webhook": {"url": "https://hooks.example/", "events": ["ended"]}}
+
+            async def bulk() -> int:
+                clock.advance(1.3)
+                headers = {"authorization": f"Bearer {acme}"}
+                answer = await hub.client.post("/api/jobs/bulk", json={"jobs": [one] * 7}, headers=headers)
+                return sum(each["verdict"] == "created" for each in answer.json()["verdicts"])
+
+            # Which events a job has named is not counted: each is taken to tell of its start and its end.
+            assert [await bulk() for _ in range(3)] == [7, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("tasks", [[], ["add"]])
+async def test_jobs_that_come_alive_count_for_whoever_hears_of_them(
+    kind: str, tasks: list[str], tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    app = App(url_of(kind, tmp_path), clock=clock)
+
+    @app.task
+    async def add() -> None: ...
+
+    async with app:
+        caps, acme = Caps(app, HubOptions(customer_messages=50)), key(customer="acme")
+        for number in range(5):
+            url = f"https://hooks.example/{number}"
+            await app.add_webhook(url, events=["completed"], customer="acme", tasks=tasks)
+        for _ in range(11):
+            await (await add.options(customer="acme").submit()).cancel()
+        filters: list[Filters] = [{"status": ["cancelled"]}, {"task": "add"}, {"task": ["add", "other"]}]
+        for filter in filters:
+            mine: Filters = {**filter, "customer": "acme"}
+            with pytest.raises(Problem, match="50 messages"):
+                await caps.revive(acme, Verb.RETRY, mine, 11)  # which would make 55
+        clock.advance(2)
+        await caps.revive(acme, Verb.RETRY, {"customer": "acme", "queue": "elsewhere"}, 0)
+        await caps.live(acme, 50, task=TASK)  # nothing of what was refused is left
+
+
+async def test_one_job_that_comes_alive_counts_for_whoever_hears_of_it() -> None:
+    async with App("memory://") as app:
+
+        @app.task
+        async def add() -> None: ...
+
+        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
+        await app.add_webhook("https://hooks.example/", events=["started", "ended"], customer="acme")
+        own = add.options(customer="acme", webhook={"url": "https://hooks.example/own", "events": ["failed"]})
+        job = await own.submit()
+        await job.cancel()
+        async with serving(app, quiet(customer_messages=3)) as hub:
+            for verb in ("retry", "rerun"):
+                path, headers = f"/api/jobs/{job.id}/{verb}", {"authorization": f"Bearer {acme}"}
+                answer = await hub.client.post(path, json={}, headers=headers)
+                assert answer.status_code == 429
+                # The message that it was cancelled, and now its start and its end here, its end there.
+                assert "there are 1, and this would be 3 more" in answer.json()["detail"], verb
 
 
 async def test_a_customer_has_ten_webhooks_unless_the_hub_says_otherwise() -> None:
@@ -302,11 +413,11 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
     async def add() -> None: ...
 
     async with app:
-        await app.add_webhook("https://hooks.example/", events=["submitted"], customer="acme")
-        caps, acme = Caps(app, HubOptions(customer_jobs=3, customer_messages=4)), key(customer="acme")
+        await app.add_webhook("https://hooks.example/", events=["submitted", "ended"], customer="acme")
+        caps, acme = Caps(app, HubOptions(customer_jobs=3, customer_messages=7)), key(customer="acme")
         jobs = [await add.options(customer="acme").submit() for _ in range(3)]
         assert await app.count(task=TASK, customer="acme") == 3
-        await jobs[0].cancel()
+        await jobs[0].cancel()  # which is told, too; and two are to come
         await caps.live(acme)
         with pytest.raises(Problem):
             await caps.live(acme)
@@ -316,7 +427,7 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
             pass
         clock.advance(2)
         await caps.revive(
-            acme, Verb.RETRY, {"customer": "acme"}, 1 + 3
+            acme, Verb.RETRY, {"customer": "acme"}, 1 + 4
         )  # the job, what was to be told of it, and what will be
         with pytest.raises(Problem):
             await caps.revive(acme, Verb.RETRY, {"customer": "acme", "task": "add"}, 1)

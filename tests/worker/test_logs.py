@@ -22,7 +22,7 @@ from headrace.core.status import Reason, Status
 from headrace.logs import JsonFormatter, TextFormatter
 from headrace.worker.context import Context
 from headrace.worker.entry_writer import MOST_LINES
-from headrace.worker.logs import MOST_CHARACTERS, Style, _text, caught_logs, shown_logs, style_here
+from headrace.worker.logs import MOST_CHARACTERS, Style, _catcher, _text, caught_logs, shown_logs, style_here
 from tests.support.hostile import WICKED, raw_in
 from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
@@ -367,6 +367,17 @@ async def test_what_is_said_outside_a_handler_is_nobodys(shop: Shop) -> None:
     assert await lines(shop, id) == []
 
 
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """As if no App were open: one of another test may be, for callers without an event loop."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.Logger, "callHandlers", _catcher._pass_on or logging.Logger.callHandlers)
+        patch.setattr(_catcher, "_pass_on", None)
+        patch.setattr(_catcher, "_workers", 0)
+        yield
+
+
+@pytest.mark.usefixtures("alone")
 def test_everything_is_as_it_was_afterwards() -> None:
     before, handlers = logging.Logger.callHandlers, list(logging.getLogger().handlers)
     with caught_logs():
@@ -377,6 +388,7 @@ def test_everything_is_as_it_was_afterwards() -> None:
     assert logging.Logger.callHandlers is before
 
 
+@pytest.mark.usefixtures("alone")
 def test_what_others_put_in_front_stays_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     before = logging.Logger.callHandlers

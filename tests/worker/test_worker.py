@@ -810,6 +810,9 @@ async def test_a_report_says_when_it_will_be_done_and_whatever_else_there_is_to_
         ({"details": ["a"]}, "details must be a mapping of JSON values"),
         ({"details": {"a": {"b": {1, 2}}}}, r"details\.a\.b must be JSON"),
         ({"details": {"text": "x" * 16 * 1024}}, "details must be at most 16384 bytes as JSON"),
+        ({"details": {"a": [{"b": 10**400}]}}, r"details\.a\.b must be a finite number, .* not a number of 1329 bits"),
+        ({"details": {"a": -(2**53) - 1}}, r"details\.a must be a finite number, whole ones from -9007199254740992"),
+        ({"details": {"a": float("inf")}}, r"details\.a must be"),
     ],
 )
 def test_a_report_that_cannot_be_kept_is_refused_where_it_is_made(options: dict[str, Any], complaint: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, get_args
 
+from headrace.core.bounds import EARLIEST, LATEST
 from headrace.core.charts import By, Charts, charts_of, step_for
 from headrace.core.histogram import Histogram
 from headrace.core.retry import Seconds
@@ -78,9 +79,16 @@ def _moment(value: Moment | Seconds | None, now: datetime, name: str, default: f
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ConfigError(f"{name} must have a time zone: {shown(value)} has none")
-        return value
-    if isinstance(value, timedelta):
-        return now - value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return now - timedelta(seconds=value)
+        return _within(value, value, name)
+    if isinstance(value, int | float | timedelta) and not isinstance(value, bool):
+        try:
+            return _within(now - (value if isinstance(value, timedelta) else timedelta(seconds=value)), value, name)
+        except (OverflowError, ValueError):  # more than a timedelta holds, or no number
+            return _within(None, value, name)
     raise ConfigError(f"{name} must be a datetime, or how long ago it was, not {shown(value)}")
+
+
+def _within(moment: datetime | None, value: object, name: str) -> datetime:
+    if moment is None or not EARLIEST <= moment <= LATEST:
+        raise ConfigError(f"{name} must be a moment from {EARLIEST:%Y} to {LATEST:%Y}, not {shown(value)}")
+    return moment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
@@ -19,6 +19,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.wiring import connect, redact
+from headrace.worker.logs import caught_logs
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -34,6 +35,8 @@ class _LoopState:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.session: Session | None = None
+        self.logs = ExitStack()
+        """What others wrote is logged too, by whatever handlers there are: it is made printable while this is open."""
         self.count = 0
         self.over = False
 
@@ -153,6 +156,7 @@ class Lifetime:
                 if state.over:  # the last one left while this one waited at the door
                     continue
                 if state.session is None:
+                    state.logs.enter_context(caught_logs())
                     try:
                         engine = self.new_engine()
                         with self._saying_whose():
@@ -162,6 +166,7 @@ class Lifetime:
                     except BaseException:
                         state.over = True
                         del self._states[loop]
+                        state.logs.close()
                         raise
                 state.count += 1
                 return self
@@ -177,7 +182,8 @@ class Lifetime:
                 return
             state.over = True
             del self._states[loop]
-            await state.session.close()
+            with state.logs:
+                await state.session.close()
 
     def forget(self, loop: asyncio.AbstractEventLoop) -> object:
         """Take this App for closed on a loop that a fork left behind; what was open there, to be kept and not used."""

@@ -33,7 +33,7 @@ from headrace.core.subscription import (
     secret_of,
     succeeded,
 )
-from headrace.core.target import GROUPS, checked_events
+from headrace.core.target import GROUPS, Target, checked_events
 from headrace.core.webhooks import TASK, delivery
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
@@ -129,9 +129,14 @@ class Webhooked(Lifetime):
         await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._webhook_act("add", by))
         return NewWebhook(webhook=webhook, secret=text)
 
-    async def count_subscribed(self, customer: str, task: str | None = None, queue: str | None = None) -> int:
-        """How many subscriptions of a customer hear of its jobs, of this task and in this queue, if they are named."""
-        return await self.lanes.submits.webhooks.count(customer, task, queue)
+    async def messages_of(self, customer: str, task: str, queue: str, targets: Sequence[Target] = ()) -> int:
+        """How many messages are foreseen, to webhooks of a customer, of a new job of it that may name some itself."""
+        return await self.lanes.submits.webhooks.messages_of(customer, task, queue, targets)
+
+    async def audience(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
+        """Who may hear of live jobs of a customer: of which tasks (none: of all), and how many messages of each such
+        job are foreseen at most, without retries and progress."""
+        return await self.lanes.submits.webhooks.audience(customer, new=new)
 
     async def set_webhook(
         self,

@@ -12,7 +12,7 @@ import msgspec
 from headrace.core.record import Record
 from headrace.errors import ConfigError, shown
 
-__all__ = ["EVENTS", "GROUPS", "Occasion", "Target", "Told", "checked_events"]
+__all__ = ["EVENTS", "GROUPS", "Occasion", "Target", "Told", "checked_events", "messages_ahead"]
 
 Occasion = Literal["submitted", "started", "progress", "retrying", "completed", "failed", "cancelled"]
 """What a webhook tells of."""
@@ -48,6 +48,15 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     at: datetime
     progress_at: datetime | None = None
     """When it was last told of progress."""
+
+
+def messages_ahead(events: Iterable[Occasion], *, new: bool = False) -> int:
+    """How many messages are foreseen, to somebody who wants to hear of these events, of a live job: of its start and of
+    its end, and of its submit if it is ``new``. Of retries and reports of progress nobody knows how many there will
+    be: one, for somebody who wants to hear of nothing else."""
+    wanted = set(events)
+    ahead = ("started" in wanted) + (not wanted.isdisjoint(_ENDS)) + (new and "submitted" in wanted)
+    return ahead or int(not wanted.isdisjoint(("retrying", "progress")))
 
 
 def checked_events(given: Iterable[object], name: str = "events") -> tuple[Occasion, ...]:

@@ -80,6 +80,7 @@ class Retry(Act, frozen=True):
 
     async def on_one(self, ask: Ask, job: Job) -> Answer:
         await ask.hub.caps.live(ask.caller, task=job.task)
+        await ask.hub.caps.told(ask.caller, job.task, job.queue, job.spec.webhook or ())
         return Answer(job_view(await ask.hub.app.retry(job.id, delay=self.delay, by=ask.caller.name)))
 
     def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
@@ -120,7 +121,8 @@ class Rerun(Act, frozen=True):
         may_submit(ask, job.task, job.queue if self.queue is UNSET else self.queue)
         priority = job.priority if self.priority is UNSET else self.priority
         await ask.hub.caps.admit(ask.caller, job.task, priority)
-        await ask.hub.caps.told(ask.caller, job.task, job.queue if self.queue is UNSET else self.queue)
+        queue = job.queue if self.queue is UNSET else self.queue
+        await ask.hub.caps.told(ask.caller, job.task, queue, job.spec.webhook or ())
         again = await ask.hub.app.rerun(job.id, payload=self.payload, by=ask.caller.name, **self.options)
         made = again.last or await again.refresh()
         return Answer(job_view(made), 200 if again.duplicate else 201, location_of(ask, made))
@@ -191,7 +193,8 @@ class Resolve(Act, frozen=True):
         return {"result": self.result, "error": told}
 
     async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
+        with ask.hub.app.lanes.load.taking(len(msgspec.json.encode(self.result))):  # as the result of a worker
+            return Answer(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
 
     def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
         return app.resolve_all(filter, by=by, **self.outcome)

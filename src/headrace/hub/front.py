@@ -114,7 +114,7 @@ class Front:
         """Keep customers to what they may have, as everywhere else in the hub."""
         with _refused():
             await self._hub.caps.admit(_caller(viewer), job.task, job.priority)
-            await self._hub.caps.told(_caller(viewer), job.task, job.queue)
+            await self._hub.caps.told(_caller(viewer), job.task, job.queue, job.spec.webhook or ())
 
     async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
         """The same, for an act on many."""

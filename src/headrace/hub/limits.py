@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headrace.core.status import LIVE, Verb
+from headrace.core.target import Target
 from headrace.core.webhooks import TASK
 from headrace.hub.caller import Caller
 from headrace.hub.problems import Fault, Problem
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Caps", "SubmitRate"]
 
 _OF_JOBS = "wait until some have ended, or cancel some"
-_OF_MESSAGES = "wait until some are delivered, switch off a webhook that does not answer, or have fewer webhooks"
+_OF_MESSAGES = (
+    "wait until some are delivered and jobs have ended, switch off a webhook that does not answer, or have fewer"
+    " webhooks"
+)
 """What a customer can do who has too many."""
 
 _COUNTED = 1.0
@@ -87,9 +92,10 @@ class Caps:
     """What customers may have.
 
     Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
-    may let a customer have a second's submits more. Messages of webhooks are counted for themselves, and a submit is
-    one for each webhook of the customer that hears of its job: what follows from a job that was let in is never
-    refused. Whose receiver is dead switches it off, and submits on.
+    may let a customer have a second's submits more. Messages of webhooks are counted for themselves: those that wait,
+    and those that live jobs will still make for webhooks of the customer, as far as they can be foreseen. What follows
+    from a job that was let in is never refused, so the submit is. Whose receiver is dead switches it off, and submits
+    on.
     """
 
     def __init__(self, app: App, options: HubOptions) -> None:
@@ -105,16 +111,16 @@ class Caps:
             self.urgent(caller, priority)
             await self.live(caller, task=task)
 
-    async def told(self, caller: Caller, task: str, queue: str, *, named: bool = False) -> None:
+    async def told(self, caller: Caller, task: str, queue: str, targets: Sequence[Target] = ()) -> None:
         """Whether the customer of the caller may have the messages of a job of this task in this queue, which was
-        admitted; ``named``: its submit names a webhook.
+        admitted; ``targets``: whom the job tells of itself already, or names.
 
         :raises Problem: 429
         """
-        if caller.customer is not None:
-            heard = await self._app.count_subscribed(caller.customer, task, queue)
+        if caller.customer is not None and task != TASK:  # of messages nobody is told
+            ahead = await self._app.messages_of(caller.customer, task, queue, targets)
             try:
-                await self.live(caller, heard + named, task=TASK)
+                await self.live(caller, ahead, task=TASK)
             except Problem:
                 self._of(caller.customer).jobs.live -= 1  # which will not be there
                 raise
@@ -139,12 +145,23 @@ class Caps:
         :raises Problem: 429
         """
         if caller.customer is not None:
-            named = filter.get("task") or TASK
-            among = TASK in ([named] if isinstance(named, str) else named)
-            deliveries = await self._app.dry_run(verb, {**filter, "task": TASK}) if among else 0
+            named = filter.get("task") or ()
+            tasks = {named} if isinstance(named, str) else set(named)
+            deliveries = await self._app.dry_run(verb, {**filter, "task": TASK}) if not tasks or TASK in tasks else 0
+
+            async def count_of(of: tuple[str, ...]) -> int:
+                both = sorted(tasks.intersection(of) if tasks else of)
+                if not of or (tasks and tasks.issubset(of)):
+                    return count - deliveries
+                return await self._app.dry_run(verb, cast("Filters", {**filter, "task": both})) if both else 0
+
             await self.live(caller, count - deliveries)
-            heard = await self._app.count_subscribed(caller.customer, named if isinstance(named, str) else None)
-            await self.live(caller, deliveries + heard * (count - deliveries), task=TASK)
+            ahead = await self._ahead(caller.customer, count_of, new=verb is Verb.RERUN)
+            try:
+                await self.live(caller, deliveries + ahead, task=TASK)
+            except Problem:
+                self._of(caller.customer).jobs.live -= count - deliveries
+                raise
 
     async def live(self, caller: Caller, more: int = 1, *, task: str | None = None) -> None:
         """Whether the customer of the caller may have so many live jobs more, of this task.
@@ -163,17 +180,32 @@ class Caps:
                     took = clock.monotonic() - begun
                     has.count_at = begun + took + max(_COUNTED, 20 * took)
         if has.live + more > most:
-            what = "messages of webhooks that wait" if told else "jobs that have not ended"
+            what = "messages of webhooks that wait or are to come" if told else "jobs that have not ended"
             detail = f"a customer may have {most} {what}; there are {has.live}, and this would be {more} more"
             raise _too_many(f"{detail}: {_OF_MESSAGES if told else _OF_JOBS}", 5)
         has.live += more
 
     async def _count(self, customer: str, *, told: bool) -> int:
-        """The customer's live jobs without deliveries; ``told``: those."""
+        """The customer's live jobs without deliveries; ``told``: those, and what is foreseen of the jobs."""
         deliveries = await self._app.count(customer=customer, status=sorted(LIVE), task=TASK)
-        if told:
-            return deliveries
-        return max(0, await self._app.count(customer=customer, status=sorted(LIVE)) - deliveries)
+
+        async def count_of(tasks: tuple[str, ...]) -> int:
+            if tasks:
+                return await self._app.count(customer=customer, status=sorted(LIVE), task=tasks)
+            return max(0, await self._app.count(customer=customer, status=sorted(LIVE)) - deliveries)
+
+        return deliveries + await self._ahead(customer, count_of) if told else await count_of(())
+
+    async def _ahead(
+        self, customer: str, count_of: Callable[[tuple[str, ...]], Awaitable[int]], *, new: bool = False
+    ) -> int:
+        """How many messages are foreseen of jobs, of which ``count_of`` counts those of some tasks; none: all."""
+        counts, ahead = dict[tuple[str, ...], int](), 0
+        for tasks, each in await self._app.audience(customer, new=new):
+            if tasks not in counts:
+                counts[tasks] = await count_of(tasks)
+            ahead += each * counts[tasks]
+        return ahead
 
 
 def _too_many(detail: str, wait: int) -> Problem:

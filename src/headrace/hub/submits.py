@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from headrace.core.query import seen_status
 from headrace.core.status import Status
+from headrace.core.target import Target
 from headrace.draft import Draft
 from headrace.errors import TooManyProfiles, Unavailable
 from headrace.handle import JobHandle
@@ -131,7 +132,8 @@ async def draft_of(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, .
         guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
         await ask.hub.caps.admit(ask.caller, draft.task, draft.options.get("priority", 50))
-        await ask.hub.caps.told(ask.caller, draft.task, queue, named=wish is not None)
+        named = () if wish is None else (Target("", wish.events, ask.caller.customer),)
+        await ask.hub.caps.told(ask.caller, draft.task, queue, named)
     return draft, warnings
 
 

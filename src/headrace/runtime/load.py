@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from headrace.errors import Overloaded
 
 __all__ = ["Load", "size_at_most"]
 
@@ -33,6 +36,20 @@ class Load:
             return False
         self._waiting.add(then)
         return True
+
+    @contextmanager
+    def taking(self, count: int) -> Iterator[None]:
+        """Count so many bytes that came from another machine, which can keep them, until they are written.
+
+        :raises Overloaded: it is full; nothing was stored
+        """
+        if self.full:
+            raise Overloaded(f"{self.most:,} bytes and more wait for the store; nothing was stored: send it again")
+        self.bytes += count
+        try:
+            yield
+        finally:
+            self.left(count)
 
     def left(self, count: int) -> None:
         """Take off what was answered."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from headrace.core.job import Job, Spec
 from headrace.core.subscription import Credentials, KeptSecret, Webhook, Wish
-from headrace.core.target import Target
+from headrace.core.target import GROUPS, Target, messages_ahead
 from headrace.core.webhooks import first_told, is_delivery
 from headrace.engine import Engine, Setting
 from headrace.errors import ConfigError, StoreLost, Unavailable
@@ -64,6 +64,9 @@ class Webhooks:
         self._looking: asyncio.Future[None] | None = None
         self._known: dict[tuple[str | None, str, str | None, str | None], tuple[str, float]] = {}
         self._salt: bytes | None = None
+        self._naming: set[str | None] = set()
+        """Customers whose jobs name webhooks of their own; read now and then, as ``_naming_until`` says."""
+        self._naming_until = -math.inf
 
     @property
     def fresh(self) -> bool:
@@ -109,16 +112,41 @@ class Webhooks:
             self._subscriptions = tuple(one for one in read_webhooks(settings) if one.on)
         self._until = self._host.clock.monotonic() + STALE
 
-    async def count(self, customer: str, task: str | None, queue: str | None) -> int:
-        """How many subscriptions of this customer hear of a job of this task in this queue; None: of any."""
+    async def messages_of(self, customer: str, task: str, queue: str, targets: Sequence[Target] = ()) -> int:
+        """How many messages are foreseen, to webhooks of this customer, of a new job of it; ``targets``: whom it names,
+        or told of itself before."""
         if not self.fresh:
             await self.look()
-        return sum(
-            one.customer == customer
-            and (task is None or not one.tasks or task in one.tasks)
-            and (queue is None or not one.queues or queue in one.queues)
+        known = {one.id for one in self._subscriptions}
+        wanted = [
+            one.events
             for one in self._subscriptions
-        )
+            if one.customer == customer
+            and (not one.tasks or task in one.tasks)
+            and (not one.queues or queue in one.queues)
+        ]
+        wanted += (one.events for one in targets if one.customer == customer and one.id not in known)
+        return sum(messages_ahead(events, new=True) for events in wanted)
+
+    async def audience(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
+        """Who may hear of the live jobs of this customer: of which tasks (none: of all), and how many messages of each
+        such job are foreseen; ``new``: of one that is.
+
+        It is an upper bound: whether a job was submitted before its webhook was there, or to which queue, is not looked
+        at (jobs are moved), and where some jobs name a webhook, all are taken to.
+        """
+        if not self.fresh:
+            await self.look()
+        if self._host.clock.monotonic() >= self._naming_until:
+            kept = read_webhooks(await self._engine.documents.settings(OF_JOBS))
+            self._naming = {one.customer for one in kept}
+            self._naming_until = self._host.clock.monotonic() + _KNOWN_FOR
+        found = [
+            (one.tasks, messages_ahead(one.events, new=new)) for one in self._subscriptions if one.customer == customer
+        ]
+        if customer in self._naming:
+            found.append(((), messages_ahead(GROUPS["status_change"], new=new)))
+        return found
 
     # -- what is stored with a new job
 
@@ -157,6 +185,7 @@ class Webhooks:
         text = msgspec.json.encode(key)
         id = f"wh_{hmac.new(await self._salted(), text, sha256).hexdigest()[:32]}"
         await self._keep(id, wish, customer)
+        self._naming.add(customer)
         if len(self._known) >= _KNOWN:
             self._known.clear()
         self._known[key] = (id, now + _KNOWN_FOR)

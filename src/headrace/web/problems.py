@@ -77,7 +77,7 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.UnknownWebhook, 404, "not-found", "There is no such webhook"),
     (errors.UnknownKey, 404, "not-found", "There is no such key"),
     (errors.UnknownWorker, 404, "not-found", "There is no such worker"),
-    (errors.Overloaded, 503, "overloaded", "Too many submits wait for the store"),
+    (errors.Overloaded, 503, "overloaded", "Too much waits for the store"),
     (errors.Unavailable, 503, "unavailable", "The store cannot be reached"),
     (errors.KeyTaken, 409, "name-taken", "A key has this name"),
     (errors.NotGranted, 403, "not-granted", "Nobody gives what they lack"),

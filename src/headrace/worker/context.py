@@ -11,13 +11,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from uuid import UUID
 
-import msgspec
 from msgspec.structs import replace
 
 from headrace.core.bounds import checked_moment
-from headrace.core.codec.document import document_text
+from headrace.core.codec.document import progress_details
 from headrace.core.job import Job, Progress
-from headrace.errors import NoContext, NotOpen, NotSupported, Stopped
+from headrace.errors import NoContext, NotOpen, NotSupported, Stopped, shown
 from headrace.runtime import waiting
 from headrace.worker.resources import Resource
 from headrace.worker.steps import run_step, run_step_blocking
@@ -207,19 +206,20 @@ class Context:
         """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process.
 
         ``estimated_completion``: when it will be done, as far as can be said (an aware datetime). ``details``: whatever
-        else there is to tell, as JSON of at most 16 KiB. Each report stands for itself: what it leaves out is gone.
+        else there is to tell, as JSON of at most 16 KiB, with numbers that are finite, whole ones within ±2⁵³. Each
+        report stands for itself: what it leaves out is gone.
 
-        :raises ConfigError: the moment is not aware, or the details are not JSON or too large
+        :raises ConfigError: the moment is not aware, or the details are not JSON, too large, or have greater numbers
         """
         if not 0 <= percent <= 100:  # also refuses NaN
-            raise ValueError(f"progress must be from 0 to 100, not {percent!r}")
+            raise ValueError(f"progress must be from 0 to 100, not {shown(percent)}")
         report = Progress(float(percent), message, step)
         if estimated_completion is not None or details is not None:
             report = replace(
                 report,
                 estimated_completion=checked_moment(estimated_completion, "estimated_completion"),
                 # Decoded: the handler may go on with its own.
-                details=None if details is None else msgspec.json.decode(document_text(details, "details")),
+                details=None if details is None else progress_details(details, "details"),
             )
         self.caller.report(report.cut())
 

@@ -12,6 +12,7 @@ from headrace.core.entry import Kind
 from headrace.worker.entry_writer import MOST_LINES
 from tests.hub.serving import Served, serving
 from tests.hub.work.working import CAN, said, submitted, work
+from tests.support.hostile import HUGE
 
 HOW = {"max_retries": 3, "retry_delays": [0]}
 
@@ -138,6 +139,8 @@ async def test_what_is_late_is_not_kept(hub: Served, message: str, fields: dict[
         ("job_items", {"first": 1, "items": ["x" * 1_100_000]}, 422),
         ("job_step", {"name": "big", "result": "x" * 1_100_000}, 422),
         ("update_job_progress", {"progress": 5, "connector_details": {"x": "y" * 17_000}}, 400),
+        ("update_job_progress", {"progress": 5, "connector_details": {"x": [{"y": HUGE}]}}, 400),
+        ("update_job_progress", {"progress": 5, "connector_details": {"x": 2**53 + 1}}, 400),
         ("update_job_progress", {"progress": 101}, 400),
         ("submit_child", {"child": {"task": "resize", "payload": {"x": "y" * 140_000}}}, 413),
         ("job_log", {"first": 0, "lines": [{"message": "x"}]}, 400),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import msgspec
@@ -38,6 +39,7 @@ from headrace.hub.work.messages import (
     SubmitChild,
 )
 from headrace.hub.work.peers import Peer
+from headrace.runtime.load import size_at_most
 from headrace.worker.entry_writer import MOST_BYTES, MOST_LINES
 from headrace.worker.logs import cut_line
 
@@ -49,6 +51,11 @@ _TRIES = 20
 
 async def _held(peer: Peer, given: OfJob) -> Held:
     return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
+
+
+def _taking(peer: Peer, texts: Sequence[str]) -> AbstractContextManager[None]:
+    """Count them with what waits for the store, or refuse them; those that wait for one another as well."""
+    return peer.fleet.session.lanes.load.taking(sum(map(size_at_most, texts)))
 
 
 async def _append(held: Held, entries: Sequence[Entry]) -> None:
@@ -71,7 +78,11 @@ async def _append(held: Held, entries: Sequence[Entry]) -> None:
 
 async def job_log(peer: Peer, given: JobLog) -> LogAcknowledged:
     """Keep lines of the log of this attempt, as many as the log of an attempt may have."""
-    held = await _held(peer, given)
+    with _taking(peer, [one.message for one in given.lines]):
+        return await _lines(await _held(peer, given), given)
+
+
+async def _lines(held: Held, given: JobLog) -> LogAcknowledged:
     async with held.lock:
         job, now = await held.started(), held.lanes.host.clock.now()
         lines = [log_data(one.level, one.logger, storable(cut_line(one.message))) for one in given.lines]
@@ -91,7 +102,11 @@ async def job_log(peer: Peer, given: JobLog) -> LogAcknowledged:
 async def job_items(peer: Peer, given: JobItems) -> ItemsAcknowledged:
     """Keep items of the stream; the first of a later attempt begins it anew, unless it goes on behind earlier ones."""
     texts = [encode_value(ANY, item, f"items[{number}]") for number, item in enumerate(given.items)]
-    held = await _held(peer, given)
+    with _taking(peer, texts):
+        return await _items(await _held(peer, given), given, texts)
+
+
+async def _items(held: Held, given: JobItems, texts: Sequence[str]) -> ItemsAcknowledged:
     async with held.lock:
         job, now = await held.started(), held.lanes.host.clock.now()
         items = [Entry(Kind.ITEM, job.attempt, number, text, now) for number, text in enumerate(texts, given.first)]
@@ -105,7 +120,11 @@ async def job_step(peer: Peer, given: JobStep) -> StepResult:
     """What a step came to, in this attempt or an earlier one; with a result, that is kept unless there is one."""
     checked_name(given.name, "a step's name, the same in every attempt,", KEY)
     text = None if given.result is UNSET else encode_value(ANY, given.result, f"step {given.name!r}")
-    held = await _held(peer, given)
+    with _taking(peer, [text or ""]):
+        return await _step(await _held(peer, given), given, text)
+
+
+async def _step(held: Held, given: JobStep, text: str | None) -> StepResult:
     async with held.lock:
         job = await held.started()
         for _ in range(_TRIES):

@@ -31,6 +31,7 @@ from headrace.hub.work.messages import (
     SnoozeJob,
 )
 from headrace.hub.work.peers import Peer
+from headrace.runtime.load import size_at_most
 
 __all__ = ["complete_job", "fail_job", "release_job", "snooze_job"]
 
@@ -47,7 +48,10 @@ async def complete_job(peer: Peer, given: CompleteJob) -> JobCompleted:
     """Keep the result, and complete the job."""
     result = encode_value(ANY, given.result, "result")
     ends = Completed(result)
-    return await _finished(peer, given, lambda job, now: ends, given.processing_time, _completed, {Outcome.COMPLETED})
+    with peer.fleet.session.lanes.load.taking(size_at_most(result)):
+        return await _finished(
+            peer, given, lambda job, now: ends, given.processing_time, _completed, {Outcome.COMPLETED}
+        )
 
 
 def _completed(job: Job, attempt: Attempt | None) -> JobCompleted:
@@ -70,7 +74,8 @@ async def fail_job(peer: Peer, given: FailJob) -> JobFailed:
         return reported(job, failed, now, rules)
 
     outcomes = {Outcome.FAILED, Outcome.TIMED_OUT}
-    return await _finished(peer, given, ends, given.processing_time, _failed, outcomes)
+    with peer.fleet.session.lanes.load.taking(size_at_most(given.error) + size_at_most(error.traceback)):
+        return await _finished(peer, given, ends, given.processing_time, _failed, outcomes)
 
 
 def _failed(job: Job, attempt: Attempt | None) -> JobFailed:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import msgspec
-
 from headrace.core.bounds import checked_moment
 from headrace.core.change import Change
-from headrace.core.codec.document import document_text
+from headrace.core.codec.document import progress_details
 from headrace.core.job import Job, Progress
 from headrace.core.lifecycle import accept, prepare
 from headrace.core.status import Status
@@ -74,7 +72,7 @@ async def update_job_progress(peer: Peer, given: UpdateJobProgress) -> ProgressA
 def progress_of(given: UpdateJobProgress) -> Progress:
     """The report in a message, checked as that of a handler is.
 
-    :raises ConfigError: the details are too large
+    :raises ConfigError: the details are too large, or have a number that is
     """
     details = given.connector_details or None
     report = Progress(
@@ -82,6 +80,6 @@ def progress_of(given: UpdateJobProgress) -> Progress:
         given.message or None,
         given.current_step or None,
         checked_moment(given.estimated_completion or None, "estimated_completion"),
-        None if details is None else msgspec.json.decode(document_text(details, "connector_details")),
+        None if details is None else progress_details(details, "connector_details"),
     )
     return report.cut()
