@@ -169,7 +169,8 @@ def _word(kind: type[StrEnum], words: str) -> Callable[[str, Any], Any]:
 
     def checked(name: str, value: Any) -> Any:
         try:
-            return kind(value)
+            # The error of the kind would spell out whatever else it is given, however deep.
+            return kind(plain(value) if isinstance(value, str) else "")
         except ValueError:
             raise ConfigError(f"{shown(value)} is no {name}: {words} are {', '.join(kind)}") from None
 
