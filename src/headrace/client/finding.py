@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypedDict, TypeVar, Unpack, cast
@@ -155,7 +155,7 @@ def _several(check: Callable[[str, Any], T]) -> Callable[[str, Any], frozenset[T
     """A check of one value or several."""
 
     def checked(name: str, value: Any) -> frozenset[T]:
-        if isinstance(value, str | UUID) or not isinstance(value, Collection):
+        if isinstance(value, str | UUID | Mapping) or not isinstance(value, Collection):
             return frozenset({check(name, value)})
         if not 1 <= len(value) <= MOST:
             raise ConfigError(f"{name}: name 1 to {MOST} values, or leave it out; there are {len(value)}")
