@@ -3,11 +3,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from headrace.app import App
+from headrace.client.finding import Filters
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError, InvalidPayload
 from headrace.options import _CHECKS, JobOptions, check_options, check_templates, fill_templates, merged
@@ -185,6 +187,22 @@ class _Unshown:
         raise RuntimeError("it cannot be shown")
 
 
+class _Hostile:
+    """What fails at whatever it is asked."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        raise RecursionError("it cannot be shown")
+
+    def __eq__(self, other: object) -> bool:
+        raise RecursionError("it cannot be compared")
+
+    def __getattr__(self, name: str) -> Any:
+        raise RecursionError("it has no end")
+
+
+FILTERS = [name for name in Filters.__annotations__ if name != "suspect"]
 MONSTERS = {
     "a deep dict": lambda: _deep(dict),
     "a deep list": lambda: _deep(list),
@@ -193,6 +211,7 @@ MONSTERS = {
     "its own list": lambda: _own(list),
     "a list of its own in a dict": lambda: {"a": _own(list)},
     "what cannot be shown": _Unshown,
+    "what fails at everything": _Hostile,
 }
 
 
@@ -229,7 +248,9 @@ async def test_nothing_else_that_is_said_of_jobs_fails_so_either(monster: str) -
             (ConfigError, lambda: app.submit(value, {})),
             (ConfigError, lambda: app.set_queue("q", priority=value)),
             (ConfigError, lambda: app.set_queue("q", rates=as_list)),
-            (ConfigError, lambda: app.jobs(tag=value)),
+            *((ConfigError, partial(cast(Any, app.jobs), **{name: value})) for name in FILTERS),
+            *((ConfigError, partial(cast(Any, app.count), **{name: (value,)})) for name in FILTERS),
+            *((ConfigError, partial(cast(Any, app.failures), **{name: [[value]]})) for name in FILTERS),
             (ConfigError, lambda: app.get(value)),
             (ConfigError, lambda: app.create_key(value, ["read"])),
             (ConfigError, lambda: app.create_key("a", as_list)),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.bounds import plain_id
+from headrace.core.bounds import plain, plain_id
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import ErrorInfo, Job
@@ -268,6 +268,6 @@ def as_id(id: UUID | str) -> UUID:
     if isinstance(id, UUID):
         return plain_id(id)
     try:
-        return UUID(id)
-    except (ValueError, AttributeError, TypeError):
+        return UUID(plain(id) if isinstance(id, str) else "")
+    except ValueError:
         raise ConfigError(f"not a job id: {shown(id)}") from None

@@ -207,18 +207,20 @@ def _after(value: Any, name: str) -> tuple[UUID, ...]:
 
 
 def _id_of(value: Any, name: str) -> UUID:
-    id = getattr(value, "id", value)
     try:
-        return bounds.plain_id(id) if isinstance(id, UUID) else UUID(id)
-    except (ValueError, AttributeError, TypeError):
+        id = getattr(value, "id", value)
+        return bounds.plain_id(id) if isinstance(id, UUID) else UUID(bounds.plain(id) if isinstance(id, str) else "")
+    except Exception:  # also one of the value's own
         raise ConfigError(f"{name} must be a draft, a handle or an id, not {shown(value)}") from None
 
 
 def _one_of(*words: str) -> Callable[[Any, str], str]:
     def check(value: Any, name: str) -> str:
-        if value not in words:
+        # Only a text is compared: what else says that it equals something may fail at that.
+        word = bounds.plain(value) if isinstance(value, str) else ""
+        if word not in words:
             raise ConfigError(f"{name} must be {' or '.join(map(repr, words))}, not {shown(value)}")
-        return words[words.index(value)]
+        return word
 
     return check
 

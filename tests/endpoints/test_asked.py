@@ -33,13 +33,17 @@ OPENING = [
     *("Authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "X-CSRF-Token", "apikey", "api_key", "apiKey"),
     *("key", "auth", "sig", "code", "jwt", "pwd", "otp", "credential", "X-Amz-Credential", "accessKey", "access-key"),
     *("x-auth", "x-functions-key", "ocp-apim-subscription-key", "auth_code", "device-code", "PHPSESSID", "user_pass"),
-    *("id_jwt", "SAMLAssertion", "client_auth", "totp", "SIG"),
+    *("id_jwt", "SAMLAssertion", "client_auth", "totp", "SIG", "authcode", "accesscode", "otpcode", "smscode"),
+    *("userpwd", "newpwd", "AuthCode", "tokens", "auth_tokens", "max_token_secret", "user_key", "sort_key_secret"),
+    *("signing_partition_key", "tokens_of_max_key"),
 ]
 BY_GATES = [
     *("x-goog-iap-jwt-assertion", "x-goog-authenticated-user-email", "x-goog-authenticated-user-id"),
     *("x-amzn-oidc-data", "x-amzn-oidc-identity", "x-amzn-oidc-accesstoken", "x-amz-security-token"),
     *("cf-access-jwt-assertion", "cf-access-authenticated-user-email", "cf-access-client-id"),
     *("x-ms-client-principal", "x-ms-client-principal-name", "x-ms-token-aad-id-token", "x-ms-token-google-expires-on"),
+    *("x-appengine-user-email", "X-AppEngine-User-Id", "x-apigateway-api-userinfo", "x-endpoint-api-userinfo"),
+    *("x-amzn-mtls-clientcert", "x-amzn-mtls-clientcert-leaf", "X-Amzn-Mtls-Clientcert-Subject"),
 ]
 HARMLESS = [
     *("accept-language", "user-agent", "x-request-id", "x-correlation-id", "idempotency-key", "author", "monkey"),
@@ -54,7 +58,8 @@ HARMLESS = [
         "cf-ray",
         "x-amzn-trace-id",
     ),
-    *("x-ms-client-request-id", "signal", "compass", "barcode"),
+    *("x-ms-client-request-id", "signal", "compass", "barcode", "x-appengine-country", "max_tokens", "maxTokens"),
+    *("max_new_tokens", "sort_key", "sortKey", "partition_key", "primary-key", "total_tokens", "num_tokens"),
 ]
 
 

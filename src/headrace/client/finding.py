@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypedDict, TypeVar, Unpack, cast
@@ -158,7 +158,7 @@ def _several(check: Callable[[str, Any], T]) -> Callable[[str, Any], frozenset[T
     """A check of one value or several."""
 
     def checked(name: str, value: Any) -> frozenset[T]:
-        if isinstance(value, str | UUID) or not isinstance(value, Collection):
+        if isinstance(value, str | UUID | Mapping) or not isinstance(value, Collection):
             return frozenset({check(name, value)})
         if not 1 <= len(value) <= MOST:
             raise ConfigError(f"{name}: name 1 to {MOST} values, or leave it out; there are {len(value)}")
@@ -172,7 +172,8 @@ def _word(kind: type[StrEnum], words: str) -> Callable[[str, Any], Any]:
 
     def checked(name: str, value: Any) -> Any:
         try:
-            return kind(value)
+            # The error of the kind would spell out whatever else it is given, however deep.
+            return kind(plain(value) if isinstance(value, str) else "")
         except ValueError:
             raise ConfigError(f"{shown(value)} is no {name}: {words} are {', '.join(kind)}") from None
 

@@ -17,7 +17,11 @@ __all__ = ["SESSIONS", "Sessioned", "forget_sessions"]
 
 SESSIONS = "sessions:"
 """What the settings with the sessions of a key begin with; its prefix follows."""
-_TRIES = 20
+_TRIES = 100
+_PAUSE = 0.05
+"""Seconds, at most, before the second try; those who log in at once come apart by chance."""
+_LONGEST = 1.0
+"""Seconds, at most, before any later one."""
 
 
 class Sessioned(Lifetime):
@@ -26,12 +30,13 @@ class Sessioned(Lifetime):
     async def begin_session(self, prefix: str, key: str) -> str:
         """Begin a session of somebody who has shown this key; its text is for their browser, and kept nowhere else."""
         text = session_text(prefix, secret_bytes(MADE_OF))
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
             now, setting = self.host.clock.now(), await setting_of(self.engine, SESSIONS + prefix)
             before = Sessions(key) if setting is None else _read(setting)
             if await self._put_sessions(prefix, before.begun(key, text, now), setting):
                 await self._tidy_sessions(now)
                 return text
+            await self._come_apart(tried)
         raise Unavailable("others logged in with the same key all the time: nothing was stored; try again")
 
     async def find_session(self, text: str, key: str) -> datetime | None:
@@ -43,7 +48,7 @@ class Sessioned(Lifetime):
     async def end_session(self, text: str) -> None:
         """End a session, on every hub."""
         prefix = prefix_of(text)
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
             setting = None if prefix is None else await setting_of(self.engine, SESSIONS + prefix)
             if prefix is None or setting is None:
                 return
@@ -51,7 +56,11 @@ class Sessioned(Lifetime):
             after = before.ended(text)
             if after == before or await self._put_sessions(prefix, after, setting):
                 return
+            await self._come_apart(tried)
         raise Unavailable("others logged in with the same key all the time: the session was not ended; try again")
+
+    async def _come_apart(self, tried: int) -> None:
+        await self.host.sleep(self.host.dice.chance() * min(_LONGEST, _PAUSE * 2 ** min(tried, 10)))
 
     async def _put_sessions(self, prefix: str, sessions: Sessions, before: Setting | None) -> bool:
         text = msgspec.json.encode(sessions).decode() if sessions.sessions else None

@@ -152,7 +152,7 @@ def checked_grant(
     """
     given: list[Any] = [scopes] if isinstance(scopes, str) else list(scopes)
     for one in given:
-        if one not in SCOPES:
+        if not isinstance(one, str) or one not in SCOPES:
             raise ConfigError(f"{shown(one)} is no scope: they are {', '.join(SCOPES)}")
     if not given:
         raise ConfigError(f"a key needs a scope: {', '.join(SCOPES)}")

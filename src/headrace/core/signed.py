@@ -74,6 +74,10 @@ class Secrets(msgspec.Struct, frozen=True):
         signs = bool(kept) and kept[0].is_derived == new.is_derived
         return Secrets(tuple(kept if signs else (new, *kept))[:KEPT])
 
+    def kept(self) -> Secrets:
+        """Those that are in the store."""
+        return Secrets(tuple(one for one in self.secrets if not one.is_derived))
+
     def filled(self, data: Callable[[str], bytes]) -> Secrets:
         """With those that are derived, by their ids."""
         return Secrets(tuple(Secret(one.id, data(one.id)) if one.is_derived else one for one in self.secrets))

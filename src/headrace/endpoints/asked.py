@@ -44,16 +44,22 @@ _PARTS = (
         "oauth",
     ),
     *("password", "passwd", "passphrase", "passcode", "apikey", "accesskey", "authkey", "privatekey"),
+    *("authcode", "accesscode", "otpcode", "smscode", "logincode", "verificationcode", "userpwd", "newpwd", "oldpwd"),
 )
 """Parts of the names of headers and parameters that open something, wherever they stand in one."""
 _WORDS = frozenset({"auth", "code", "hmac", "key", "keys", "otp", "pass", "pin", "pwd", "sid", "sig", "totp"})
 """Words of such names: ``author`` has another meaning than ``x-auth``."""
 _OF_GATES = (
     *("x-goog-iap-", "x-goog-authenticated-user-", "x-amzn-oidc-", "x-amzn-request-context", "cf-access-"),
-    *("x-ms-client-principal", "x-ms-token-", "x-forwarded-client-cert"),
+    *("x-ms-client-principal", "x-ms-token-", "x-forwarded-client-cert", "x-appengine-user-", "x-amzn-mtls-clientcert"),
+    *("x-apigateway-api-userinfo", "x-endpoint-api-userinfo"),
 )
 """How headers begin by which the gates of Google, AWS, Cloudflare and Azure say who asks, and prove it."""
 _HARMLESS = frozenset({"idempotency-key", "sec-websocket-key"})
+_NO_SECRET_KEYS = frozenset({"foreign", "group", "natural", "order", "partition", "primary", "row", "sort"})
+"""Words before ``key`` with which it says which field or row is meant, and opens nothing."""
+_COUNTED = frozenset({"completion", "count", "input", "limit", "max", "min", "num", "output", "prompt", "total"})
+"""Words beside ``tokens`` with which these are pieces of a text, and counted."""
 _NO_SECRET_CODES = frozenset(
     {"area", "color", "country", "coupon", "currency", "error", "language", "locale", "postal", "product", "promo"}
     | {"region", "state", "status", "zip"}
@@ -96,13 +102,22 @@ def is_credential(name: str) -> bool:
     """Whether what has this name may open something; such headers are kept only if they are named."""
     words = [word.lower() for word in _word.findall(name)]
     plain, joined = name.lower().replace("_", "-"), "".join(words)
-    if plain in _HARMLESS:
+    if plain in _HARMLESS or _says_what(words):
         return False
     if plain.startswith(_OF_GATES) or any(part in joined for part in _PARTS):
         return True
     if "code" in words and not _NO_SECRET_CODES.isdisjoint(words):
         words.remove("code")
     return not _WORDS.isdisjoint(words)
+
+
+def _says_what(words: list[str]) -> bool:
+    """Whether a name of only a few words says which field is meant, as ``sort_key`` does, or how many pieces of a text,
+    as ``max_tokens``."""
+    *before, last = words or [""]
+    if last in {"key", "keys"}:
+        return len(before) == 1 and before[0] in _NO_SECRET_KEYS
+    return "tokens" in words and 2 <= len(words) <= 3 and set(words) - {"tokens", "new"} <= _COUNTED
 
 
 def kept_headers(headers: Values, allowed: Collection[str]) -> Values:

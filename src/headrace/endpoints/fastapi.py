@@ -43,6 +43,7 @@ from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, l
 from headrace.endpoints.fastapi_openapi import job_responses, validation
 from headrace.endpoints.fastapi_signature import read_signature, refuse_secrets
 from headrace.endpoints.fastapi_status import expanded, status_router
+from headrace.web.problems import Problem
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -164,11 +165,13 @@ class JobRouter(APIRouter):
         async def endpoint(**values: Any) -> Response:
             request: Request = values.pop(_REQUEST)
             identity = identity_text(values.pop(_IDENTITY, None))
-            asked = asked_of(request, identity, await addresses.of(request))
             try:
+                asked = asked_of(request, identity, await addresses.of(request))
                 answer = await submitting.answer(
                     task, lambda: signature.stored(values), asked, request, signature.depends
                 )
+            except Problem as problem:
+                answer = submitting.answers.problem(problem)
             except HungUp:
                 return hung_up()
             return cast("Response", response_of(answer))

@@ -22,6 +22,7 @@ from headrace.endpoints.status import TOKEN, StatusPages
 from headrace.endpoints.submitting import LONGEST, Misused
 from headrace.endpoints.waiting import HungUp
 from headrace.errors import ConfigError
+from headrace.web.problems import Problem
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -147,9 +148,11 @@ def _endpoint(
     async def endpoint(id: str, **values: Any) -> Response:
         request: Request = values[_REQUEST]
         guard.check(request.scope.get("app"))
-        asked = asked_of(request, identity_text(values.get(_IDENTITY)), await addresses.of(request))
         try:
+            asked = asked_of(request, identity_text(values.get(_IDENTITY)), await addresses.of(request))
             return cast("Response", response_of(await page.do(pages, id, asked, values)))
+        except Problem as problem:
+            return cast("Response", response_of(pages.answers.problem(problem)))
         except HungUp:
             return hung_up()
 

@@ -70,9 +70,12 @@ class StatusPages:
         self._estimates = Estimates(app)
 
     async def ready(self) -> None:
-        """To be awaited before ``address``."""
+        """To be awaited before ``address``; :raises Problem: 503, nothing can be signed now"""
         if self._tokens is not None:
-            await self._tokens.ready()
+            try:
+                await self._tokens.ready()
+            except Exception as error:
+                raise as_problem(error) from error
 
     def address(self, path: str, job: Any) -> str:
         """The address of a job's page, given its path: a public one is opened by what stands in it."""
@@ -195,9 +198,8 @@ class StatusPages:
         """
         id = id_of(text)
         if self._tokens is not None:
-            await self._tokens.ready()
             given = [value for name, value in asked.query if name == TOKEN]
-            if not self._tokens.opens(id, given[0] if given else None):
+            if not await self._tokens.admits(id, given[0] if given else None):
                 title, detail = "A token is needed", f"ask with the {TOKEN} of the address that the submit answered"
                 raise Problem(403, "status-token", title, detail)
         [job] = await self.app.get_many([id])

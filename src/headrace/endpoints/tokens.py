@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from base64 import urlsafe_b64encode
-from datetime import datetime
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.errors import ConfigError
-from headrace.runtime.vault import STATUS_PAGES
+from headrace.runtime.shared import Shared
+from headrace.runtime.vault import STATUS_PAGES, Kept
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -19,6 +20,10 @@ __all__ = ["Tokens"]
 
 SHORTEST = 16
 """Characters of a secret that is given."""
+FRESH = 60.0
+"""Seconds for which the secret is believed as it was read."""
+_AGAIN = 1.0
+"""Seconds between two reads for the sake of tokens that do not fit."""
 
 
 class Tokens:
@@ -34,22 +39,34 @@ class Tokens:
         if given is not None and len(given) < SHORTEST:
             raise ConfigError(f"secret must have {SHORTEST} characters at least: python -c 'import secrets; ...'")
         self._app = app
-        self._secret = None if given is None else blake2b(given).digest()
-        self._before: tuple[bytes, datetime] | None = None
-        """What they were signed with before ``HEADRACE_SECRET`` was set, and until when that counts."""
+        self._given = None if given is None else blake2b(given).digest()
+        self._kept: Kept | None = None
+        self._read_at = self._looked_at = -math.inf
+        self._reading = Shared(self._read)
 
     async def ready(self) -> None:
-        """Read the secret, if it is not known yet; :raises SecretMismatch:"""
-        if self._secret is None:
-            vault = self._app.session.vault
-            before, secret = await vault.kept_before(STATUS_PAGES), await vault.kept(STATUS_PAGES)
-            self._before = None if before is None else (blake2b(before[0]).digest(), before[1])
-            self._secret = blake2b(secret).digest()
+        """Read the secret, if it is not known yet, or not read for a minute; :raises SecretMismatch:"""
+        if self._given is None and not self._fresh():
+            await self._reading()
+
+    def _fresh(self) -> bool:
+        kept, clock = self._kept, self._app.host.clock
+        if kept is None or clock.monotonic() - self._read_at >= FRESH:
+            return False
+        return not kept.lags or kept.until is None or clock.now() < kept.until
+
+    async def _read(self) -> None:
+        kept = await self._app.session.vault.kept(STATUS_PAGES)
+        before = None if kept.before is None else blake2b(kept.before).digest()
+        self._kept = kept._replace(secret=blake2b(kept.secret).digest(), before=before)
+        self._read_at = self._app.host.clock.monotonic()
 
     def of(self, id: UUID) -> str:
         """The token of a job, once the secret is known."""
-        assert self._secret is not None
-        return self._token(self._secret, id)
+        if self._given is not None:
+            return self._token(self._given, id)
+        assert self._kept is not None
+        return self._token(self._kept.secret, id)
 
     def _token(self, secret: bytes, id: UUID) -> str:
         said = self._app.settings.namespace.encode() + b"\0" + id.bytes
@@ -57,11 +74,31 @@ class Tokens:
         made = blake2b(said, key=secret, digest_size=24, person=b"headrace job")
         return urlsafe_b64encode(made.digest()).decode()
 
+    async def admits(self, id: UUID, token: str | None) -> bool:
+        """Whether this is the token of the job; the secret is read first if it must be.
+
+        :raises SecretMismatch: it is not known here, or the token may be of those who derive it
+        """
+        await self.ready()
+        if self.opens(id, token):
+            return True
+        if self._given is not None or not token:
+            return False
+        now = self._app.host.clock.monotonic()
+        if now - self._looked_at >= _AGAIN:  # others may have taken up another one since
+            self._looked_at = now
+            await self._reading()
+        if self.opens(id, token):
+            return True
+        if self._kept is not None and self._kept.lags:
+            raise self._app.session.vault.refuse()
+        return False
+
     def opens(self, id: UUID, token: str | None) -> bool:
         """Whether this is the token of the job; it takes the same time however much of it is right."""
-        given = (token or "").encode(errors="surrogatepass")
+        given, kept = (token or "").encode(errors="surrogatepass"), self._kept
         if compare_digest(given, self.of(id).encode()):
             return True
-        if self._before is None or self._before[1] <= self._app.host.clock.now():
+        if kept is None or kept.before is None or kept.until is None or kept.until <= self._app.host.clock.now():
             return False
-        return compare_digest(given, self._token(self._before[0], id).encode())
+        return compare_digest(given, self._token(kept.before, id).encode())

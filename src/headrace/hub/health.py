@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from starlette.responses import Response
 
-from headrace.errors import StoreLost
+from headrace.errors import StoreLost, Unavailable
 from headrace.hub.operation import Answer, Ask, Operation
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Ready(msgspec.Struct, frozen=True):
     status: Literal["ready", "draining", "unready"]
     store: Word
     loops: dict[str, Word]
+    secret: Word = "ok"
+    """Whether it can sign what workers need: ``HEADRACE_SECRET`` is that of the other hubs."""
 
 
 class Vitals:
@@ -62,6 +65,8 @@ class Vitals:
         """Why the last write was not taken; None: it was."""
         self._answered_at = float("-inf")
         self._up = False
+        self.signs = True
+        """Whether what workers need can be signed here, as far as the last answer of the store told."""
         self._lost: StoreLost | None = None
 
     def of_loops(self) -> dict[str, Word]:
@@ -102,8 +107,16 @@ class Vitals:
         if self._up and not up:
             what = "does not answer" if error is not None else "takes no writes"
             _log.warning("the store %s: %s", what, error or self._refused)
+        if up:
+            await self._ask_secret()
         self._up, self._answered_at = up, monotonic()
         return up
+
+    async def _ask_secret(self) -> None:
+        # A hub that cannot sign answers workers 503: a balancer must send them elsewhere before their leases are over.
+        with suppress(Unavailable, TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                self.signs = await self._hub.fleet.signing.mismatch() is None
 
     async def close(self) -> None:
         """Ask no more."""
@@ -129,11 +142,15 @@ async def tell_ready(ask: Ask) -> Answer:
     """Whether requests are welcome."""
     vitals = ask.hub.vitals
     up, loops = await vitals.store_answers(), vitals.of_loops()
-    well = up and "failed" not in loops.values()
+    well = up and vitals.signs and "failed" not in loops.values()
     status: Literal["ready", "draining", "unready"] = "ready" if well else "unready"
     if ask.hub.draining.is_set():
         status = "draining"
-    return Answer(Ready(status, "ok" if up else "failed", loops), 200 if status == "ready" else 503)
+    return Answer(Ready(status, _word(up), loops, _word(vitals.signs)), 200 if status == "ready" else 503)
+
+
+def _word(fine: bool) -> Word:
+    return "ok" if fine else "failed"
 
 
 async def tell_metrics(ask: Ask) -> Response:
@@ -162,7 +179,12 @@ OPERATIONS = (
         bounded="nothing",
         do=tell_ready,
         gives={200: Ready, 503: Ready},
-        answered={"status": "ready", "store": "ok", "loops": {"keys": "ok", "maintenance": "ok", "webhooks": "ok"}},
+        answered={
+            "status": "ready",
+            "store": "ok",
+            "loops": {"keys": "ok", "maintenance": "ok", "webhooks": "ok"},
+            "secret": "ok",
+        },
     ),
     Operation(
         name="metrics",

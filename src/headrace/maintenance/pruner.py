@@ -14,6 +14,7 @@ from headrace.engine import MAX_BATCH, MAX_ROLL, Engine
 from headrace.maintenance.elector import Duty
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.runtime.signing import forget_stored
 
 __all__ = ["Pruner"]
 
@@ -78,6 +79,7 @@ class Pruner(Duty):
         if total:
             _log.info("pruned %d jobs past their retention", total)
         await self._roll()
+        await forget_stored(self.engine, now)
         return total
 
     async def _roll(self) -> None:

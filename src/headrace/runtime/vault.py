@@ -11,6 +11,7 @@ import asyncio
 from datetime import datetime, timedelta
 from hashlib import scrypt
 from hmac import compare_digest
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,12 +22,12 @@ from headrace.errors import SecretMismatch, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.secret import kept_secret, secret_bytes
 
-__all__ = ["GRACE", "ROOT", "STATUS_PAGES", "Root", "Vault", "setting_of"]
+__all__ = ["GRACE", "ROOT", "STATUS_PAGES", "Kept", "Root", "Vault", "setting_of"]
 
 ROOT = "signing-root"
 """The setting by which the secret is known again."""
 GRACE = timedelta(days=1)
-"""For how long what was signed with a secret of the store counts after ``HEADRACE_SECRET`` was taken up."""
+"""For how long what is signed with a secret of the store counts after ``HEADRACE_SECRET`` was taken up."""
 STATUS_PAGES = "endpoints-secret"
 """The setting with the secret of public status pages, where it is not derived."""
 _TRIES = 20
@@ -48,6 +49,18 @@ class Root(msgspec.Struct, frozen=True):
     check: bytes
     since: datetime
     """When it was taken up."""
+
+
+class Kept(NamedTuple):
+    """A secret that signs, and what else counts."""
+
+    secret: bytes
+    before: bytes | None = None
+    """What signed before it was derived."""
+    until: datetime | None = None
+    """Until when what the store keeps counts, if others derive by now."""
+    lags: bool = False
+    """Whether others sign with what is derived, which is not known here."""
 
 
 class Vault:
@@ -79,6 +92,17 @@ class Vault:
             stored = await self.stored()
         return stored is not None and await self._fits(stored)
 
+    async def lags_until(self) -> datetime | None:
+        """Until when this process goes on with what the store keeps, which others believe as long, while they derive;
+        None: they do not, it has a secret as well, or that time is over.
+
+        So all can be started again one by one, and those that have not been yet are of use meanwhile.
+        """
+        if self._secret is not None or (stored := await self.stored()) is None:
+            return None
+        until = stored.since + GRACE
+        return until if self._host.clock.now() < until else None
+
     async def stored(self) -> Root | None:
         """By what the store knows the secret; None: it is used without one."""
         found = await setting_of(self.engine, ROOT)
@@ -98,22 +122,31 @@ class Vault:
     def derived(self, purpose: str, *ids: str) -> bytes:
         """What is signed with for this purpose, once it is known that it is derived."""
         if self._root is None:
-            raise SecretMismatch(_UNSET if self._secret is None else _OTHER)
+            raise self.refuse()
         return derived(self._root, purpose, *ids)
 
-    async def kept(self, key: str) -> bytes:
-        """The secret of this name: derived, or kept as this setting; :raises SecretMismatch:"""
-        return self.derived(key) if await self.derives() else await kept_secret(self.engine, key)
+    async def kept(self, key: str) -> Kept:
+        """The secret of this name: derived, or kept as this setting; what was kept before is removed when it counts no
+        more.
 
-    async def kept_before(self, key: str) -> tuple[bytes, datetime] | None:
-        """What was kept as this setting before it was derived, and until when it counts; then it is removed."""
-        if not await self.derives() or (setting := await setting_of(self.engine, key)) is None:
-            return None
+        :raises SecretMismatch: others derive it, and this process cannot
+        """
+        until, setting = await self.lags_until(), await setting_of(self.engine, key)
+        if until is not None and setting is not None:
+            return Kept(_bytes_of(setting), until=until, lags=True)
+        if not await self.derives():
+            return Kept(await kept_secret(self.engine, key))
+        if setting is None:
+            return Kept(self.derived(key))
+        if not self.believes:
+            await self.engine.documents.put_setting(key, None, setting.rev)
+            return Kept(self.derived(key))
         assert self._known is not None
-        if self.believes:
-            return bytes.fromhex(msgspec.json.decode(setting.value, type=str)), self._known.since + GRACE
-        await self.engine.documents.put_setting(key, None, setting.rev)
-        return None
+        return Kept(self.derived(key), _bytes_of(setting), self._known.since + GRACE)
+
+    def refuse(self) -> SecretMismatch:
+        """What is raised where something derived is needed that is not known here."""
+        return SecretMismatch(_UNSET if self._secret is None else _OTHER)
 
     @property
     def believes(self) -> bool:
@@ -144,6 +177,10 @@ class Vault:
 async def setting_of(engine: Engine, key: str) -> Setting | None:
     """The setting of this key, if there is one."""
     return next((one for one in await engine.documents.settings(key) if one.key == key), None)
+
+
+def _bytes_of(setting: Setting) -> bytes:
+    return bytes.fromhex(msgspec.json.decode(setting.value, type=str))
 
 
 def _stretched(secret: str, salt: bytes) -> bytes:

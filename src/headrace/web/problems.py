@@ -78,6 +78,7 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.UnknownKey, 404, "not-found", "There is no such key"),
     (errors.UnknownWorker, 404, "not-found", "There is no such worker"),
     (errors.Overloaded, 503, "overloaded", "Too much waits for the store"),
+    (errors.SecretMismatch, 503, "secret-mismatch", "This process has not the secret of the others"),
     (errors.Unavailable, 503, "unavailable", "The store cannot be reached"),
     (errors.KeyTaken, 409, "name-taken", "A key has this name"),
     (errors.NotGranted, 403, "not-granted", "Nobody gives what they lack"),
@@ -107,6 +108,11 @@ def _detail(error: Exception) -> str:
     if not isinstance(error, errors.Unavailable):
         return str(error)
     _log.info("answered 503: %s", error)
+    if isinstance(error, errors.SecretMismatch):
+        return (
+            "this process has another HEADRACE_SECRET than the store's hubs, or none, and can neither sign nor test"
+            " what they signed: ask another one, or again when it was started with the same"
+        )
     if error.outcome == "unknown":
         return "the store did not answer, and may have stored it: ask again, with the same idempotency key"
     return "the store cannot be reached for now, and nothing was stored: ask again"

@@ -1,0 +1,22 @@
+"""Sessions at the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headrace import App
+from tests.support.apps import url_of
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_many_log_in_with_one_key_at_once(store: str, tmp_path: Path) -> None:
+    async with App(url_of(store, tmp_path)) as app:
+        made, digest = await app.create_key("ops", ["read"]), "d" * 64
+        texts = await asyncio.gather(*(app.begin_session(made.key.prefix, digest) for _ in range(40)))
+        assert len(set(texts)) == 40
+        assert all([await app.find_session(text, digest) for text in texts])
+        await asyncio.gather(*(app.end_session(text) for text in texts))
+        assert not await app.engine.documents.settings("sessions:")
