@@ -265,11 +265,13 @@ async def test_a_claim_over_the_socket_that_was_cut_off_is_no_sign_of_life(
         await socket.send("claim_job", **ME, wait=20)
         await until(lambda: asked)
         socket.connection.transport.abort()
-        await until(lambda: is_cut_off(hub.app, known["worker"]))
-        assert worker.given, "the store is still being asked"
-        await fleet.beats.beat()
-        assert await is_cut_off(hub.app, known["worker"])
-        went_on.set()
+        try:
+            await until(lambda: is_cut_off(hub.app, known["worker"]))
+            assert worker.given, "the store is still being asked"
+            await fleet.beats.beat()
+            assert await is_cut_off(hub.app, known["worker"])
+        finally:
+            went_on.set()
 
 
 @pytest.mark.parametrize(("lease", "cadence", "patience"), [(60.0, 10.0, 12.5), (120.0, 15.0, 18.5)])
