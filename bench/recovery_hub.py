@@ -32,7 +32,7 @@ T = TypeVar("T")
 __all__ = ["HUB_CASES", "HubCase", "hub_recovery", "hub_recovery_lines"]
 
 FAR = 15.0
-"""Seconds that are promised where a worker is behind a hub: the grace of 10 s, and what it takes to see its end."""
+"""Seconds that are promised where a worker is behind a hub: the 12.5 s in which it may be back, and looks."""
 
 
 class _Scene:

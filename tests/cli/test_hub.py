@@ -62,6 +62,11 @@ def test_without_keys_it_is_for_this_machine_alone(shell: Shell) -> None:
 def test_flags_that_mean_nothing_are_refused(shell: Shell) -> None:
     assert "must begin with /" in shell("hub", "--root-path", "jobs", code=2).stderr
     assert "give that, too" in shell("hub", "--keyfile", "x.pem", code=2).stderr
+    for flag in ("--worker-grace", "--worker-lease"):
+        for value, why in (("0", "above 0"), ("0s", "above 0"), ("-1", ""), ("inf", ""), ("nan", ""), ("200000w", "")):
+            told = shell("hub", "--url", shell.url, "--port", "0", flag, value, code=2).stderr
+            assert flag in told
+            assert why in told
     assert "cannot be used" in shell("hub", "--url", shell.url, "--port", "0", "--certfile", "none.pem", code=2).stderr
 
 

@@ -16,6 +16,7 @@ from headrace.core.liveness import (
     is_gone,
     is_late,
     patience,
+    time_to_return,
 )
 from headrace.core.status import Cause
 
@@ -125,6 +126,7 @@ def test_a_worker_may_have_a_lease_of_its_own(looks: int, seconds: float, earlie
 def test_a_lease_of_its_own_may_be_shorter() -> None:
     assert is_dead(Seen(3, 6), Rules(), lease=6)
     assert not is_dead(Seen(3, 5.9), Rules(), lease=6)
+    assert is_dead(Seen(3, 0), Rules(), lease=0), "none is none, and not that of the rules"
 
 
 def test_a_job_kills_one_process_with_all_workers_in_it() -> None:
@@ -147,7 +149,7 @@ def test_who_was_cut_off_has_its_grace_and_never_more_than_its_lease(
 def test_a_hub_speaks_alone_for_a_worker_while_its_numbers_follow_one_another() -> None:
     voice = SoleVoice()
     assert not voice.is_sole(0.0, 10.0), "it has not beaten for it"
-    voice.attached()
+    voice.came(6)
     for number in (7, 8, 9):
         voice.answered(number, number * 5.0)
         assert voice.is_sole(number * 5.0, 10.0)
@@ -156,7 +158,7 @@ def test_a_hub_speaks_alone_for_a_worker_while_its_numbers_follow_one_another() 
 
 def test_a_hub_that_finds_the_beats_of_another_is_not_alone_for_a_while() -> None:
     voice = SoleVoice()
-    voice.attached(0)
+    voice.came(0)
     voice.answered(1, 0.0)
     voice.answered(5, 100.0)  # it was frozen, and the worker went elsewhere
     voice.answered(6, 101.0)
@@ -167,9 +169,41 @@ def test_a_hub_that_finds_the_beats_of_another_is_not_alone_for_a_while() -> Non
 
 def test_a_worker_that_comes_is_heard_here_whoever_spoke_for_it_before() -> None:
     voice = SoleVoice()
-    voice.attached(0)
+    voice.came(0)
     voice.answered(5, 100.0)
-    voice.attached()
     assert not voice.is_sole(100.0, 10.0)
+    voice.came(8)
     voice.answered(9, 100.5)
     assert voice.is_sole(100.5, 10.0)
+
+
+def test_a_hub_that_froze_before_its_first_beat_for_a_worker_finds_those_of_another() -> None:
+    voice = SoleVoice()
+    voice.came(7)
+    voice.answered(12, 100.0)
+    assert not voice.is_sole(100.0, 10.0)
+
+
+def test_what_the_store_had_before_the_last_beat_tells_nothing() -> None:
+    voice = SoleVoice()
+    voice.came(7)
+    voice.answered(8, 0.0)
+    voice.came(7)  # it came twice, and both were told of the same number
+    voice.answered(9, 1.0)
+    assert voice.is_sole(1.0, 10.0)
+    voice.answered(11, 2.0)
+    voice.came(11)
+    assert not voice.is_sole(2.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("grace", "cadence", "waited"), [(10.0, 10.0, 12.5), (10.0, 15.0, 18.5), (10.0, 0.4, 10.0), (60.0, 10.0, 60.0)]
+)
+def test_who_was_cut_off_has_at_least_the_time_of_one_beat(grace: float, cadence: float, waited: float) -> None:
+    assert time_to_return(grace, cadence) == waited
+
+
+@pytest.mark.parametrize("cadence", [0.1, 0.4, 1.0, 2.0, 10.0, 30.0, 600.0])
+def test_a_beat_that_is_on_time_comes_before_who_was_cut_off_is_dead(cadence: float) -> None:
+    # A worker, and likewise a hub that gathers beats, looks every quarter of a beat, and every half second at least.
+    assert time_to_return(0.001, cadence) > cadence + min(0.5, cadence / 4)

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from headrace.core.lifecycle import start_may_wait
+from headrace.core.liveness import time_to_return
 from headrace.core.status import Status
 from headrace.engine import Beat, Gone, Overdue, Watched, WorkerInfo, WorkerRow
 from headrace.engine.bus import PARTED, Hint, Topic
@@ -437,6 +438,22 @@ async def test_who_is_heard_again_has_its_whole_lease() -> None:
         await s.workers.beat(victim.id, Beat(), s.w.now)
         await s.run(15, sweeper)
         assert await s.w.alive() == {keeper.id, victim.id}
+
+
+async def test_who_does_not_notice_the_cut_and_beats_when_it_is_time_lives() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        for _ in range(3):
+            for one in (keeper, victim):
+                await s.workers.beat(one.id, Beat(), s.w.now)
+            await cut_off(s, victim, time_to_return(10.0, s.w.engine.rules.beat))
+            sweeper.heard(Hint(Topic.SETTINGS, (f"{PARTED}{victim.id}",)))
+            await s.run(s.w.engine.rules.beat + 1, sweeper)
+            assert await s.w.alive() == {keeper.id, victim.id}
+        await s.run(2.8, sweeper)
+        assert await s.w.alive() == {keeper.id}, "13.8 s after its last beat"
 
 
 async def test_a_grace_that_nobody_watched_does_not_count() -> None:

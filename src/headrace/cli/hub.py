@@ -66,7 +66,7 @@ def door_flags(fn: F) -> F:
             show_default=True,
             metavar="DURATION",
             help="In which time a worker must be back, at any hub, whose socket or remote engine was cut off without "
-            "a goodbye, before its jobs go to others.",
+            "a goodbye, before its jobs go to others; never less than one heartbeat takes (12.5 s).",
         ),
         click.option("--no-webhooks", is_flag=True, help="Leave the delivery of webhooks to others."),
         click.option("--no-maintenance", is_flag=True, help="Leave sweeping, pruning and planning to others."),
@@ -240,6 +240,9 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
         raise click.UsageError(f"--root-path must begin with /, as in /{root}")
     if flags["keyfile"] and not flags["certfile"]:
         raise click.UsageError("--keyfile is the key of --certfile: give that, too")
+    for flag in ("worker-lease", "worker-grace"):
+        if flags[flag.replace("-", "_")] == 0:
+            raise click.UsageError(f"--{flag} must be above 0, as in 10s")
     return HubOptions(
         **{name: flags[name] for name in ("port", "proxy_headers", "proxies", "certfile", "keyfile", "grace")},
         **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http", "errors")},

@@ -24,6 +24,7 @@ __all__ = [
     "is_gone",
     "is_late",
     "patience",
+    "time_to_return",
 ]
 
 K = TypeVar("K", bound=Hashable)
@@ -34,6 +35,9 @@ before than ``Rules.look_gap``."""
 
 _LOOKS = 3
 """How many looks it takes to call a worker dead."""
+_LATE, _UNDER_WAY = 1.2, 0.5
+"""How late a beat may be that is on time, as a share of its cadence, and the seconds until it is in the store: a hub
+gathers beats, and whoever beats looks at its clock now and then."""
 _CERTAIN = frozenset({None, Cause.LEASE, Cause.BEAT})
 
 
@@ -54,7 +58,7 @@ def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0, lease: float | None 
     whoever buries has seen it for half a beat as well: a store that comes back after an outage hears the living within
     that time.
     """
-    lease = lease or rules.lease
+    lease = rules.lease if lease is None else lease
     own = seen.looks >= _LOOKS and seen.seconds >= min(rules.beat / 2, lease)
     return own and seen.seconds + earlier >= lease
 
@@ -63,6 +67,13 @@ def patience(lease: float, grace: float | None) -> float:
     """For how long a worker may be silent: for its lease, or, if its connection to a hub closed without a goodbye, for
     ``grace`` from then on. Whoever is heard again, at any hub, has its lease again."""
     return lease if grace is None else min(lease, grace)
+
+
+def time_to_return(grace: float, cadence: float) -> float:
+    """In how many seconds a worker must be heard of again that was cut off: in ``grace``, and in no less than one beat
+    takes. Who lives may not have noticed the cut, and says its next word when it was told to, ``cadence`` after its
+    last one, which may have been said just before."""
+    return max(grace, _LATE * cadence + _UNDER_WAY)
 
 
 def is_gone(seen: Seen, after: float) -> bool:
@@ -106,12 +117,14 @@ class SoleVoice:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        """That of the last beat; None: there was none since the worker attached."""
+        """That of the last beat that is known of here; None: there is none, and nothing to tell others by."""
         self._others_at = float("-inf")
 
-    def attached(self, number: int | None = None) -> None:
-        """The worker came, and is heard here from now on; ``number``: its number now, if that is known."""
-        self.number, self._others_at = number, float("-inf")
+    def came(self, number: int) -> None:
+        """The worker came, and is heard here from now on; ``number``: its number, as the store had it before. One that
+        is older than what is known here tells nothing."""
+        if self.number is None or number > self.number:
+            self.number, self._others_at = number, float("-inf")
 
     def answered(self, number: int, now: float) -> None:
         """A beat was answered with this number."""

@@ -183,7 +183,7 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
 
     def lease(self, rules: Rules) -> float:
         """How many seconds it may be silent: its own lease, or that of the rules."""
-        return self.info.lease or rules.lease
+        return rules.lease if self.info.lease is None else self.info.lease
 
     @property
     def grace(self) -> float | None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import force_setattr
+
+from headrace.core.retry import seconds
+from headrace.errors import ConfigError
 
 __all__ = ["HubOptions"]
 
@@ -48,7 +52,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     worker_lease: float = 60.0
     """Seconds of silence after which a worker behind the hub counts as dead."""
     worker_grace: float = 10.0
-    """Seconds in which a worker must be heard of again, at any hub, whose connection closed without a goodbye."""
+    """Seconds in which a worker must be heard of again, at any hub, whose connection closed without a goodbye; less
+    than one heartbeat takes (12.5 of those of 10 s) counts as that."""
     workers_per_key: int = 1_000
     """Workers that one key may have here at once."""
     read_timeout: float = 30.0
@@ -66,3 +71,10 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Networks that webhooks may go to although they are private, as in ``10.0.0.0/8``."""
     webhook_http: bool = False
     """Let webhooks go over plain http."""
+
+    def __post_init__(self) -> None:
+        for name in ("worker_lease", "worker_grace"):
+            checked = seconds(getattr(self, name), name)
+            if checked == 0:
+                raise ConfigError(f"{name} must be above 0: it is in seconds")
+            force_setattr(self, name, checked)

@@ -152,6 +152,8 @@ class Listening(msgspec.Struct, frozen=True, omit_defaults=True):
     """To be sent."""
     attends: tuple[UUID, str] | None = None
     """The worker whose connection this is, and the proof that its beats name while it is; None: as before."""
+    beat: float | None = None
+    """Seconds between two beats of that worker; None: as the server's settings say."""
 
 
 class Hints(msgspec.Struct, frozen=True, omit_defaults=True):

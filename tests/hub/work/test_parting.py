@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from headrace import App
+from headrace.core.defaults import Rules
 from headrace.engine import Beat, Hint, Topic, WorkerInfo, WorkerRow
 from headrace.engine.bus import PARTED
+from headrace.engines.remote import RemoteEngine
+from headrace.engines.remote.address import Address
 from headrace.hub import HubOptions
+from headrace.hub.work.peers import SocketPeer
+from headrace.runtime.host import Host
 from tests.engines.remote.near import far
 from tests.hub.live.listening import connected
 from tests.hub.serving import Served, serving
@@ -22,13 +28,18 @@ from tests.support.proxy import Proxy
 from tests.support.until import until
 
 ME: dict[str, Any] = {"worker_id": "w", "tasks": ["work"]}
-OPTIONS = HubOptions(maintenance=False, webhooks=False, worker_grace=7.0)
+OPTIONS = HubOptions(maintenance=False, webhooks=False, worker_grace=17.0)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request.param, tmp_path)
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[Served]:
+async def hub(url: str) -> AsyncIterator[Served]:
     """A hub beside which nobody sweeps: what is on record stays as it is."""
-    async with serving(url_of("sqlite", tmp_path), OPTIONS) as hub:
+    async with serving(url, OPTIONS) as hub:
         yield hub
 
 
@@ -87,8 +98,7 @@ async def test_who_does_not_answer_pings_is_cut_off(hub: Served) -> None:
             socket.connection.transport.abort()
 
 
-async def test_that_a_hub_stops_says_nothing_about_its_workers(tmp_path: Path) -> None:
-    url = url_of("sqlite", tmp_path)
+async def test_that_a_hub_stops_says_nothing_about_its_workers(url: str) -> None:
     async with App(url) as app:
         async with serving(url, OPTIONS) as hub, connected(hub) as socket, connected(hub) as other:
             known, second = await socket.ask("register_worker", **ME), await other.ask("register_worker", **ME)
@@ -124,8 +134,8 @@ async def test_what_it_said_before_its_end_is_no_sign_of_life_after_it(hub: Serv
         assert await is_cut_off(hub.app, known["worker"])
 
 
-async def test_who_comes_to_another_hub_is_heard_of_at_once(hub: Served, tmp_path: Path) -> None:
-    async with connected(hub) as socket, serving(url_of("sqlite", tmp_path), OPTIONS) as other:
+async def test_who_comes_to_another_hub_is_heard_of_at_once(hub: Served, url: str) -> None:
+    async with connected(hub) as socket, serving(url, OPTIONS) as other:
         known = await socket.ask("register_worker", **ME)
         socket.connection.transport.abort()
         await until(lambda: is_cut_off(hub.app, known["worker"]))
@@ -136,7 +146,7 @@ async def test_who_comes_to_another_hub_is_heard_of_at_once(hub: Served, tmp_pat
             await until(lambda: has_beaten(hub.app, known["worker"], number), within=4)
 
 
-async def test_a_hub_that_has_a_socket_of_it_contradicts(hub: Served, tmp_path: Path) -> None:
+async def test_a_hub_that_has_a_socket_of_it_contradicts(hub: Served) -> None:
     async with connected(hub) as socket:
         known = await socket.ask("register_worker", **ME)
         number = (await row_of(hub.app, known["worker"])).beats
@@ -144,7 +154,7 @@ async def test_a_hub_that_has_a_socket_of_it_contradicts(hub: Served, tmp_path: 
         await until(lambda: has_beaten(hub.app, known["worker"], number), within=4)
 
 
-async def test_a_hub_that_is_not_the_only_one_to_speak_for_it_says_nothing(hub: Served, tmp_path: Path) -> None:
+async def test_a_hub_that_is_not_the_only_one_to_speak_for_it_says_nothing(hub: Served) -> None:
     async with connected(hub) as socket, connected(hub) as control:
         known, second = await socket.ask("register_worker", **ME), await control.ask("register_worker", **ME)
         for _ in range(2):
@@ -157,6 +167,128 @@ async def test_a_hub_that_is_not_the_only_one_to_speak_for_it_says_nothing(hub: 
         control.connection.transport.abort()
         await until(lambda: is_cut_off(hub.app, second["worker"]))
         assert (await row_of(hub.app, known["worker"])).grace is None
+
+
+async def test_a_hub_that_froze_before_its_first_beat_for_a_worker_says_nothing_of_it(hub: Served, url: str) -> None:
+    async with serving(url, OPTIONS) as frozen, connected(frozen) as socket, connected(frozen) as control:
+        known = await work(hub.client, "register_worker", **ME)
+        beats = frozen.hub.fleet.beats
+        async with beats._beating:  # it is stopped between the two
+            await socket.ask("register_worker", **ME, token=known["token"])
+            await work(hub.client, "heartbeat", token=known["token"])  # it roamed
+        await beats.beat()
+        socket.connection.transport.abort()
+        worker = frozen.hub.fleet.workers[UUID(known["worker"])]
+        await until(lambda: worker.parted)
+        second = await control.ask("register_worker", **ME)
+        control.connection.transport.abort()
+        await until(lambda: is_cut_off(hub.app, second["worker"]))
+        assert (await row_of(hub.app, known["worker"])).grace is None
+
+
+async def test_who_came_to_another_hub_and_is_cut_off_there_is_on_record(hub: Served, url: str) -> None:
+    async with serving(url, OPTIONS) as other, connected(other) as socket:
+        known = await work(hub.client, "register_worker", **ME)
+        await socket.ask("register_worker", **ME, token=known["token"])
+        socket.connection.transport.abort()
+        await until(lambda: is_cut_off(hub.app, known["worker"]))
+
+
+async def test_a_socket_that_ended_while_it_registered_tells_nothing_of_the_next(
+    hub: Served, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(url, OPTIONS) as other, connected(other) as one, connected(other) as two:
+        known = await work(hub.client, "register_worker", **ME)
+        fleet, went_on, asked, told = other.hub.fleet, asyncio.Event(), list[Any](), list[Any]()
+        look_for, near, close, closed = fleet.leaving.look_for, fleet.parting.near, SocketPeer.close, list[Any]()
+
+        async def slow(worker: Any) -> None:
+            asked.append(worker)
+            await went_on.wait()
+            await look_for(worker)
+
+        def heard(worker: Any) -> None:
+            near(worker)
+            told.append(worker)
+
+        def ended(peer: SocketPeer, cut_off: bool) -> None:
+            close(peer, cut_off)
+            closed.append(peer)
+
+        monkeypatch.setattr(SocketPeer, "close", ended)
+        monkeypatch.setattr(fleet.leaving, "look_for", slow)
+        monkeypatch.setattr(fleet.parting, "near", heard)
+        await one.send("register_worker", **ME, token=known["token"])
+        await until(lambda: asked)
+        one.connection.transport.abort()
+        await until(lambda: closed)
+        await two.ask("register_worker", **ME, token=known["token"])
+        went_on.set()
+        await until(lambda: told)
+        [worker] = told
+        assert worker.line is not None
+        assert not worker.parted
+        number = (await row_of(hub.app, known["worker"])).beats
+        hub.app.engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{known['worker']}",)))
+        await until(lambda: has_beaten(hub.app, known["worker"], number))
+
+
+async def test_who_waits_for_a_job_over_http_is_there(hub: Served) -> None:
+    async with connected(hub) as socket:
+        known = await socket.ask("register_worker", **ME)
+        worker, fleet = hub.hub.fleet.workers[UUID(known["worker"])], hub.hub.fleet
+        claim = asyncio.create_task(said(hub.client, "claim_job", worker_id="w", token=known["token"], wait=20))
+        await until(lambda: fleet.claims.waits(worker))
+        socket.connection.transport.abort()
+        await until(lambda: is_cut_off(hub.app, known["worker"]))
+        await fleet.beats.beat()
+        assert (await row_of(hub.app, known["worker"])).grace is None
+        claim.cancel()
+
+
+async def test_a_claim_over_the_socket_that_was_cut_off_is_no_sign_of_life(
+    hub: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(hub) as socket:
+        known = await socket.ask("register_worker", **ME)
+        worker, fleet = hub.hub.fleet.workers[UUID(known["worker"])], hub.hub.fleet
+        jobs, asked, went_on = hub.app.engine.jobs, list[Any](), asyncio.Event()
+        claim = jobs.claim
+
+        async def slow(*args: Any) -> Any:
+            asked.append(args)
+            await went_on.wait()
+            return await claim(*args)
+
+        monkeypatch.setattr(jobs, "claim", slow)
+        await hub.client.post("/api/jobs", json={"task": "work", "payload": {}})
+        await socket.send("claim_job", **ME, wait=20)
+        await until(lambda: asked)
+        socket.connection.transport.abort()
+        try:
+            await until(lambda: is_cut_off(hub.app, known["worker"]))
+            assert worker.given, "the store is still being asked"
+            await fleet.beats.beat()
+            assert await is_cut_off(hub.app, known["worker"])
+        finally:
+            went_on.set()
+
+
+@pytest.mark.parametrize(("lease", "cadence", "patience"), [(60.0, 10.0, 12.5), (120.0, 15.0, 18.5)])
+async def test_nobody_is_given_less_than_its_next_heartbeat_takes(
+    url: str, lease: float, cadence: float, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_BEAT", "15s")
+    hasty = HubOptions(maintenance=False, webhooks=False, worker_grace=0.1, worker_lease=lease)
+    async with serving(url, hasty) as hub, connected(hub) as socket:
+        known = await socket.ask("register_worker", **ME)
+        assert known["heartbeat_seconds"] == cadence
+        socket.connection.transport.abort()
+        await until(lambda: graces(hub.app, known["worker"], patience))
+
+
+async def graces(app: App, id: str | UUID, seconds: float) -> bool:
+    return (await row_of(app, id)).grace == seconds
 
 
 async def test_who_was_buried_meanwhile_is_told_so(hub: Served) -> None:
@@ -204,6 +336,21 @@ async def test_a_remote_engine_that_is_cut_off_is_on_record_until_its_next_beat(
             assert attended is not None
             await engine.workers.beat(id, Beat(proof=attended.proof), hub.app.host.clock.now())
             assert (await row_of(hub.app, id)).grace is None
+        finally:
+            await engine.close()
+
+
+@pytest.mark.parametrize(("beat", "seconds"), [(15.0, 18.5), (10.0, 12.5), (float("nan"), 12.5), (float("inf"), 12.5)])
+async def test_a_remote_engine_has_the_time_of_one_of_its_own_beats(url: str, beat: float, seconds: float) -> None:
+    hasty = HubOptions(maintenance=False, webhooks=False, worker_grace=0.1)
+    async with serving(url, hasty) as hub, Proxy(hub.address) as proxy:
+        there = Address(host="127.0.0.1", port=int(proxy.url.rpartition(":")[2]))
+        engine = RemoteEngine(there, rules=Rules(beat=beat), host=Host())
+        await engine.open()
+        try:
+            id, _ = await registered(hub, engine)
+            proxy.cut()
+            await until(lambda: graces(hub.app, id, seconds))
         finally:
             await engine.close()
 

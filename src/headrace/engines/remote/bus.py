@@ -50,8 +50,8 @@ class RemoteBus:
     comes back once, in the order in which others hear it.
     """
 
-    def __init__(self, address: Address, host: Host) -> None:
-        self._address, self._host = address, host
+    def __init__(self, address: Address, host: Host, beat: float) -> None:
+        self._address, self._host, self._beat = address, host, beat
         self._local = LocalBus()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -122,8 +122,8 @@ class RemoteBus:
     async def attend(self, worker: UUID) -> Attended | None:
         """Show the hub by the connection of this session that this worker lives; None: there is none for now.
 
-        The hub tells the others if the connection ends without a goodbye. The worker that has lost it beats at once,
-        and again when it has another.
+        The hub tells the others if the connection ends without a goodbye. The worker that notices it beats at
+        once, and again when it has another; one that does not goes on beating when it is time.
         """
         if self._task is None:
             return None
@@ -217,7 +217,8 @@ class RemoteBus:
                 attends = None if worker is None or worker == self._told_of else (worker, self._proof)
                 if hints or topics != self._told or attends is not None:
                     self._told = topics
-                    await connection.send(encode(Listening(topics, hints, attends)))
+                    beat = None if attends is None else self._beat
+                    await connection.send(encode(Listening(topics, hints, attends, beat)))
                     if attends is not None:
                         self._told_of = worker
                         self._shows.set()

@@ -51,7 +51,7 @@ class RemoteEngine:
         self.rules = rules
         self._address, self._host = address, host
         self._calls = Calls(address, rules.silence)
-        self._bus = RemoteBus(address, host)
+        self._bus = RemoteBus(address, host, rules.beat)
         self.bus: Bus = self._bus
         call = self._calls.call
         self.jobs = cast(Jobs, far_role("jobs", call))

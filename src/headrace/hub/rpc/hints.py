@@ -13,6 +13,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
 from headrace.engine import Bus, Hint, Topic
+from headrace.errors import LONGEST
 from headrace.hub.caller import Caller
 from headrace.hub.sockets import ServedSocket, route_of
 from headrace.runtime.wire import Hints, Listening, decode, encode
@@ -93,12 +94,14 @@ class _HintSocket(ServedSocket):
         self._wanted: frozenset[Topic] | None = None
         self._attends: tuple[UUID, str] | None = None
         """The worker whose connection this is, and by which proof it says so with its beats."""
+        self._cadence = hub.app.engine.rules.beat
+        """Seconds between two of these."""
 
     def _leave(self, cut_off: bool) -> None:
         self._unwant()
         self._unlisten()
         if cut_off and self._attends is not None:
-            self.hub.fleet.parting.far(*self._attends)
+            self.hub.fleet.parting.far(*self._attends, self._cadence)
 
     async def _listen(self) -> None:
         self._unwant = self.hub.wanted.join(self._bus, self._tell_wanted)
@@ -113,6 +116,8 @@ class _HintSocket(ServedSocket):
                 self._listen_for(said.topics)
             if said.attends is not None:
                 self._attends = said.attends
+                if said.beat is not None and 0 < said.beat <= LONGEST:
+                    self._cadence = said.beat
             for hint in said.hints:
                 self._bus.send(hint)
 

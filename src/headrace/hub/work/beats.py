@@ -76,14 +76,9 @@ class Beats:
     def hear(self, worker: RemoteWorker) -> None:
         """Note a sign of life; beat soon if the next beat comes too late for one that was cut off from another hub."""
         now, fleet = self._fleet.monotonic(), self._fleet
-        if worker.parted or now - worker.beaten_at > fleet.grace - self.every / _OFTEN - GATHERED:
+        if worker.parted or now - worker.beaten_at > fleet.parting.patience - self.every / _OFTEN - GATHERED:
             self.soon(worker)
         worker.hear(now)
-
-    def attached(self, worker: RemoteWorker) -> None:
-        """It came, under its token: beat for it, so that every hub sees that it is back."""
-        worker.voice.attached()
-        self.soon(worker)
 
     def soon(self, worker: RemoteWorker) -> None:
         """Beat for this worker as if it had asked for it."""
@@ -93,11 +88,9 @@ class Beats:
     async def part(self, worker: RemoteWorker) -> None:
         """Put on record that a worker was cut off here, unless it was heard since, or others speak for it as well."""
         async with self._beating:
-            if worker.parted and worker.voice.number is None and not worker.buried:
-                await self._beat_some([worker])
             fleet, number = self._fleet, worker.voice.number
             if worker.parted and number is not None and worker.voice.is_sole(fleet.monotonic(), self.every):
-                await fleet.parting.record(worker.id, number)
+                await fleet.parting.record(worker.id, number, fleet.parting.patience)
 
     def wake(self) -> None:
         """Look at once at what is looked at now and then."""
@@ -155,7 +148,7 @@ class Beats:
         workers = [
             one
             for one in fleet.workers.values()
-            if not one.buried and not one.parted and (one.heard or one in asked or waits(one))
+            if not one.buried and (waits(one) or (not one.parted and (one.heard or one in asked)))
         ]
         for first in range(0, len(workers), MAX_BATCH):
             await self._beat_some(workers[first : first + MAX_BATCH])

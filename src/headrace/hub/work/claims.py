@@ -207,8 +207,11 @@ class Claims:
         return round(max(0.1, min(line.poll, due)), 3)
 
     def waits(self, worker: RemoteWorker) -> bool:
-        """Whether a claim of this worker waits: then it is there."""
-        return worker.given > 0
+        """Whether a claim of this worker waits: then it is there. Of one that was cut off, only what came another way
+        counts: the store may still be asked for what came over its socket."""
+        if not worker.parted or worker.given == 0:
+            return worker.given > 0
+        return any(one.worker is worker and one.patient for line in self._lines.values() for one in line.waiting)
 
     def hinted(self, hint: Hint) -> None:
         """There may be jobs."""

@@ -159,7 +159,7 @@ class Fleet:
         now = await session.lanes.now()
         worker = RemoteWorker(host.dice.new_id(now), caller, self.monotonic(), name=name)
         worker.wants, worker.concurrency = wants, concurrency
-        worker.voice.attached(0)
+        worker.voice.came(0)
         self.workers[worker.id] = worker  # counted while it registers
         worker.registered = worker.says
         try:
@@ -200,12 +200,17 @@ class Fleet:
             if row is None:
                 raise gone()
             worker = self.workers.setdefault(id, RemoteWorker(id, caller, self.monotonic()))
+            worker.voice.came(row.beats)
             self._adopt(worker, caller, row)
             self.beats.soon(worker)  # it may have been cut off from another hub
             await self.beats.look(worker)
             await self.leaving.look_for(worker)
-        elif worker.parted and id not in await self.rows():
-            worker.buried = True
+        elif worker.parted:
+            row = (await self.rows()).get(id)
+            if row is None:
+                worker.buried = True
+            else:
+                worker.voice.came(row.beats)
         if worker.buried:
             raise gone()
         peer.hears(worker)

@@ -37,7 +37,7 @@ async def register_worker(peer: Peer, given: RegisterWorker) -> WorkerRegistered
             can = capabilities_of(given.capabilities)
             worker.wants = wants_of(peer.caller, can, _or_none(given.tasks), _or_none(given.queues))
             peer.joined(worker)
-            peer.fleet.beats.attached(worker)
+            peer.fleet.beats.soon(worker)  # so that every hub sees that it is back
             await peer.fleet.beats.look(worker)
         else:
             worker = await _registered(peer, given, given.max_concurrent_jobs)

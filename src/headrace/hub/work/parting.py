@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from headrace.core.liveness import time_to_return
 from headrace.engine import Watched
 from headrace.engine.bus import PARTED, Hint, Topic
 from headrace.errors import EngineError, StoreLost
@@ -35,18 +36,26 @@ class Parting:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._near: dict[UUID, RemoteWorker] = {}
-        self._far: dict[UUID, str] = {}
+        self._far: dict[UUID, tuple[str, float]] = {}
+        """The proof that named the connection, and the seconds between two beats of the worker."""
         self._wake = asyncio.Event()
 
+    @property
+    def patience(self) -> float:
+        """Seconds in which a worker must be back whose socket was cut off."""
+        return time_to_return(self._fleet.grace, self._fleet.beats.every)
+
     def near(self, worker: RemoteWorker) -> None:
-        """The last socket of a worker was cut off."""
+        """A socket of a worker was cut off; if it has another one here, by which it came meanwhile, that is no news."""
+        if worker.line is not None:
+            return
         worker.parted = True
         self._near[worker.id] = worker
         self._wake.set()
 
-    def far(self, worker: UUID, proof: str) -> None:
-        """The connection of a remote engine was cut off that was this worker's."""
-        self._far[worker] = proof
+    def far(self, worker: UUID, proof: str, cadence: float) -> None:
+        """The connection of a remote engine was cut off that was this worker's; ``cadence``: how often it beats."""
+        self._far[worker] = proof, cadence
         self._wake.set()
 
     def hinted(self, hint: Hint) -> None:
@@ -85,15 +94,15 @@ class Parting:
         if not self._far:
             return
         rows = await self._fleet.rows()
-        for id, proof in list(self._far.items()):
+        for id, (proof, cadence) in list(self._far.items()):
             # Its newest beat names the newest of its connections: if that is another, it is back.
             if (row := rows.get(id)) is not None and row.proof == proof:
-                await self.record(id, row.beats)
-            if self._far.get(id) == proof:
+                await self.record(id, row.beats, time_to_return(self._fleet.grace, cadence))
+            if self._far.get(id) == (proof, cadence):
                 del self._far[id]
 
-    async def record(self, worker: UUID, number: int) -> None:
-        """Put on record that the worker must be heard of before its grace is over, if this is still its number."""
+    async def record(self, worker: UUID, number: int, patience: float) -> None:
+        """Put on record that the worker must be heard of within so many seconds, if this is still its number."""
         engine = self._fleet.session.engine
-        await engine.workers.watched(worker, Watched(number, 0, 0.0, grace=self._fleet.grace))
+        await engine.workers.watched(worker, Watched(number, 0, 0.0, grace=patience))
         engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{worker}",)))

@@ -55,7 +55,7 @@ class RemoteWorker:
         """The numbers of these. A held job that has one of them is counted with its claim."""
         self._lines: list[Line] = []
         self.parted = False
-        """Whether its last connection was cut off, and nothing was heard of it here since."""
+        """Whether its last connection was cut off, and nothing was heard of it here since; so it has none here."""
         self.voice = SoleVoice()
         self.beaten_at = now
         """When this hub last beat for it, or first knew it."""
@@ -120,6 +120,7 @@ class RemoteWorker:
         """Tell it things over this connection from now on."""
         self.detach(line)
         self._lines.append(line)
+        self.parted = False
 
     def detach(self, line: Line) -> bool:
         """Know this connection no longer; whether it was one of its own, and the last."""
