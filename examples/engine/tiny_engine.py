@@ -23,7 +23,7 @@ from headrace.core import family
 from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
 from headrace.core.books import Book, Finding, ledger_book
-from headrace.core.change import Applied, Change, Key, LeftOut, Note, Verdict, judge
+from headrace.core.change import Applied, Change, Conflict, Key, LeftOut, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.customers import dedup_of, turn_of
 from headrace.core.decide import expired, tally_of_new
@@ -156,11 +156,12 @@ class Store:
         return self.profiles[key]
 
     def want_of_profile(self, job: Job) -> HeadraceError | None:
-        """Why a new job can have none: its customer, or the store, has live jobs of too many."""
+        """Why a job that is new, or comes back, can have none: its customer or the store has live jobs of too many."""
         whose, key = staked_by(job.spec), _profile_key(job)
         if whose:
             has = self.staked.setdefault(whose, set())
-            most = allowed(whose, [one.value for name, one in self.settings.items() if name.startswith("key:")])
+            keys = [one.value for name, one in self.settings.items() if name.startswith("key:")]
+            most = allowed(whose, keys, job.updated_at)
             if excess(has, [key], most):
                 live = [one for one in self.jobs.values() if one.status in LIVE]
                 has &= {_profile_key(one) for one in live if staked_by(one.spec) == whose}
@@ -171,7 +172,8 @@ class Store:
         if key not in self.profiles and room is not None and len(self.profiles) >= room:
             needed = {_profile_key(one) for one in self.jobs.values() if one.status in LIVE}
             self.profiles = {key: one for key, one in self.profiles.items() if key in needed}
-            if len(self.profiles) >= room:
+            customers = set[tuple[str, str]]().union(*self.staked.values()) if whose is None else set[tuple[str, str]]()
+            if len(self.profiles.keys() - customers) >= room:
                 return no_room(whose)
         return None
 
@@ -232,13 +234,21 @@ class Store:
 
         return back
 
-    def apply(self, change: Change) -> Verdict:
-        """Write one change whole, if it can be applied."""
+    def judge(self, change: Change) -> Verdict | None:
+        """The verdict on a change, or None if it can be applied."""
         job, id = change.job, change.job.id
         holder = self.holder(job) if change.key is Key.TAKE else None
         closed = None if change.attempt is None else self.attempts.get(id, {}).get(change.attempt.number)
         verdict = judge(change, self.last_change.get(id), self.jobs.get(id), holder, closed)
-        if verdict is not None:
+        if verdict is None and change.verb is Verb.RETRY and staked_by(job.spec):
+            why = self.want_of_profile(job)
+            return None if why is None else Conflict(self.jobs[id], too_many=str(why))
+        return verdict
+
+    def apply(self, change: Change) -> Verdict:
+        """Write one change whole, if it can be applied."""
+        job, id = change.job, change.job.id
+        if (verdict := self.judge(change)) is not None:
             return verdict
         before = self.jobs[id]
         if (before.worker, before.epoch) != (job.worker, job.epoch):

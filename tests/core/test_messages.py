@@ -27,6 +27,11 @@ def test_what_is_not_there_is_lost() -> None:
     assert lost(told(5), NOW, {2: NOW, 4: NOW}, NOW) == [(1, 1), (3, 3), (5, 5)]
 
 
+def test_a_number_that_was_never_given_is_no_message() -> None:
+    assert lost(told(3), NOW, {-1: NOW, 0: NOW, 1: NOW, 2: NOW, 3: NOW, 10**12: NOW}, NOW) == []
+    assert lost(told(3), NOW, {1: NOW, 10**12: NOW}, NOW) == [(2, 3)]
+
+
 def test_what_may_have_been_pruned_is_not_lost() -> None:
     assert lost(told(3, OLD), OLD, {}, NOW) == []
     assert lost(told(3), OLD, {3: NOW}, NOW) == []

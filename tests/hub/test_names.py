@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from headrace import App, Every
+from headrace.core.limits import profiles
 from headrace.core.limits.profiles import OF_ONE
 from headrace.core.webhooks import TASK
+from headrace.errors import TooManyProfiles
 from headrace.hub.limits import SubmitRate
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
@@ -86,6 +88,82 @@ async def test_a_store_that_is_full_of_two_customers_names_stops_nobody_else(kin
             messages = await app.jobs(task=TASK, limit=100, tag=str(told.id))
             assert len(messages.items) == 2, "started and completed"
             assert (await app.verify()).ok
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_whoever_cancels_and_retries_has_no_more_names(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("OF_ONE", 5), ("OF_CUSTOMERS", 20), ("MOST", 10)):
+        monkeypatch.setattr(profiles, name, value)
+    async with App(url_of(kind, tmp_path)) as app:
+        keys = {
+            one: (await app.create_key(one, ["submit", "act", "read"], customer=one)).text
+            for one in ("evil", "bad", "worse")
+        }
+        async with serving(app, HubOptions(maintenance=False, webhooks=False)) as hub:
+            for one, key in keys.items():
+                made = list[str]()
+                for turn in range(3):
+                    now = [one["job_id"] for one in await flood(hub, key, f"{one}-{turn}", 7) if "job_id" in one]
+                    assert len(now) == 5
+                    for id in now:
+                        await app.cancel(id)
+                    made += now
+                for id in made[:4]:
+                    assert (await hub.client.post(f"/api/jobs/{id}/retry", json={}, headers=bearer(key))).is_success
+                acted = [one async for one in app.retry_all({"status": "cancelled", "customer": one})]
+                assert [one.answer for one in acted].count("done") == 1
+                assert {one.error for one in acted if one.answer == "refused"} == {"TooManyProfiles"}
+                late = await hub.client.post(f"/api/jobs/{made[-1]}/retry", json={}, headers=bearer(key))
+                assert late.status_code == 400
+                assert late.json()["type"].endswith("/too-many-profiles")
+                assert (await app.get(made[-1])).status == "cancelled"
+        # However many those are, the operator has its own.
+        for n in range(10):
+            await app.submit(f"operator-{n}", {})
+        with pytest.raises(TooManyProfiles):
+            await app.submit("operator-10", {})
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_what_is_moved_leaves_no_room_behind(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("OF_ONE", 3), ("OF_CUSTOMERS", 8), ("MOST", 8)):
+        monkeypatch.setattr(profiles, name, value)
+    async with App(url_of(kind, tmp_path)) as app:
+        for n in range(3):
+            await app.move((await app.submit(f"mine-{n}", {}, customer="evil", queue="a")).id, "b")
+        others = [(await app.submit(f"other-{n}", {}, customer=f"c{n}")).id for n in range(5)]
+        with pytest.raises(TooManyProfiles):  # lines are collected, in vain
+            await app.submit("late", {}, customer="late")
+        for id in others:
+            await app.cancel(id)
+        with pytest.raises(TooManyProfiles, match="evil"):
+            await app.submit("mine-3", {}, customer="evil")
+
+
+async def test_a_delivery_is_sent_again_as_it_is() -> None:
+    async with App("memory://") as app:
+        key = (await app.create_key("acme", ["submit", "act", "read"], customer="acme")).text
+        await app.add_webhook("https://example.com/hook", events=["submitted"], customer="acme")
+        await app.submit("work", {}, customer="acme")
+        [message] = (await app.jobs(task=TASK)).items
+        await app.cancel(message.id)
+        again = f"/api/jobs/{message.id}/rerun"
+        async with serving(app, HubOptions(maintenance=False, webhooks=False)) as hub:
+            for body in (
+                {"requires": {"x": True}},
+                {"metadata": {"number": "abc"}},
+                {"concurrency_key": None},
+                {"priority": 89},
+                {"tags": ["x"]},
+                {"timeout": None},
+                {"delay": 1.0},
+            ):
+                assert (await hub.client.post(again, json=body, headers=bearer(key))).status_code == 403
+                [acted] = [one async for one in app.rerun_all({"task": TASK}, **body)]
+                assert (acted.answer, acted.error) == ("refused", "TransitionRefused")
+            assert (await hub.client.post(again, json={}, headers=bearer(key))).status_code == 201
 
 
 async def fired(app: App) -> bool:

@@ -53,7 +53,7 @@ class Acting(Lifetime):
     async def retry(self, id: UUID | str, *, delay: Seconds = 0.0, by: str | None = None) -> Job:
         """Retry a failed or cancelled job, with a new budget; ``delay``: not before so long from now.
 
-        :raises JobNotFound, TransitionRefused, Duplicate:
+        :raises JobNotFound, TransitionRefused, Duplicate, TooManyProfiles:
         """
         wait = seconds(delay, "delay")
         return await self._decide(id, by, lambda job, now: acts.retry(job, now, delay=wait, by=by))
@@ -135,6 +135,10 @@ class Acting(Lifetime):
         if old is None:
             raise JobNotFound(as_id(id))
         check(old, Verb.RERUN)  # before the payload is looked at: whoever errs about the job is told so
+        if changed and old.task.startswith("headrace."):
+            raise TransitionRefused(
+                old, Verb.RERUN, "it is headrace's own, which is done again as it is: name no options"
+            )
         text = None
         if payload is not None:
             draft = await draft_by_name(app, old.task, payload, options)

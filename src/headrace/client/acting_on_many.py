@@ -24,6 +24,7 @@ from headrace.errors import (
     InvalidPayload,
     InvalidResult,
     JobNotFound,
+    TooManyProfiles,
     TransitionRefused,
     shown,
 )
@@ -152,8 +153,8 @@ async def answered(app: ActingOnMany, verb: Verb, id: UUID, do: Do) -> Acted:
         # A key held by another job is a refusal too: the message names the holder, the job is unchanged.
         job = error.job if error.job.id == id else await cast(Any, app).get(id)
         return _refused(job, id, error)
-    except (InvalidPayload, InvalidResult) as error:
-        # It does not fit the task of this job, but perhaps that of another.
+    except (InvalidPayload, InvalidResult, TooManyProfiles) as error:
+        # It does not fit the task of this job, or its customer, but perhaps those of another.
         return _refused(await cast(Any, app).get(id), id, error)
     asked = verb is Verb.CANCEL and not job.ended
     return Acted(id=id, answer="requested" if asked else "done", job=job)

@@ -138,6 +138,8 @@ class Conflict(msgspec.Struct, frozen=True, tag=True):
 
     job: Job
     holder: Job | None = None
+    too_many: str | None = None
+    """Why a retry is refused: the customer would have live jobs of too many pairs (``core.limits.profiles``)."""
 
 
 class WasStale(msgspec.Struct, frozen=True, tag=True):

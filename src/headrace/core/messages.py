@@ -22,7 +22,7 @@ def lost(one: Told, made_at: datetime, sent: Mapping[int, datetime | None], now:
     """
     oldest, found = now - KEPT, list[tuple[int, int]]()
     at, number = made_at, 0
-    for following in (*sorted(sent), one.count + 1):
+    for following in (*sorted(number for number in sent if 0 < number <= one.count), one.count + 1):
         is_last = following > one.count
         if following > number + 1 and (at > oldest or (is_last and one.at > oldest)):
             found.append((number + 1, following - 1))
@@ -36,7 +36,7 @@ def missing(jobs: Iterable[Job], now: datetime) -> Iterator[tuple[Job, str]]:
     sent: dict[tuple[str, ...], dict[int | None, datetime | None]] = {}
     for job in everybody:
         if job.task == TASK and len(job.tags) > 1:
-            numbers, number = sent.setdefault(job.tags[:2], {}), job.metadata.get(NUMBER)
+            numbers, number = sent.setdefault(job.tags[:2], {}), _number(job.metadata.get(NUMBER))
             # Of one that is sent again it is not known when it was first made.
             numbers[number] = numbers.get(number) or (None if job.rerun_of is not None else job.created_at)
     for job in everybody:
@@ -48,3 +48,8 @@ def missing(jobs: Iterable[Job], now: datetime) -> Iterator[tuple[Job, str]]:
             for first, last in lost(one, job.created_at, numbered, now):
                 many = f"of {one.count} messages to {one.target}, {last - first + 1} are missing"
                 yield job, f"{many}, from number {first} on"
+
+
+def _number(said: object) -> int | None:
+    """The number of a message, by its metadata; 0: of none, since what is there is no number."""
+    return None if said is None else said if type(said) is int else 0

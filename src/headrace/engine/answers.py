@@ -36,7 +36,7 @@ __all__ = [
 MAX_BATCH = 1000
 """How many rows are in one call at most: jobs to insert, changes, appends."""
 MAX_PROFILES = MOST
-"""How many profiles may have live jobs."""
+"""How many profiles may have live jobs that are not customers'."""
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False, tag=True):

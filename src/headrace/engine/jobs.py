@@ -58,8 +58,10 @@ class Jobs(Protocol):
         *Profiles.* A profile is a pair of task and requirements, known by a number. A job that needs one too many is
         ``Refused`` with ``TooManyProfiles``: ``core.limits.profiles`` says for whom it counts (``staked_by``), how many
         that customer may have live jobs of (``allowed``, by the settings that are keys), which of a call are too many
-        (``excess``), and how many there may be in all (``room_for``). However many sessions insert at once, no customer
-        has live jobs of more. A profile that no live job needs may be forgotten.
+        (``excess``), and how many there may be in all (``room_for``; for the operator, without those of which customers
+        have live jobs). Only a job that would be stored is refused: ids, requests and dedup keys are looked at first.
+        However many sessions insert at once, no customer has live jobs of more, but for what a user's transaction
+        cannot see. A profile that no live job needs may be forgotten.
 
         *Relations.* A job with a parent is ``Refused`` where ``core.family.refusal`` says so; one with ``after`` where
         one of those is not here, nor before it in the same call; one of a batch where
@@ -160,8 +162,10 @@ class Jobs(Protocol):
         webhooks are told of it, raises the rev, and is written whole as any other change.
 
         *A retry needs its profile again.* With ``Verb.RETRY`` an ended job comes back to life. Its profile may have
-        been forgotten since; it must be there again, under whatever number, or no worker could claim the job. The limit
-        of ``MAX_PROFILES`` does not hold here.
+        been forgotten since; it must be there again, under whatever number, or no worker could claim the job. If that
+        is one too many for the customer of the job, by the rules of ``insert``, nothing is written and the answer is
+        ``Conflict`` with the job as it is and ``too_many``. No other change, and no retry of a job that counts for no
+        customer, is refused for want of a profile.
 
         *Beats.* A change of owner starts the count of beats that did not name the job anew.
 

@@ -116,7 +116,7 @@ class Rerun(Act, frozen=True):
         return {name: value for name, value in values.items() if value is not UNSET}
 
     async def on_one(self, ask: Ask, job: Job) -> Answer:
-        if self.payload is not None:
+        if self.payload is not None or self.options:
             _not_ours("task", job.task)
         may_submit(ask, job.task, job.queue if self.queue is UNSET else self.queue)
         priority = job.priority if self.priority is UNSET else self.priority

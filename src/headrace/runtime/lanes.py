@@ -19,7 +19,7 @@ from headrace.core.status import Status, Verb
 from headrace.core.uniqueness import has_lapsed, lapse
 from headrace.engine import Duplicated, Engine, Inserted
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import Duplicate, EngineError, JobNotFound, Unavailable
+from headrace.errors import Duplicate, EngineError, JobNotFound, TooManyProfiles, Unavailable
 from headrace.runtime.batcher import Batcher, Ticket
 from headrace.runtime.changes import Changes
 from headrace.runtime.entry_reader import EntryReader
@@ -169,6 +169,7 @@ class Lanes:
         :raises JobNotFound: there is no such job.
         :raises TransitionRefused: the lifecycle refuses the verb.
         :raises Duplicate: the dedup key it needs again is held by another job.
+        :raises TooManyProfiles: its customer has live jobs of too many pairs of task and requirements.
         :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
         """
         await self.now()
@@ -191,6 +192,8 @@ class Lanes:
                 await self.apply(lapse(holder, self.host.clock.now()))
                 moves, job = moves + 1, verdict.job
                 continue
+            if isinstance(verdict, Conflict) and verdict.too_many is not None:
+                raise TooManyProfiles(verdict.too_many)
             if isinstance(verdict, Conflict) and verdict.job.rev == job.rev:
                 # It has not moved: a transaction that is still open holds it, or the key it needs.
                 if self.host.clock.monotonic() > until:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from headrace.core.job import Spec
 from headrace.core.keys import Key, StoredKey
@@ -27,8 +28,9 @@ from headrace.errors import ConfigError
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def document(customer: str | None, profiles: int | None) -> str:
+def document(customer: str | None, profiles: int | None, expires_at: datetime | None = None) -> str:
     key = Key(name="k", prefix="hr_1", scopes=("submit",), customer=customer, created_at=NOW, profiles=profiles)
+    key = replace(key, expires_at=expires_at)
     return msgspec.json.encode(StoredKey("digest", key)).decode()
 
 
@@ -40,6 +42,8 @@ def test_a_pair_counts_for_the_customer_of_the_job() -> None:
 def test_what_is_headraces_own_counts_for_nobody() -> None:
     assert staked_by(Spec(task="headrace.deliver", created_at=NOW, customer="acme")) == OURS
     assert staked_by(Spec(task="work", created_at=NOW, customer="acme", schedule="nightly")) == OURS
+    forged = Spec(task="headrace.deliver", created_at=NOW, customer="acme", requires={"x": 1})
+    assert staked_by(forged) == "acme", "nothing of ours requires anything"
     assert room_for(OURS) is None
 
 
@@ -50,11 +54,18 @@ def test_the_operator_has_room_that_customers_cannot_take() -> None:
 
 
 def test_the_most_that_a_key_of_the_customer_says_counts() -> None:
-    assert allowed("acme", []) == OF_ONE
+    assert allowed("acme", [], NOW) == OF_ONE
     others = [document("other", 500), document(None, None), document("acme", None), "{}", "no JSON"]
-    assert allowed("acme", others) == OF_ONE
-    assert allowed("acme", [*others, document("acme", 3)]) == 3
-    assert allowed("acme", [document("acme", 3), document("acme", 7), document("acme", 5)]) == 7
+    assert allowed("acme", others, NOW) == OF_ONE
+    assert allowed("acme", [*others, document("acme", 3)], NOW) == 3
+    assert allowed("acme", [document("acme", 3), document("acme", 7), document("acme", 5)], NOW) == 7
+
+
+def test_a_key_that_has_expired_does_not_count() -> None:
+    soon = NOW + timedelta(seconds=1)
+    keys = [document("acme", 9, NOW), document("acme", 3, soon)]
+    assert allowed("acme", keys, NOW) == 3
+    assert allowed("acme", keys, soon) == OF_ONE
 
 
 def test_the_first_that_come_are_let_in() -> None:

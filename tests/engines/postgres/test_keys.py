@@ -159,6 +159,22 @@ async def test_what_a_strict_transaction_cannot_see_fails_as_its_other_writes_wo
     await transaction.rollback()
 
 
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+async def test_a_strict_transaction_takes_a_new_pair_of_a_customer(
+    lab: Lab, connect: Connect, level: Literal["repeatable_read", "serializable"]
+) -> None:
+    user = await connect()
+    await lab.put("warm", customer="acme")
+    transaction = user.transaction(isolation=level)
+    await transaction.start()
+    await user.fetch("SELECT 1 FROM pg_class LIMIT 1")  # this is what it sees from now on
+    job = lab.job("new", customer="acme")
+    [answer] = await lab.transactions.enlist(user).run(await lab.transactions.inserting([job], lab.now))
+    assert isinstance(answer, Inserted)
+    await transaction.commit()
+    assert (await lab.get(job)).task == "new"
+
+
 async def test_a_job_with_a_past_keeps_it_beside_an_id_that_is_here(lab: Lab) -> None:
     here = await lab.put()
     past = replace(

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab, Part
-from headrace.conformance.transactions import insert
-from headrace.core import lifecycle
+from headrace.conformance.transactions import alone, insert
+from headrace.core import acts, lifecycle
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, LeftOut
+from headrace.core.change import Applied, Conflict, LeftOut
 from headrace.core.job import Job
 from headrace.core.keys import Key, StoredKey
-from headrace.core.limits.profiles import OF_CUSTOMERS, OF_ONE
+from headrace.core.limits.profiles import MOST, OF_CUSTOMERS, OF_ONE
 from headrace.core.outcome import Completed
 from headrace.core.query import Filter
 from headrace.core.status import LIVE
 from headrace.core.target import EVENTS, Target
 from headrace.core.webhooks import NUMBER, QUEUE, TASK, first_told
-from headrace.engine import MAX_BATCH, Engine, InsertAnswer, Inserted, Refused
-from headrace.errors import TooManyProfiles
+from headrace.engine import MAX_BATCH, Duplicated, Engine, InsertAnswer, Inserted, Refused
+from headrace.errors import KeyReused, TooManyProfiles
 
 __all__ = ["Profiled"]
 
@@ -43,10 +43,13 @@ def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
     return [answer.job for answer in answers if isinstance(answer, Inserted)]
 
 
-async def allow(lab: Lab, profiles: int | None, name: str = "key", customer: str = ACME) -> None:
+async def allow(
+    lab: Lab, profiles: int | None, name: str = "key", customer: str = ACME, until: datetime | None = None
+) -> None:
     """A key of the customer that says so."""
     at = datetime(2030, 1, 1, tzinfo=UTC)
     key = Key(name=name, prefix="hr_12345678", scopes=("submit",), customer=customer, created_at=at, profiles=profiles)
+    key = replace(key, expires_at=until)
     document = msgspec.json.encode(StoredKey("0" * 64, key)).decode()
     rev = next((one.rev for one in await lab.engine.documents.settings(f"key:{name}")), 0)
     assert await lab.engine.documents.put_setting(f"key:{name}", document, rev) is not None
@@ -140,6 +143,108 @@ class Profiled(Part):
         answers = await lab.insert(*names(lab, 6))
         assert len(stored(answers)) == 5, "what it has it may use, however many that is"
 
+    async def test_a_key_that_has_expired_says_nothing(self, lab: Lab) -> None:
+        await allow(lab, 2)
+        await allow(lab, 9, "expired", until=lab.now - timedelta(seconds=1))
+        await allow(lab, 4, "valid", until=lab.now + timedelta(days=1))
+        assert len(stored(await lab.insert(*names(lab, 12)))) == 4
+
+    async def test_a_retry_needs_its_pair_again(self, lab: Lab) -> None:
+        await allow(lab, 2)
+        first = [await lab.cancel(job) for job in await lab.put_all(*names(lab, 2))]
+        second = await lab.put_all(*names(lab, 2, prefix="new"))
+        retry = acts.retry(first[0], lab.now)
+        [verdict] = await lab.apply(retry)
+        assert isinstance(verdict, Conflict)
+        assert verdict.job == await lab.get(first[0]) == first[0], "it is as it was"
+        assert "acme" in (verdict.too_many or "")
+        await lab.cancel(second[0])
+        change = lab.stamp(retry)
+        for _ in range(2):
+            assert await lab.engine.jobs.apply([change], lab.now) == [Applied(retry.job)], "also if it is repeated"
+        [verdict] = await lab.apply(acts.retry(first[1], lab.now))
+        assert isinstance(verdict, Conflict)
+        assert verdict.too_many
+        assert stored(await lab.insert(*names(lab, 2, prefix="newer"))) == [], "what is back counts"
+        held = await lab.claim(await lab.worker(), tasks=(first[0].task,))
+        assert [job.id for job in held] == [first[0].id]
+
+    async def test_many_retries_in_one_call_are_each_for_itself(self, lab: Lab) -> None:
+        await allow(lab, 2)
+        ended = list[Job]()
+        for turn in range(2):
+            ended += [await lab.cancel(job) for job in await lab.put_all(*names(lab, 2, prefix=str(turn)))]
+        ended += [await lab.cancel(job) for job in await lab.put_all(*names(lab, 3, None, "operator"))]
+        ended += [await lab.cancel(await lab.put(TASK, customer=ACME))]
+        verdicts = await lab.apply(*(acts.retry(job, lab.now) for job in ended))
+        assert [isinstance(one, Applied) for one in verdicts] == [True, True, False, False, True, True, True, True]
+
+    async def test_a_retry_in_a_transaction_is_the_same(self, lab: Lab) -> None:
+        if lab.engine.transactions is None:
+            return
+        await allow(lab, 1)
+        first = await lab.cancel(await lab.put("first", customer=ACME))
+        second = await lab.put("second", customer=ACME)
+        verdict = await alone(lab, lab.stamp(acts.retry(first, lab.now)))
+        assert isinstance(verdict, Conflict)
+        assert verdict.too_many
+        await lab.cancel(second)
+        assert isinstance(await alone(lab, lab.stamp(acts.retry(first, lab.now))), Applied)
+        assert stored(await lab.insert(lab.job("third", customer=ACME))) == []
+
+    async def test_what_is_not_new_is_answered_as_ever(self, lab: Lab) -> None:
+        await allow(lab, 2)
+        await lab.put("other", customer=ACME)
+        first = await lab.put("first", customer=ACME, request_key="r", request_hash="h")
+        ended = await lab.cancel(first)
+        holder = await lab.put("holder", customer=ACME, dedup="k")
+        new = lab.job("new", customer=ACME)
+        repeats = [
+            first,
+            lab.job("first", customer=ACME, request_key="r", request_hash="h"),
+            lab.job("first", customer=ACME, request_key="r", request_hash="another"),
+            lab.job("holder", customer=ACME, dedup="k", requires={"gpu": 1}),
+        ]
+        for whole in (False, True):
+            answers = [(await lab.engine.jobs.insert([job], lab.now, whole=whole))[0] for job in repeats]
+            same, again, reused, met = answers
+            assert same == Inserted(ended)
+            assert again == Duplicated(ended)
+            assert isinstance(reused, Refused)
+            assert isinstance(reused.error, KeyReused)
+            assert met == Duplicated(holder)
+            assert stored(await lab.engine.jobs.insert([new], lab.now, whole=whole)) == []
+        told = {first.id: [lab.job("companion", customer=ACME)]}
+        answers = await lab.engine.jobs.insert([new, *repeats[:2], holder], lab.now, companions=told)
+        assert isinstance(answers[0], Refused)
+        assert answers[1:] == [Inserted(ended), Duplicated(ended), Inserted(holder)]
+        assert (await lab.engine.records.ledger()).accepted == 3
+
+    async def test_what_is_not_new_in_a_transaction_is_answered_as_ever(self, lab: Lab) -> None:
+        if lab.engine.transactions is None:
+            return
+        await allow(lab, 1)
+        ended = await lab.cancel(await lab.put("first", customer=ACME))
+        holder = await lab.put("holder", customer=ACME, dedup="k")
+        met = lab.job("holder", customer=ACME, dedup="k", requires={"gpu": 1})
+        async with lab.transactions.transaction() as connection:
+            answers = await insert(lab, connection, ended, met, lab.job("new", customer=ACME))
+        assert answers[:2] == [Inserted(ended), Duplicated(holder)]
+        assert stored(answers[2:]) == []
+
+    async def test_what_was_moved_counts_where_it_is(self, lab: Lab) -> None:
+        await allow(lab, 2)
+        for job in await lab.put_all(*names(lab, 2, queue="a")):
+            change = acts.move(job, "b", lab.now)
+            assert change is not None
+            await lab.do(change)
+        assert stored(await lab.insert(*names(lab, 2, prefix="new"))) == []
+
+    async def test_headraces_own_that_requires_something_counts(self, lab: Lab) -> None:
+        await allow(lab, 2)
+        forged = [lab.job(TASK, customer=ACME, requires={f"x{n}": True}) for n in range(4)]
+        assert len(stored(await lab.insert(*forged))) == 2
+
     async def test_what_headrace_does_by_itself_is_outside(self, lab: Lab) -> None:
         await allow(lab, 1)
         await lab.put("only", customer=ACME)
@@ -224,3 +329,6 @@ class Profiled(Part):
         for job in jobs[2:5]:
             await lab.cancel(job)
         assert len(stored(await lab.insert(lab.job("later", customer="later")))) == 1
+        for n in range(MOST - OF_CUSTOMERS, 0, -MAX_BATCH):
+            await lab.put_all(*names(lab, min(n, MAX_BATCH), None, f"operator {n}"))
+        await lab.put_all(*names(lab, 9, None, "more than both"))

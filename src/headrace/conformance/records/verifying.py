@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -90,6 +91,19 @@ class Verifying(Part):
         [held] = await lab.claim(await lab.worker(), tasks=("broken",))
         change = lab.end(held, Completed("1"), started_at=lab.now)
         await lab.apply(replace(change, inserts=()))  # as if both had been left out
+        [finding] = (await lab.engine.records.verify("messages", lab.now)).findings
+        assert finding.what == "of 3 messages to wh_1, 2 are missing, from number 2 on"
+
+    async def test_a_message_of_no_number_is_no_finding(self, lab: Lab) -> None:
+        target = Target("wh_1", EVENTS)
+        job, others = first_told(lab.job("work", webhook=(target,)))
+        await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
+        wrong: list[Any] = ["abc", "7", True, 1.5, 0, -3, 10**12, [1], {"a": 1}]
+        for number in wrong:
+            await lab.put(others[0].task, tags=others[0].tags, metadata={**others[0].metadata, NUMBER: number})
+        assert (await lab.engine.records.verify("messages", lab.now)).wrong == 0
+        [held] = await lab.claim(await lab.worker(), tasks=("work",))
+        await lab.apply(replace(lab.end(held, Completed("1"), started_at=lab.now), inserts=()))
         [finding] = (await lab.engine.records.verify("messages", lab.now)).findings
         assert finding.what == "of 3 messages to wh_1, 2 are missing, from number 2 on"
 

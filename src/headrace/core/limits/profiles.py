@@ -7,6 +7,7 @@ limit of their own, the names of one customer would leave no room for anybody el
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 MOST = 10_000
-"""Pairs with live jobs in a store."""
+"""Pairs with live jobs that are not customers'."""
 OF_CUSTOMERS = 8_000
 """A customer's job makes no new pair where so many have live jobs: the rest is for the operator's."""
 OF_ONE = 100
@@ -45,20 +46,23 @@ Pair = tuple[str, str]
 
 def staked_by(spec: Spec) -> str | None:
     """For whom the pair of a job counts: its customer; None: the operator; ``OURS``: it is headrace's own, or a
-    schedule fires it. What is ours is few, and never refused."""
-    if spec.task.startswith("headrace.") or spec.schedule is not None:
+    schedule fires it. What is ours is few, and never refused; nothing of headrace's own requires anything."""
+    if (spec.task.startswith("headrace.") and not spec.requires) or spec.schedule is not None:
         return OURS
     return spec.customer
 
 
 def room_for(whose: str | None) -> int | None:
-    """How many pairs may have live jobs once this one's has made a new one; None: any number."""
+    """How many pairs may have live jobs once this one's has made a new one; None: any number.
+
+    For the operator, those alone count of which no customer has live jobs: whatever customers do, it has its room."""
     return MOST if whose is None else OF_CUSTOMERS if whose != OURS else None
 
 
 class _KeySaid(msgspec.Struct):
     customer: str | None = None
     profiles: int | None = None
+    expires_at: datetime | None = None
 
 
 class _Said(msgspec.Struct):
@@ -68,16 +72,17 @@ class _Said(msgspec.Struct):
 _said = msgspec.json.Decoder(_Said).decode
 
 
-def allowed(customer: str, keys: Iterable[str]) -> int:
+def allowed(customer: str, keys: Iterable[str], now: datetime) -> int:
     """Of how many pairs a customer may have live jobs, by the documents of keys as they are stored: the most that one
-    of its keys says."""
+    of its keys says which has not expired."""
     found = list[int]()
     for document in keys:
         try:
             key = _said(document).key
         except msgspec.MsgspecError:  # of another version
             continue
-        if key.customer == customer and key.profiles is not None:
+        is_over = key.expires_at is not None and key.expires_at <= now
+        if key.customer == customer and key.profiles is not None and not is_over:
             found.append(key.profiles)
     return max(found, default=OF_ONE)
 

@@ -24,7 +24,7 @@ class Families:
 
     async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
         with self._state() as state:
-            return state.relations.process_notes(now, limit, state.apply)
+            return state.relations.process_notes(now, limit, lambda change: state.apply(change, now))
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         with self._state() as state:
@@ -50,9 +50,9 @@ class Families:
             found = state.relations.batches.get(batch)
             if found is None or found.settled:
                 return None
-            if (why := state.refusal(jobs, limited=False)) is not None:
+            if (why := state.refusal(jobs)) is not None:
                 return Refused(why)
             for job in jobs:
-                state.insert(job, limited=False)
+                state.insert(job)
             state.relations.settle(batch)
             return None

@@ -47,11 +47,11 @@ class Jobs:
         joined = [one for job in jobs for one in (job, *others.get(job.id, ()))]
         refuse_jobs(joined, documents=True)
         with self._state() as state:
-            if (whole or batch is not None) and (why := state.refusal(joined)) is not None:
+            if (whole or batch is not None) and (why := state.refusal(joined, now)) is not None:
                 return [Refused(why)] * len(jobs)
             if batch is not None:
                 state.relations.make(batch)
-            return [_insert(state, job, others.get(job.id, ())) for job in jobs]
+            return [_insert(state, job, others.get(job.id, ()), now) for job in jobs]
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self._state() as state:
@@ -84,7 +84,7 @@ class Jobs:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         refuse_changes(changes)
         with self._state() as state:
-            return [state.apply(change) for change in changes]
+            return [state.apply(change, now) for change in changes]
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         with self._state() as state:
@@ -125,17 +125,17 @@ class Jobs:
             return [state.table.records.get(id) for id in ids]
 
 
-def _insert(state: State, job: Job, companions: Sequence[Job]) -> InsertAnswer:
+def _insert(state: State, job: Job, companions: Sequence[Job], now: datetime) -> InsertAnswer:
     """Store a job with its companions, all or none."""
     known = job.id in state.table.records or job.id in state.table.merged
     is_new = not known and state.table.first(job) is state.table.holder(job) is None
     if not companions or not is_new:
-        return state.insert(job)
-    if (why := state.refusal([job, *companions])) is not None:
+        return state.insert(job, now)
+    if (why := state.refusal([job, *companions], now)) is not None:
         return Refused(why)
-    answer = state.insert(job)
+    answer = state.insert(job, now)
     for one in companions:
-        state.insert(one)
+        state.insert(one, now)
     return answer
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
 from headrace.core.audit import KEPT, Audited
-from headrace.core.change import Applied, Change, Key, LeftOut, Verdict, judge
+from headrace.core.change import Applied, Change, Conflict, Key, LeftOut, Verdict, judge
 from headrace.core.customers import dedup_of
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lease import Lease, given_back
 from headrace.core.limits.limit import Turn, Usage
-from headrace.core.limits.profiles import allowed
+from headrace.core.limits.profiles import allowed, staked_by
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
 from headrace.core.requests import is_repeat, request_of
 from headrace.core.rollup import Rollup
+from headrace.core.status import Verb
 from headrace.core.webhooks import unchained
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
@@ -88,8 +89,8 @@ class State:
         """What is in use."""
         return self.table.usage(self.spent, self.turns)
 
-    def insert(self, job: Job, *, limited: bool = True) -> InsertAnswer:
-        """Store one new job; ``limited``: unless it would need a profile too many."""
+    def insert(self, job: Job, now: datetime | None = None) -> InsertAnswer:
+        """Store one new job; ``now``: unless it would need a profile too many by the keys that are valid then."""
         here = self.table.records.get(job.id)
         if here is not None:
             return Inserted(here)
@@ -103,14 +104,14 @@ class State:
             return Duplicated(holder)
         if (why := self.relations.refusal(job)) is not None:
             return Refused(why)
-        if limited and (out := self.table.want_of_room([job], self._allowed)):
+        if now is not None and (out := self.table.want_of_room([job], self._allowed(now))):
             return Refused(out[job.id])
         stored = self.table.insert(job)
         self.relations.add(stored)
         return Inserted(stored)
 
-    def refusal(self, jobs: Sequence[Job], *, limited: bool = True) -> HeadraceError | None:
-        """Why one of these jobs is refused; None if none is."""
+    def refusal(self, jobs: Sequence[Job], now: datetime | None = None) -> HeadraceError | None:
+        """Why one of these jobs is refused, None if none is; ``now`` as of ``insert``."""
         coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
         requests = dict[tuple[str, str] | None, Job]()
         for job in jobs:
@@ -134,14 +135,15 @@ class State:
                 requests[request] = job
             if key is not None and not job.ended:
                 keys.add(key)
-        out = self.table.want_of_room(coming.values(), self._allowed) if limited else {}
+        out = {} if now is None else self.table.want_of_room(coming.values(), self._allowed(now))
         return next(iter(out.values()), None)
 
-    def _allowed(self, customer: str) -> int:
-        """Of how many pairs of task and requirements this customer may have live jobs."""
-        return allowed(customer, (one.value for key, one in self.settings.items() if key.startswith("key:")))
+    def _allowed(self, now: datetime) -> Callable[[str], int]:
+        """Says of how many pairs of task and requirements a customer may have live jobs now."""
+        keys = [one.value for key, one in self.settings.items() if key.startswith("key:")]
+        return lambda customer: allowed(customer, keys, now)
 
-    def apply(self, change: Change) -> Verdict:
+    def apply(self, change: Change, now: datetime) -> Verdict:
         """Apply one change as a whole, if possible; the verdict."""
         job = self.table.records.get(change.job.id)
         holder = self.table.holder(change.job) if change.key is Key.TAKE else None
@@ -149,6 +151,10 @@ class State:
         verdict = judge(change, self.table.last_change.get(change.job.id), job, holder, closed)
         if verdict is not None:
             return verdict
+        if job is not None and change.verb is Verb.RETRY and staked_by(change.job.spec):
+            out = self.table.want_of_room([change.job], self._allowed(now))
+            if out:
+                return Conflict(job, too_many=str(out[job.id]))
         self.table.change(change)
         lost = tuple(one for new in change.inserts if (one := self._insert_of_change(new)) is not None)
         for one in lost:
@@ -157,9 +163,9 @@ class State:
 
     def _insert_of_change(self, job: Job) -> LeftOut | None:
         """Store what a change inserts; what is left out, if anything is."""
-        answer = self.insert(job, limited=False)
+        answer = self.insert(job)
         if isinstance(answer, Refused) and (alone := unchained(job)) is not None:
-            answer = self.insert(alone, limited=False)
+            answer = self.insert(alone)
         return LeftOut.of(job, answer.error) if isinstance(answer, Refused) else None
 
 

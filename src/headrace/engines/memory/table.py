@@ -18,7 +18,7 @@ from headrace.core.customers import dedup_of, turn_of
 from headrace.core.explain.position import BY_WORK
 from headrace.core.job import Attempt, Event, Job
 from headrace.core.limits.limit import Turn, Usage
-from headrace.core.limits.profiles import OF_CUSTOMERS, Pair, excess, no_room, refusal, room_for, staked_by
+from headrace.core.limits.profiles import Pair, excess, no_room, refusal, room_for, staked_by
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
@@ -275,15 +275,18 @@ class Table:
     def _without_room(self, spots: Mapping[UUID, tuple[str | None, Pair]]) -> dict[UUID, HeadraceError]:
         refused = dict[UUID, HeadraceError]()
         fresh = {pair for _, pair in spots.values() if pair not in self.profiles}
-        if fresh and len(self.profiles) + len(fresh) > OF_CUSTOMERS:
+        least = min((room for whose, _ in spots.values() if (room := room_for(whose)) is not None), default=0)
+        if fresh and len(self.profiles) + len(fresh) > least:
             self.profiles = {key: one for key, one in self.profiles.items() if self._users[one.id] > 0}
             taken = set(self.profiles)
+            own = len(taken.difference(*self._staked.values()))
             for id, (whose, pair) in spots.items():
                 room = room_for(whose)
-                if pair not in taken and room is not None and len(taken) >= room:
+                if pair not in taken and room is not None and (own if whose is None else len(taken)) >= room:
                     refused[id] = no_room(whose)
-                else:
+                elif pair not in taken:
                     taken.add(pair)
+                    own += whose is None
         return refused
 
     def _use(self, job: Job, by: int) -> None:

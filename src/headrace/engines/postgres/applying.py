@@ -20,7 +20,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_statements
-from headrace.engines.postgres.moving import Moving
+from headrace.engines.postgres.moving import Moving, NoLine
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     ALIKE_IN_COMPLETE,
@@ -31,7 +31,6 @@ from headrace.engines.postgres.rows import (
     Reader,
     held_key,
     key_lock,
-    lines_lock,
     row_of_change,
     row_of_complete,
     row_of_report,
@@ -42,7 +41,7 @@ from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.merging import row_of_merge
 from headrace.engines.sql.reader import Sight
 from headrace.engines.sql.record import Micros, encode
-from headrace.errors import Unavailable
+from headrace.errors import HeadraceError, Unavailable
 
 __all__ = ["Applying", "Inserts", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
 
@@ -300,20 +299,16 @@ class Applying:
         """Apply a change that takes a key, brings an ended job back, merges a submit or inserts other jobs, in its own
         transaction."""
         inserts = await self._storing(change.inserts) if change.inserts else None
-        moving = await self.moving(change)
+        moving, none = await self.moving(change)
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
                 if change.key is Key.TAKE or (change.key is Key.RELEASE and change.inserts):
                     # Inserts take the same lock, so that whoever wants this key does so one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
-                if change.verb is Verb.RETRY:
-                    # The profile of an ended job may have been collected. None is collected while this lock is held.
-                    await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lines_lock(self._schema))
-                    await connection.execute(sql("revive", self._schema), [change.job.seq])
                 if moving is not None:
                     await run_statements(connection, moving)
-                return await run_statements(connection, self.statements(change, inserts))
+                return await run_statements(connection, self.statements(change, inserts, none))
         except Collected:
             return await self._write_alone(change, now)
         except Unavailable as error:
@@ -323,18 +318,28 @@ class Applying:
         # that wait behind it go first.
         return (await self._judge({0: change}, now))[0]
 
-    async def moving(self, change: Change) -> Statements[None] | None:
-        """What puts the job into another line before the change is applied, if that is necessary."""
-        return await self._moving.statements([change]) if change.moves else None
+    async def moving(self, change: Change) -> tuple[Statements[None] | None, HeadraceError | None]:
+        """What puts the job into another line before the change is applied, if that is necessary; and why an ended job
+        cannot be put into one. The line of an ended job may have been collected since."""
+        try:
+            moves = change.moves or change.verb is Verb.RETRY
+            return (await self._moving.statements([change]) if moves else None), None
+        except NoLine as none:
+            return None, none.why
 
-    def statements(self, change: Change, inserts: Inserts | None = None) -> Statements[Verdict]:
-        """One change, with the insert of the jobs that follow from it, as statements for any connection."""
+    def statements(
+        self, change: Change, inserts: Inserts | None = None, none: HeadraceError | None = None
+    ) -> Statements[Verdict]:
+        """One change, with the insert of the jobs that follow from it, as statements for any connection; ``none``: why
+        its job can be put into no line."""
         while True:
             sights = yield from _look(self._schema, [change])
             last, job, holder, attempt = sights[0]
             verdict = judge(change, last, job, holder, attempt)
             if verdict is not None or job is None:
                 return verdict or WasStale(None)
+            if none is not None:
+                return Conflict(job, too_many=str(none))
             known = _know(change, job)
             if took := (yield from changing(self._schema, [known])):
                 if change.merges is not None:

@@ -46,7 +46,7 @@ from headrace.engines.postgres.rows import (
     runs_of,
 )
 from headrace.engines.refusing import refuse_jobs
-from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.admission import answers_of_stored, is_related
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.inserts import Lost, storing_inserts
@@ -134,7 +134,11 @@ class Inserting:
         companions: Companions | None = None,
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
-        return await self.lines.insert(jobs, batch, whole, companions, self._insert)
+        return await self.lines.insert(jobs, batch, whole, companions, self._insert, self._look)
+
+    async def _look(self, jobs: list[Job]) -> dict[UUID, InsertAnswer]:
+        async with self._cold.connection() as connection:
+            return await run_statements(connection, _answers(self._schema, jobs))
 
     def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
         """The verb ``InsertsOne.insert_one``."""
@@ -202,7 +206,7 @@ class Inserting:
         """What stores these jobs, which changes insert, as statements for any connection; their lines are interned now.
         None is refused for want of a profile."""
         refuse_jobs(jobs)
-        await self.lines.renew()
+        await self.lines.renew(jobs)
         learned = await self.lines.learn(jobs, limited=False)
 
         def insert(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
@@ -224,12 +228,15 @@ class Inserting:
         groups = Groups(companions)
         joined = groups.joined(jobs)
         refuse_jobs(joined)
-        await self.lines.renew()
+        await self.lines.renew(joined)
         learned = await self.lines.learn(joined, limited=limited)
         refused = groups.refusals(learned.refusals(joined))
         taken = groups.joined([job for job in jobs if job.id not in refused])
 
         def run() -> Statements[list[InsertAnswer]]:
+            out: dict[UUID, InsertAnswer] = {id: Refused(why) for id, why in refused.items()}
+            if refused:
+                out |= yield from _answers(self._schema, [job for job in jobs if job.id in refused])
             try:
                 stored = yield from self._statements(taken, learned, wait=True, tell=True, groups=groups)
             except Collected:
@@ -237,7 +244,7 @@ class Inserting:
                 self.lines.doubt(learned)
                 raise Unavailable(_GIVEN_UP) from None
             rest = iter(groups.leaders(zip(taken, stored, strict=True)))
-            return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]
+            return [out[job.id] if job.id in out else next(rest) for job in jobs]
 
         return run()
 
@@ -473,6 +480,12 @@ def _look(schema: str, jobs: Sequence[Job]) -> Statements[Stored]:
     requests = [request for job in jobs if (request := request_key(job)) is not None]
     document = encode({"ids": [job.id for job in jobs], "keys": keys, "requests": requests})
     return Reader().stored(_known((yield Statement(sql("known", schema), document))))
+
+
+def _answers(schema: str, jobs: Sequence[Job]) -> Statements[dict[UUID, InsertAnswer]]:
+    """What is answered to those of these jobs that are not new."""
+    stored, merged = (yield from _look(schema, jobs)), (yield from _look_for_merged(schema, jobs))
+    return answers_of_stored(jobs, stored, merged, key_of=held_key, request_of=request_key)
 
 
 def _look_for_merged(schema: str, jobs: Sequence[Job]) -> Statements[dict[UUID, Job]]:

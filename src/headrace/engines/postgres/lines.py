@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.claim import Ask
-from headrace.core.limits.profiles import allowed, excess, no_room, refusal, room_for
+from headrace.core.job import Job
+from headrace.core.limits.profiles import OURS, allowed, excess, no_room, refusal, room_for, staked_by
 from headrace.core.limits.rule import Group, Limits
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.postgres.connection import Connection, digest, sql
@@ -38,9 +39,10 @@ class Lines(KnownLines):
     def __init__(self, pool: Pool, schema: str, host: Host) -> None:
         super().__init__()
         self._pool, self._schema, self._host = pool, schema, host
-        self._fruitless: deque[float] = deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS)
+        # For the operator and for customers: these must not keep that one from making room.
+        self._fruitless = {whose: deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS) for whose in (None, OURS)}
         self._hold_off_until = -math.inf
-        self._recounts = Recounts(host.clock.monotonic)
+        self._recounts = Recounts(host.clock)
         self.lock = lines_lock(schema)
         """The advisory lock that an insert takes shared, and a collection exclusively."""
 
@@ -75,7 +77,7 @@ class Lines(KnownLines):
             if has.issuperset(wanted.values()):
                 continue
             keys = await connection.fetch(sql("key_profiles", self._schema))
-            most = allowed(customer, (document for (document,) in keys))
+            most = allowed(customer, (document for (document,) in keys), self._recounts.now)
             out = excess(has, wanted.values(), most)
             if out and self._recounts.may(customer):
                 with self._recounts.counting(customer):
@@ -87,11 +89,19 @@ class Lines(KnownLines):
                 refused |= {spot: why for spot, pair in wanted.items() if pair in out}
         return refused
 
-    async def renew(self) -> None:
-        """Forget the lines if any were collected, or a queue was set by customer, since they were learned: for whoever
-        cannot begin anew when that turns out within a transaction."""
+    async def renew(self, jobs: Iterable[Job]) -> None:
+        """Forget the lines if any were collected, or a queue was set by customer, since they were learned, and what
+        was given up of the stakes for these jobs: for whoever cannot begin anew when that turns out within a
+        transaction."""
         if self._lines:
             self.forget_unless((await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0])
+        customers = {whose for job in jobs if (whose := staked_by(job.spec))}
+        known = [stake for stake in self._stakes if stake[0] in customers]
+        if known:
+            held = f"SELECT customer, line FROM {self._schema}.stakes WHERE customer = ANY ($1::text[])"
+            self._stakes -= set(known) - {
+                (whose, line) for whose, line in await self._pool.fetch(held, list(customers))
+            }
 
     async def _queues(self) -> tuple[int, frozenset[str]]:
         # The count first: if a queue is set in between, the count has grown by the time that lines are used.
@@ -111,13 +121,13 @@ class Lines(KnownLines):
     ) -> dict[Spot, HeadraceError]:
         """The spots that are refused because they would need one profile too many, and why."""
         codes = sorted({*(digests[place] for place, _ in spots), *bases.values()})
-        fresh, live = await self._fresh(connection, codes)
-        busy, out = False, self._out(spots, digests, bases, fresh, live)
-        if out and self._host.clock.monotonic() >= self._fruitless[0] + _REST:
+        busy, out = False, self._out(spots, digests, bases, *await self._fresh(connection, codes))
+        fruitless = self._fruitless[None if any(whose is None for _, whose in out) else OURS]
+        if out and self._host.clock.monotonic() >= fruitless[0] + _REST:
             if await self._collect(connection):
-                fresh, live = await self._fresh(connection, codes)  # some may be gone now
-                if out := self._out(spots, digests, bases, fresh, live):
-                    self._fruitless.append(self._host.clock.monotonic())
+                # Some may be gone now.
+                if out := self._out(spots, digests, bases, *await self._fresh(connection, codes)):
+                    fruitless.append(self._host.clock.monotonic())
             else:
                 busy = True
         if not busy:
@@ -126,23 +136,34 @@ class Lines(KnownLines):
             out, Unavailable("no room for another pair of task and requirements while an insert is uncommitted")
         )
 
-    async def _fresh(self, connection: Connection, codes: list[str]) -> tuple[set[str], int]:
-        """Which of these digests no live profile has, and how many profiles are live."""
+    async def _fresh(self, connection: Connection, codes: list[str]) -> tuple[set[str], int, int]:
+        """Which of these digests no live profile has, how many profiles are live, and how many of these are not those
+        of customers."""
         fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
-        return fresh, await connection.fetchval(f"SELECT count(*) FROM {self._schema}.profiles WHERE live")
+        live: int = await connection.fetchval(f"SELECT count(*) FROM {self._schema}.profiles WHERE live")
+        there_is_room = live + len(fresh) <= (room_for(None) or 0)
+        return fresh, live, live if there_is_room else await connection.fetchval(sql("room", self._schema))
 
     def _out(
-        self, spots: Sequence[Spot], digests: dict[Place, str], bases: dict[Place, str], fresh: set[str], live: int
+        self,
+        spots: Sequence[Spot],
+        digests: dict[Place, str],
+        bases: dict[Place, str],
+        fresh: set[str],
+        live: int,
+        own: int,
     ) -> list[Spot]:
         """The spots that there is no room for."""
         taken, out = set[str](), list[Spot]()
         for place, whose in spots:
             code, room = digests[place], room_for(whose)
             needed = {code, bases.get(place, code)} & fresh - taken
-            if needed and room is not None and live + len(taken) + len(needed) > room:
+            if needed and room is not None and (own if whose is None else live) + len(needed) > room:
                 out.append((place, whose))
             else:
                 taken |= needed
+                live += len(needed)
+                own += len(needed) if whose is None else 0
         return out
 
     async def _collect(self, connection: Connection) -> bool:

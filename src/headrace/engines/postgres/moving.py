@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.core.change import Change
+from headrace.core.limits.profiles import staked_by
+from headrace.core.status import Verb
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.lines import Lines
 from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.record import encode, rank_of
+from headrace.errors import HeadraceError
 
-__all__ = ["Moving"]
+__all__ = ["Moving", "NoLine"]
+
+
+class NoLine(Exception):
+    """The customer of an ended job may not have it back."""
+
+    def __init__(self, why: HeadraceError) -> None:
+        self.why = why
 
 
 class Moving:
@@ -23,19 +33,30 @@ class Moving:
     async def statements(self, changes: Sequence[Change]) -> Statements[None]:
         """Put the jobs of these changes where they stand after them, for the transaction that applies them next.
 
-        The lines are interned now. The limit of profiles does not hold for them: the jobs are stored already.
+        The lines are interned now. The limit of profiles holds for a retry of a customer's job alone: live jobs have
+        theirs.
 
+        :raises NoLine: a retry needs a profile too many
         :raises Collected: when it is run; then the transaction must not be committed
         """
         lines = self._lines()
-        learned = await lines.learn([change.job for change in changes], limited=False)
-        found = zip(changes, learned.lines_of_taken(), strict=True)
+        jobs = [change.job for change in changes]
+        limited = any(change.verb is Verb.RETRY and staked_by(change.job.spec) for change in changes)
+        learned = await lines.learn(jobs, limited=limited)
+        if learned.refused:
+            raise NoLine(next(iter(learned.refused.values())))
+        found = zip(changes, learned.lines_of(jobs), strict=True)
         rows = [(change.job.seq, change.rev, line, rank_of(change.job)) for change, line in found]
 
         def run() -> Statements[None]:
-            document = {"collected": learned.collected, "lock": lines.lock, "rows": rows}
+            document = {
+                "collected": learned.collected,
+                "lock": lines.lock,
+                "rows": rows,
+                "stakes": list(learned.stakes),
+            }
             if (yield Statement(sql("move", self._schema), encode(document))) != "true":
-                lines.forget(learned.collected)
+                lines.doubt(learned)
                 raise Collected
 
         return run()

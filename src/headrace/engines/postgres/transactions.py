@@ -18,7 +18,7 @@ from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import key_lock
 from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.record import encode
-from headrace.errors import Unavailable
+from headrace.errors import HeadraceError, Unavailable
 
 __all__ = ["Transactions"]
 
@@ -39,9 +39,12 @@ class Transactions:
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
         inserts = await self._inserting.of_changes(change.inserts) if change.inserts else None
-        return self._apply(change, await self._applying.moving(change), inserts)
+        await self._inserting.lines.renew([change.job])
+        return self._apply(change, inserts, *await self._applying.moving(change))
 
-    def _apply(self, change: Change, moving: Statements[None] | None, inserts: Inserts | None) -> Statements[Verdict]:
+    def _apply(
+        self, change: Change, inserts: Inserts | None, moving: Statements[None] | None, none: HeadraceError | None
+    ) -> Statements[Verdict]:
         # This transaction may stay open for long. With the key locked, an insert that wants it is refused for now
         # instead of waiting for this transaction.
         if change.key is Key.RELEASE and change.job.spec.dedup is not None:
@@ -52,7 +55,7 @@ class Transactions:
                 yield from moving
             except Collected:
                 raise Unavailable("the place of this job was just given up as unused: try again") from None
-        return (yield from self._applying.statements(change, inserts))
+        return (yield from self._applying.statements(change, inserts, none))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return self._lent.lent()

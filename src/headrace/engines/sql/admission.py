@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from headrace.core import family
@@ -10,9 +10,11 @@ from headrace.core.batch import refusal_of_member
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engines.sql.reader import Stored
+from headrace.engines.sql.record import key_of, request_of, sort_out
 from headrace.errors import HeadraceError
 
-__all__ = ["Admission", "Stand", "is_related"]
+__all__ = ["Admission", "Stand", "answers_of_stored", "is_related"]
 
 Stand = tuple[Status, bool]
 """The status of a job, and whether its cancel was requested."""
@@ -73,3 +75,36 @@ class Admission:
             else Duplicated(jobs[of])
             for place, (id, of) in enumerate(told)
         ]
+
+
+def answers_of_stored(
+    jobs: Sequence[Job],
+    stored: Stored,
+    merged: Mapping[UUID, Job],
+    *,
+    key_of: Callable[[Job], str | None] = key_of,
+    request_of: Callable[[Job], str | None] = request_of,
+) -> dict[UUID, InsertAnswer]:
+    """What is answered to those of these jobs that are not new, whether or not there is room for them."""
+    known, here, holders, firsts = stored
+    wrong, new = dict[int, HeadraceError](), set[int]()
+
+    def refused(place: int, job: Job, why: HeadraceError | None) -> bool:
+        if why is None:
+            new.add(place)
+        else:
+            wrong[place] = why
+        return True
+
+    keys = {"key_of": key_of, "request_of": request_of}
+    _, told = sort_out(jobs, here, holders, firsts, refused, merged=merged, **keys)
+    known = known | {job.id: job for job in merged.values()}
+    return {
+        id: Refused(wrong[place])
+        if place in wrong
+        else Inserted(known[id])
+        if of is None
+        else Duplicated(known[of], replaced=id in merged)
+        for place, (id, of) in enumerate(told)
+        if place not in new
+    }

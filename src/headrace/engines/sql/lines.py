@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -20,6 +21,7 @@ from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.groups import NO_GROUPS, Groups
 from headrace.engines.sql.record import Place, place_of
 from headrace.errors import HeadraceError
+from headrace.runtime.clock import Clock
 
 __all__ = ["Collected", "Interned", "KnownLines", "Learned", "Recounts", "Spot", "Stakes", "spot_of", "stakes_of"]
 
@@ -50,33 +52,50 @@ class Collected(Exception):
 
 class Recounts:
     """When a session may count anew of what a customer has live jobs. That looks at all jobs of the customer: so it is
-    done only when there is a pair too many, and takes a second at once, then a twentieth of the time."""
+    done only when there is a pair too many, and takes a second at once, then a twentieth of the time; for all customers
+    together five seconds, then a quarter. So it is with collecting, for customers (``OURS``) and for the operator
+    (None)."""
 
     _AT_ONCE, _SHARE, _MOST = 1.0, 20, 1000
+    _AT_ONCE_OF_ALL, _SHARE_OF_ALL = 5.0, 4
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock``: monotonic seconds."""
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._spent: dict[str | None, tuple[float, float]] = {}
         """What was spent for whom, as of when."""
+        self._spent_in_all = 0.0, 0.0
+
+    @property
+    def now(self) -> datetime:
+        """By which it is decided whether a key has expired."""
+        return self._clock.now()
 
     def may(self, whose: str | None) -> bool:
-        """Whether it may be done now; None: for all at once."""
-        return self._left(whose, self._clock()) < self._AT_ONCE
+        """Whether it may be done now; what was done for customers does not keep the operator from it."""
+        now = self._clock.monotonic()
+        return self._left(whose, now) < self._AT_ONCE and (
+            whose is None or self._left_of_all(now) < self._AT_ONCE_OF_ALL
+        )
 
     @contextmanager
     def counting(self, whose: str | None) -> Iterator[None]:
         """Do it."""
-        begun = self._clock()
+        begun = self._clock.monotonic()
         yield
-        now = self._clock()
+        now = self._clock.monotonic()
         if len(self._spent) >= self._MOST:
             self._spent.clear()
         self._spent[whose] = self._left(whose, now) + now - begun, now
+        if whose is not None:
+            self._spent_in_all = self._left_of_all(now) + now - begun, now
 
     def _left(self, whose: str | None, now: float) -> float:
         spent, at = self._spent.get(whose, (0.0, now))
         return max(0.0, spent - (now - at) / self._SHARE)
+
+    def _left_of_all(self, now: float) -> float:
+        spent, at = self._spent_in_all
+        return max(0.0, spent - (now - at) / self._SHARE_OF_ALL)
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -96,15 +115,11 @@ class Learned(msgspec.Struct, frozen=True):
         """The line of a job that was not refused one."""
         return self.lines[place_of(job, self.by_customer)]
 
-    def taken(self, jobs: Sequence[Job]) -> list[Job]:
-        """The jobs whose lines were not refused."""
-        if not self.refused:
-            return list(jobs)
-        return [job for job, spot in zip(jobs, self.spots, strict=True) if spot not in self.refused]
-
-    def lines_of_taken(self) -> list[int]:
-        """The line of each job whose line was not refused."""
-        return [self.lines[spot[0]] for spot in self.spots if spot not in self.refused]
+    def lines_of(self, jobs: Sequence[Job]) -> list[int]:
+        """The lines of those of the jobs, in their order, that were not refused one."""
+        if len(jobs) == len(self.spots):
+            return [self.lines[place] for place, _ in self.spots]
+        return [self.line_of(job) for job in jobs]
 
     def refusals(self, jobs: Sequence[Job]) -> dict[UUID, HeadraceError]:
         """Why some of the jobs, which were learned of, have no line."""
@@ -112,13 +127,6 @@ class Learned(msgspec.Struct, frozen=True):
             return {}
         pairs = zip(jobs, self.spots, strict=True)
         return {job.id: self.refused[spot] for job, spot in pairs if spot in self.refused}
-
-    def answers(self, stored: Iterable[InsertAnswer]) -> list[InsertAnswer]:
-        """The answers for all jobs: a refusal where the line was refused, and the given answers for the others."""
-        if not self.refused:
-            return list(stored)
-        rest = iter(stored)
-        return [Refused(self.refused[spot]) if spot in self.refused else next(rest) for spot in self.spots]
 
 
 class KnownLines:
@@ -232,45 +240,34 @@ class KnownLines:
         whole: bool,
         companions: Companions | None,
         write: Callable[[list[Job], Learned, Batch | None, bool, Groups], Awaitable[list[InsertAnswer]]],
+        look: Callable[[list[Job]], Awaitable[dict[UUID, InsertAnswer]]],
     ) -> list[InsertAnswer]:
-        """The verb ``Jobs.insert``; ``write`` stores the jobs that have lines, or raises ``Collected``."""
-        if companions:
-            return await self._insert_groups(jobs, batch, whole, Groups(companions), write)
-        refuse_jobs(jobs)
-        whole = whole or batch is not None
-        while True:
-            learned = await self.learn(jobs)
-            if whole and learned.refused:
-                return [Refused(next(iter(learned.refused.values())))] * len(jobs)
-            taken = learned.taken(jobs)
-            if not taken and batch is None:
-                return learned.answers([])
-            try:
-                return learned.answers(await write(taken, learned, batch, whole, NO_GROUPS))
-            except Collected:
-                self.doubt(learned)
+        """The verb ``Jobs.insert``; ``write`` stores the jobs that have lines, or raises ``Collected``; ``look`` knows
+        the answers to those that are not new.
 
-    async def _insert_groups(
-        self,
-        jobs: Sequence[Job],
-        batch: Batch | None,
-        whole: bool,
-        groups: Groups,
-        write: Callable[[list[Job], Learned, Batch | None, bool, Groups], Awaitable[list[InsertAnswer]]],
-    ) -> list[InsertAnswer]:
-        """``insert`` where some jobs have companions; a group one of whom is refused a line is refused."""
+        A group one of whom is refused a line is refused, unless its leader is not new.
+        """
+        groups = Groups(companions) if companions else NO_GROUPS
         joined, whole = groups.joined(jobs), whole or batch is not None
         refuse_jobs(joined)
         while True:
             learned = await self.learn(joined)
-            refused = groups.refusals(learned.refusals(joined))
-            if refused and whole:
-                return [Refused(next(iter(refused.values())))] * len(jobs)
-            taken = groups.joined([job for job in jobs if job.id not in refused])
+            out = dict[UUID, InsertAnswer]()
+            if learned.refused:
+                refused = groups.refusals(learned.refusals(joined))
+                out = {id: Refused(why) for id, why in refused.items()}
+                out |= await look([job for job in jobs if job.id in refused])
+                if whole and (none := [one for one in out.values() if isinstance(one, Refused)]):
+                    return [none[0]] * len(jobs)
+            taken = groups.joined([job for job in jobs if job.id not in out])
             try:
                 stored = await write(taken, learned, batch, whole, groups) if taken or batch is not None else []
             except Collected:
                 self.doubt(learned)
                 continue
-            rest = iter(groups.leaders(zip(taken, stored, strict=True)))
-            return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]
+            if groups:
+                stored = groups.leaders(zip(taken, stored, strict=True))
+            if not out:
+                return stored
+            rest = iter(stored)
+            return [out[job.id] if job.id in out else next(rest) for job in jobs]

@@ -9,18 +9,20 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
+from headrace.core.change import Applied, Change, Conflict, Key, Note, Verdict, WasStale, judge
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import MAX_BATCH, InsertAnswer
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.sql.inserts import Lost, storing_inserts
+from headrace.engines.sql.lines import Recounts
 from headrace.engines.sql.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive, reading
 from headrace.engines.sqlite.inserting import inserting, merging, writing
-from headrace.engines.sqlite.lines import moving
+from headrace.engines.sqlite.lines import moving, reviving
 from headrace.engines.sqlite.relations import follow, following
 from headrace.engines.sqlite.rows import row_of_change, row_of_report, sights_of
+from headrace.errors import HeadraceError
 
 __all__ = ["ChangeSet", "applying", "change_sets"]
 
@@ -45,6 +47,8 @@ class ChangeSet:
         self.changes = changes
         self.noted: frozenset[int] = frozenset()
         """The order numbers of some jobs, among them those that ended and that others wait for; known once written."""
+        self.too_many: HeadraceError | None = None
+        """Why a retry is refused for want of a profile; known once written."""
         self.lost: Lost = {}
         """What should have been inserted, and was not; known once written."""
         # A report that webhooks are told of is written whole, as any other change.
@@ -115,7 +119,9 @@ class ChangeSet:
         for place, (last, job, holder, attempt) in zip(missed, sights_of(seen), strict=True):
             change = self.changes[place]
             verdict = judge(change, last, job, holder, attempt)
-            if verdict is None and job is not None:
+            if verdict is None and job is not None and self.too_many is not None:
+                yield place, Conflict(job, too_many=str(self.too_many))
+            elif verdict is None and job is not None:
                 yield place, replace(change, job=replace(change.job, seq=job.seq))
             else:
                 yield place, verdict or WasStale(None)
@@ -164,20 +170,21 @@ class _Merging(ChangeSet):
 
 
 class _Reviving(_Taking):
-    """One change that brings an ended job back; its profile may have been marked as not live since."""
+    """One change that brings an ended job back; its line may have been collected since."""
+
+    def __init__(self, changes: Sequence[Change], recounts: Recounts) -> None:
+        super().__init__(changes)
+        self._recounts = recounts
 
     def write(self, connection: apsw.Connection) -> list[int]:
         connection.execute("BEGIN IMMEDIATE")
-        if self.changes[0].moves:
-            drive(connection, moving(self.changes))
-        elif connection.execute(ask("revive"), (self.changes[0].job.seq,)).get is not None:
-            connection.execute("UPDATE books SET profiles_rev = profiles_rev + 1")
-        missed = super().write(connection)
+        self.too_many = drive(connection, reviving(self.changes[0], self._recounts))
+        missed = [0] if self.too_many is not None else super().write(connection)
         connection.execute("COMMIT")
         return missed
 
 
-def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
+def change_sets(changes: Sequence[Change], recounts: Recounts) -> list[ChangeSet]:
     """The changes in as few sets as possible: one that takes a key has a set of its own, because it may be refused,
     and so has one that merges a submit."""
     cut: list[ChangeSet] = []
@@ -191,18 +198,23 @@ def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
             run.append(change)
             continue
         cut += [_Moving(run) if moved else ChangeSet(run)] if run else []
-        kind = _Reviving if change.verb is _RETRY else _Taking if change.key is _TAKE else _Merging
-        cut.append(kind([change]))
+        if change.verb is _RETRY:
+            cut.append(_Reviving([change], recounts))
+        else:
+            cut.append((_Taking if change.key is _TAKE else _Merging)([change]))
         run = []
     return [*cut, _Moving(run) if moved else ChangeSet(run)] if run else cut
 
 
-def applying(change: Change) -> Statements[Verdict]:
+def applying(change: Change, recounts: Recounts) -> Statements[Verdict]:
     """Apply one change, if the job is still at its rev and has its owner."""
     here = encode((change.job.seq, change.rev))
     tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", here)
+    if tied and change.verb is _RETRY and (why := (yield from reviving(change, recounts))) is not None:
+        seen = yield Statement(reading("second_look"), encode([_wanted(change)]))
+        return Conflict(sights_of(seen)[0][1] or change.job, too_many=str(why))
     if tied:
-        if change.moves:
+        if change.moves and change.verb is not _RETRY:
             yield from moving([change])
         yield from writing(change)
         yield from follow([change])
@@ -212,5 +224,5 @@ def applying(change: Change) -> Statements[Verdict]:
     [(last, job, holder, attempt)] = sights_of(seen)
     verdict = judge(change, last, job, holder, attempt)
     if verdict is None and job is not None:  # the order number of the job was not known
-        verdict = yield from applying(replace(change, job=replace(change.job, seq=job.seq)))
+        verdict = yield from applying(replace(change, job=replace(change.job, seq=job.seq)), recounts)
     return verdict or WasStale(None)

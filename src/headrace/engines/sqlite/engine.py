@@ -81,7 +81,7 @@ class SqliteEngine:
         # A thread of its own: whoever waits for a result must not wait for a search through all jobs.
         self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
         self._threads = (self._writer, self._reader, self._searcher)
-        recounts = Recounts(host.clock.monotonic)
+        recounts = Recounts(host.clock)
         self.jobs = Jobs(self._writer, self._reader, rules, recounts)
         self.direct = Direct(self._writer, self.jobs)
         self.records = Records(self._reader, self._searcher)

@@ -20,11 +20,12 @@ from headrace.core.status import Verb
 from headrace.engine import Companions, InsertAnswer, Inserted, Refused
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_jobs
-from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.admission import answers_of_stored, is_related
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected, Recounts, spot_of, stakes_of
 from headrace.engines.sql.merging import asked_for, replaced, row_of_merge
+from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.record import (
     Micros,
     encode,
@@ -51,7 +52,7 @@ from headrace.engines.sqlite.rows import (
     row_of_plain,
 )
 
-__all__ = ["Insertion", "LoneInsertion", "Numbers", "inserting", "merging", "writing"]
+__all__ = ["Insertion", "LoneInsertion", "Numbers", "answering", "inserting", "merging", "writing"]
 
 _Args = tuple[str, str, str, int, str, int, str | None]
 """What ``insert.sql`` takes."""
@@ -255,6 +256,9 @@ def inserting(
     # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
     lines, none = yield from interning(dict.fromkeys(spots.values()), recounts)
     refused = groups.refusals({job.id: none[spots[job.id]] for job in joined if spots[job.id] in none})
+    known: dict[UUID, InsertAnswer] = {id: Refused(why) for id, why in refused.items()}
+    if refused:
+        known |= yield from answering([job for job in jobs if job.id in refused])
     out = groups.of(refused)
     taken = [(job, lines[spots[job.id]]) for job in joined if job.id not in out]
 
@@ -273,7 +277,7 @@ def inserting(
     new = [job for job, _ in taken]
     stored = yield from storing(new, insert, groups=groups)
     rest = iter(groups.leaders(zip(new, stored, strict=True)))
-    return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]
+    return [known[job.id] if job.id in known else next(rest) for job in jobs]
 
 
 def storing(
@@ -289,8 +293,7 @@ def storing(
     ``insert`` writes the jobs at some places, and returns the order number before theirs; ``whole``: store all that are
     not stored yet, or none.
     """
-    names = encode([(job.id, key_of(job), request_of(job)) for job in jobs])
-    known, here, keys, requests = reader().stored(_known((yield Statement(reading("known"), names))))
+    known, here, keys, requests = yield from _looking(jobs)
     merged = yield from _looking_for_merged(jobs)
     relations = Relations(jobs)
     looked = yield from relations.looking()
@@ -310,6 +313,17 @@ def storing(
     yield from relations.storing(stored, batch)
     known |= {job.id: job for job in (*merged.values(), *stored)}
     return replaced(jobs, answers(known), merged)
+
+
+def answering(jobs: Sequence[Job]) -> Statements[dict[UUID, InsertAnswer]]:
+    """What is answered to those of these jobs that are not new."""
+    return answers_of_stored(jobs, (yield from _looking(jobs)), (yield from _looking_for_merged(jobs)))
+
+
+def _looking(jobs: Sequence[Job]) -> Statements[Stored]:
+    """Look which of these jobs are stored already."""
+    names = encode([(job.id, key_of(job), request_of(job)) for job in jobs])
+    return reader().stored(_known((yield Statement(reading("known"), names))))
 
 
 def _looking_for_merged(jobs: Sequence[Job]) -> Statements[dict[UUID, Job]]:

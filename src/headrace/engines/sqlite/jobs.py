@@ -25,7 +25,7 @@ from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.inserting import Insertion, LoneInsertion, Numbers
+from headrace.engines.sqlite.inserting import Insertion, LoneInsertion, Numbers, answering
 from headrace.engines.sqlite.lines import Lines, by_customer, realigning
 from headrace.engines.sqlite.rows import RECORD_TYPE, is_one, jobs_of, reader
 from headrace.errors import NotOpen, Unstorable
@@ -58,13 +58,21 @@ class Jobs:
         whole: bool = False,
         companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        return await self.lines.insert(jobs, batch, whole, companions, self._insert)
+        return await self.lines.insert(jobs, batch, whole, companions, self._insert, self._look)
+
+    async def _look(self, jobs: list[Job]) -> dict[UUID, InsertAnswer]:
+        def read(connection: apsw.Connection) -> dict[UUID, InsertAnswer]:
+            connection.execute("BEGIN")
+            found = drive(connection, answering(jobs))
+            connection.execute("COMMIT")
+            return found
+
+        return await self._writer.run(read)
 
     async def _insert(
         self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool, groups: Groups
     ) -> list[InsertAnswer]:
-        lines = [learned.line_of(job) for job in jobs] if groups else learned.lines_of_taken()
-        insertion = Insertion(jobs, lines, learned.collected, batch, whole, groups)
+        insertion = Insertion(jobs, learned.lines_of(jobs), learned.collected, batch, whole, groups)
         stored = await self._writer.run(insertion.write)
         return stored if isinstance(stored, list) else insertion.inserted(stored)
 
@@ -97,7 +105,7 @@ class Jobs:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         verdicts: list[Verdict] = []
         # Each set has a commit of its own, so that repeating one repeats no other.
-        for change_set in change_sets(changes):
+        for change_set in change_sets(changes, self._recounts):
             missed, seen = await self._writer.run(change_set.commit)
             found = change_set.applied()
             if missed:

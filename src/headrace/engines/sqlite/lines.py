@@ -11,17 +11,17 @@ import msgspec
 from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.core.job import Job
-from headrace.core.limits.profiles import Pair, allowed, excess, no_room, refusal, room_for
+from headrace.core.limits.profiles import OURS, Pair, allowed, excess, no_room, refusal, room_for, staked_by
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_text
-from headrace.engines.sql.lines import Interned, KnownLines, Recounts, Spot
+from headrace.engines.sql.lines import Interned, KnownLines, Recounts, Spot, spot_of
 from headrace.engines.sql.record import Place, encode, pair_of, place_of, queues_by_customer, rank_of, requires_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.errors import HeadraceError
 
-__all__ = ["Lines", "Served", "by_customer", "interning", "moving", "realigning"]
+__all__ = ["Lines", "Served", "by_customer", "interning", "moving", "realigning", "reviving"]
 
 
 class Lines(KnownLines):
@@ -70,10 +70,11 @@ def interning(
     refused = dict[Spot, HeadraceError]() if recounts is None else (yield from _over(wanted, recounts))
     rest = [spot for spot in wanted if spot not in refused]
     lines, none = yield from _lines(rest, limited)
-    if none and recounts is not None and recounts.may(None):
+    for_whom = None if any(whose is None for _, whose in none) else OURS
+    if none and recounts is not None and recounts.may(for_whom):
         # This looks at every job, so it is done only when there is no room left. It also takes away what was just made,
         # since no job is in it yet: so all of them are made again, and nothing is collected after that.
-        with recounts.counting(None):
+        with recounts.counting(for_whom):
             yield Statement(statement("collect"), "")
         lines, none = yield from _lines(rest, limited)
     if stakes := [(whose, line) for (_, whose), line in lines.items() if whose]:
@@ -89,7 +90,7 @@ def _over(spots: Sequence[Spot], recounts: Recounts) -> Statements[dict[Spot, He
         has = yield from _pairs(customer)
         if has.issuperset(wanted.values()):
             continue
-        most = allowed(customer, _texts((yield Statement(statement("key_profiles"), ""))))
+        most = allowed(customer, _texts((yield Statement(statement("key_profiles"), ""))), recounts.now)
         out = excess(has, wanted.values(), most)
         if out and recounts.may(customer):
             with recounts.counting(customer):
@@ -109,7 +110,7 @@ def _pairs(customer: str) -> Statements[set[Pair]]:
 def _lines(spots: Iterable[Spot], limited: bool) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
     lines, none = dict[Spot, int](), dict[Spot, HeadraceError]()
     for place, whose in spots:
-        line = yield from _line(place, room_for(whose) if limited else None)
+        line = yield from _line(place, (room_for(whose), whose is None) if limited else (None, False))
         if line is None:
             none[place, whose] = no_room(whose)
         else:
@@ -126,6 +127,18 @@ def moving(changes: Sequence[Change]) -> Statements[None]:
     yield from _move([(change.job, change.rev) for change in changes])
 
 
+def reviving(change: Change, recounts: Recounts) -> Statements[HeadraceError | None]:
+    """Put an ended job where it stands once it is back; or why its customer may not have it back."""
+    whose = staked_by(change.job.spec)
+    if whose:
+        queues = yield from by_customer()
+        _, none = yield from interning([(place_of(change.job, queues), whose)], recounts)
+        if none:
+            return next(iter(none.values()))
+    yield from moving([change])
+    return None
+
+
 def realigning(jobs: Sequence[Job]) -> Statements[None]:
     """Put jobs that are in line where they would stand if they came now."""
     yield Statement(statement("step_in"), (yield from _move([(job, job.rev) for job in jobs])))
@@ -134,10 +147,10 @@ def realigning(jobs: Sequence[Job]) -> Statements[None]:
 def _move(jobs: Sequence[tuple[Job, int]]) -> Statements[str]:
     """Move jobs, each if it is still at its rev; what was moved where."""
     queues = yield from by_customer()
-    places = [place_of(job, queues) for job, _ in jobs]
-    lines, _ = yield from _lines([(place, None) for place in dict.fromkeys(places)], limited=False)
-    found = zip(jobs, places, strict=True)
-    document = encode([(job.seq, rev, lines[place, None], rank_of(job)) for (job, rev), place in found])
+    spots = [spot_of(job, queues) for job, _ in jobs]
+    lines, _ = yield from interning(dict.fromkeys(spots), None)
+    found = zip(jobs, spots, strict=True)
+    document = encode([(job.seq, rev, lines[spot], rank_of(job)) for (job, rev), spot in found])
     # First out of line, where that is: the head of a key follows when its first job leaves or comes.
     yield Statement(statement("step_out"), document)
     yield Statement(statement("move"), document)
@@ -152,8 +165,9 @@ _texts = msgspec.json.Decoder(list[str]).decode
 _as_pairs = msgspec.json.Decoder(list[Pair]).decode
 
 
-def _line(place: Place, most: int | None) -> Statements[int | None]:
-    """The line of a place, made if it is missing; None: it would need a new profile where ``most`` are live."""
+def _line(place: Place, room: tuple[int | None, bool]) -> Statements[int | None]:
+    """The line of a place, made if it is missing; None: it would need a new profile where there is no ``room``: so many
+    may be live, or so many without those of customers."""
     queue, task, needs, whose = place
     wanted = (queue, task, requires_of(place))
     found = yield Statement(statement("find_line"), encode(wanted))
@@ -161,7 +175,7 @@ def _line(place: Place, most: int | None) -> Statements[int | None]:
     if profile is None:
         # For both, before either is made: what is refused takes no room.
         new = {wanted[1:], (task, needs)} if whose else {wanted[1:]}
-        if most is not None and (yield Statement(statement("room"), encode((most, list(new))))) != "1":
+        if room[0] is not None and (yield Statement(statement("room"), encode((*room, list(new))))) != "1":
             return None
         base = (yield from _base((queue, task, needs))) if whose else None
         yield from _add_profile((*wanted, base, _customer(whose) if whose else None))

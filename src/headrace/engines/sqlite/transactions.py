@@ -67,7 +67,7 @@ class Transactions:
         return inserting(jobs, companions, recounts=self._recounts)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
-        return applying(change)
+        return applying(change, self._recounts)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[apsw.Connection]:

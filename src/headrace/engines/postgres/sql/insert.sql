@@ -12,7 +12,7 @@ WITH held AS MATERIALIZED (
 gate AS MATERIALIZED (
   -- The lock first: if a line was collected before it was taken, the count has grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared($4) IS NOT NULL
-    THEN (SELECT last_value FROM {schema}.collections) END = $3 AND (SELECT count(*) FROM held) = cardinality($7) AS open
+    THEN (SELECT last_value FROM {schema}.collections) = $3 AND (SELECT count(*) FROM held) = cardinality($7) END AS open
 ),
 first AS MATERIALIZED (SELECT nextval('{schema}.seqs') AS seq WHERE (SELECT open FROM gate)),
 all_of_them AS MATERIALIZED (SELECT $1::text::uuid[] AS ids, $2::text::text[] AS payloads),

@@ -11,9 +11,11 @@ held AS MATERIALIZED (
   FOR KEY SHARE OF s
 ),
 gate AS MATERIALIZED (
+  -- A transaction that sees the store as of its begin may not see its stakes, which were committed since.
   SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
-    THEN (SELECT last_value FROM {schema}.collections) END = (d ->> 'collected')::bigint
-      AND (SELECT count(*) FROM held) = json_array_length(d -> 'stakes') AS open
+    THEN (SELECT last_value FROM {schema}.collections) = (d ->> 'collected')::bigint
+      AND ((SELECT count(*) FROM held) = json_array_length(d -> 'stakes')
+        OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')) END AS open
   FROM doc
 ),
 first AS MATERIALIZED (SELECT nextval('{schema}.seqs') AS seq WHERE (SELECT open FROM gate)),

@@ -1,11 +1,19 @@
 -- Put jobs into other lines, or elsewhere in their own, before a change of theirs is applied, each if it is still at its
 -- rev; part of a transaction. {"collected": the count at which the lines are good, "lock": the lock against
--- collecting, "rows": [[seq, rev, line, rank], …]}. Answers whether the lines are good; if they are not, nothing was done.
+-- collecting, "rows": [[seq, rev, line, rank], …], "stakes": [[customer, line], …]}. Answers whether the lines and stakes
+-- are good; if they are not, nothing was done.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
+held AS MATERIALIZED (
+  SELECT s.line FROM doc CROSS JOIN json_array_elements(d -> 'stakes') AS w (r)
+    JOIN {schema}.stakes s ON s.customer = r ->> 0 AND s.line = (r ->> 1)::integer
+  FOR KEY SHARE OF s
+),
 gate AS MATERIALIZED (
   -- The lock first: if a line was collected before it was taken, the count has grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
-    THEN (SELECT last_value FROM {schema}.collections) END = (d ->> 'collected')::bigint AS open
+    THEN (SELECT last_value FROM {schema}.collections) = (d ->> 'collected')::bigint
+      AND ((SELECT count(*) FROM held) = json_array_length(d -> 'stakes')
+        OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')) END AS open
   FROM doc
 ),
 moving AS MATERIALIZED (

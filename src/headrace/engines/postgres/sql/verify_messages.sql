@@ -11,7 +11,11 @@ WITH told AS MATERIALIZED (
 sent AS MATERIALIZED (
   SELECT about, target, number, max(made) AS made FROM (
     SELECT o.about, o.target,
-      CASE WHEN b.spec::json ->> 'task' = '{delivery}' THEN (b.spec::json -> 'metadata' ->> 'number')::integer END AS number,
+      -- What is no number is that of no message.
+      CASE WHEN b.spec::json ->> 'task' <> '{delivery}' OR b.spec::json -> 'metadata' ->> 'number' IS NULL THEN NULL
+        WHEN json_typeof(b.spec::json -> 'metadata' -> 'number') = 'number'
+          AND b.spec::json -> 'metadata' ->> 'number' ~ '^[0-9]{1,9}$'
+        THEN (b.spec::json -> 'metadata' ->> 'number')::integer ELSE 0 END AS number,
       CASE WHEN b.spec::json ->> 'rerun_of' IS NULL THEN b.created_at ELSE 0 END AS made,
       b.spec::json ->> 'task' AS task
     FROM told o JOIN {schema}.labels a ON a.label = 't' || o.about
@@ -24,6 +28,7 @@ points AS (
   SELECT about, target, messages, at, 0 AS number, made FROM told
   UNION ALL
   SELECT o.about, o.target, o.messages, o.at, s.number, s.made FROM told o JOIN sent s USING (about, target)
+  WHERE s.number BETWEEN 1 AND o.messages
 ),
 gaps AS (
   SELECT *, lead(number, 1, messages + 1) OVER (PARTITION BY about, target ORDER BY number) AS next FROM points

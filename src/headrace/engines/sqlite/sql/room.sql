@@ -1,5 +1,12 @@
--- Whether there is room for these profiles. $1: [how many may be live, [[task, what it requires], …]]
-SELECT (SELECT count(*) FROM profiles WHERE live) + (
-  SELECT count(*) FROM json_each($1 -> 1) w
-  WHERE NOT EXISTS (
-    SELECT 1 FROM profiles p WHERE p.task = w.value ->> 0 AND p.requires = w.value ->> 1 AND p.live)) <= $1 ->> 0
+-- Whether there is room for these profiles.
+-- $1: [how many may be live, whether those of which customers have stakes do not count, [[task, what it requires], …]]
+WITH wanted AS MATERIALIZED (
+  SELECT $1 ->> 0 AS most, $1 ->> 1 AS own, count(*) AS new FROM json_each($1 -> 2) w
+  WHERE NOT EXISTS (SELECT 1 FROM profiles p WHERE p.task = w.value ->> 0 AND p.requires = w.value ->> 1 AND p.live)
+)
+SELECT (SELECT count(*) FROM profiles WHERE live) + new <= most OR (
+  own AND new + (
+    SELECT count(*) FROM profiles WHERE live AND coalesce(base, id) NOT IN (
+      SELECT coalesce(q.base, q.id)
+      FROM stakes s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles q ON q.id = l.profile)) <= most)
+FROM wanted

@@ -5,7 +5,10 @@ WITH told AS MATERIALIZED (
   FROM jobs j CROSS JOIN json_each(j.state, '$[{place_of_told}]') t WHERE t.type = 'array'
 ),
 sent AS MATERIALIZED (
-  SELECT o.about, o.target, b.spec -> 'metadata' ->> 'number' AS number,
+  SELECT o.about, o.target,
+    -- What is no number is that of no message.
+    CASE coalesce(json_type(b.spec, '$.metadata.number'), 'null')
+      WHEN 'null' THEN NULL WHEN 'integer' THEN b.spec -> 'metadata' ->> 'number' ELSE 0 END AS number,
     max(CASE WHEN b.spec ->> 'rerun_of' IS NULL THEN m.created_at ELSE 0 END) AS made
   FROM told o CROSS JOIN labels a ON a.label = 't' || o.about
     CROSS JOIN labels c ON c.seq = a.seq AND c.label = 't' || o.target
@@ -17,6 +20,7 @@ points AS (
   SELECT about, target, messages, at, 0 AS number, made FROM told
   UNION ALL
   SELECT o.about, o.target, o.messages, o.at, s.number, s.made FROM told o JOIN sent s USING (about, target)
+  WHERE s.number BETWEEN 1 AND o.messages
 ),
 gaps AS (
   SELECT *, lead(number, 1, messages + 1) OVER (PARTITION BY about, target ORDER BY number) AS next FROM points
