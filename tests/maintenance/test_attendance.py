@@ -14,7 +14,7 @@ from headrace import App
 from headrace.core.lease import HOLDER
 from headrace.engine import Attended
 from headrace.maintenance import Attendance, Planner, Pruner, Sweeper, services
-from headrace.maintenance.attendance import programs
+from headrace.maintenance.attendance import programs_of
 from headrace.maintenance.elector import Duty
 from tests.maintenance.test_deathwatch import Scene, scene
 from tests.support.apps import url_of
@@ -65,7 +65,7 @@ async def test_who_stands_by_takes_the_duties_of_a_program_that_died(caplog: pyt
         assert await held_by(s) == {keeper.id}
         assert sweeper.elector.token is not None
         assert "is dead: its process has ended; its duties are free" in caplog.text
-        assert await programs(s.w.engine) == {}, "nothing is left of it"
+        assert await programs_of(s.w.engine) == {}, "nothing is left of it"
 
 
 async def test_a_worker_that_died_with_it_is_buried_at_the_same_time() -> None:
@@ -102,7 +102,7 @@ async def test_one_that_holds_something_new_is_not_dead() -> None:
     async with scene() as s, attending(s) as (attendance, program, _):
         keeper = await s.worker()
         sweeper, _ = s.duties(keeper)
-        [found] = (await programs(s.w.engine)).values()
+        [found] = (await programs_of(s.w.engine)).values()
 
         async def attend(worker: UUID) -> Attended | None:
             return Attended("another")
@@ -111,24 +111,24 @@ async def test_one_that_holds_something_new_is_not_dead() -> None:
         await attendance._attend()
         assert not await found.bury(s.w.engine), "it has said something since"
         assert await held_by(s) == {program}
-        [now] = (await programs(s.w.engine)).values()
+        [now] = (await programs_of(s.w.engine)).values()
         assert now.row.proof == "another"
         await sweeper.stop()
 
 
 async def test_one_that_was_taken_for_dead_says_again_that_it_lives() -> None:
     async with scene() as s, attending(s) as (attendance, program, _):
-        [found] = (await programs(s.w.engine)).values()
+        [found] = (await programs_of(s.w.engine)).values()
         assert await found.bury(s.w.engine)
         s.w.clock.advance(s.w.engine.rules.lease)
         await attendance._attend()
-        assert set(await programs(s.w.engine)) == {program}
+        assert set(await programs_of(s.w.engine)) == {program}
 
 
 async def test_what_cannot_be_read_is_left_alone() -> None:
     async with scene() as s:
         await s.w.engine.documents.put_setting(f"{HOLDER}nonsense", "{}", 0)
-        assert await programs(s.w.engine) == {}
+        assert await programs_of(s.w.engine) == {}
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
@@ -137,12 +137,12 @@ async def test_it_is_known_while_the_block_lasts(engine: str, tmp_path: Path) ->
         async with app.maintenance() as maintenance:
 
             async def known() -> bool:
-                return bool(await programs(app.engine))
+                return bool(await programs_of(app.engine))
 
             await until(known)
-            [program] = (await programs(app.engine)).values()
+            [program] = (await programs_of(app.engine)).values()
             assert (await app.engine.workers.gone([program.row])).workers == frozenset()
             assert maintenance.alive
-        assert await programs(app.engine) == {}
+        assert await programs_of(app.engine) == {}
         assert await app.workers() == []
     assert not [name for name in os.listdir(tmp_path) if name.endswith("-workers")]

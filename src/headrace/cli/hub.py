@@ -97,7 +97,7 @@ def door_flags(fn: F) -> F:
         click.option(
             "--customer-messages",
             type=click.IntRange(0),
-            default=10_000,
+            default=20_000,
             show_default=True,
             metavar="N",
             help="Messages to webhooks of a customer that wait; what would make more is answered 429. 0: any number.",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, urlsafe_b64encode
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 import msgspec
@@ -36,6 +37,7 @@ from headrace.handler import Handler
 from headrace.runtime.webhooks import SUBSCRIPTIONS, read_webhooks
 
 __all__ = [
+    "QUEUE_CURSOR",
     "QueueInfo",
     "Stats",
     "TaskInfo",
@@ -179,21 +181,24 @@ def _served(queue: QueueInfo) -> tuple[int, str]:
     return -queue.priority, queue.name
 
 
+QUEUE_CURSOR = "^(-?[0-9]{1,18}):([!-~]+)$"
+"""What a cursor looks like: the priority and the name of the last queue of a page."""
+
+
 def page_of_queues(found: Sequence[QueueInfo], limit: int, cursor: str | None = None) -> Page[QueueInfo]:
     """Some of the queues, in the order workers serve them: anybody who submits may name new ones.
 
     :raises ConfigError: the cursor is not one of an earlier page
     """
     if cursor is not None:
-        try:
-            priority, _, name = b64decode(cursor, altchars=b"-_", validate=True).decode().partition(" ")
-            last = (-int(priority), name)
-        except ValueError:
-            raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}") from None
+        match = re.fullmatch(QUEUE_CURSOR, cursor)
+        if match is None:
+            raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}")
+        last = (-int(match[1]), unquote(match[2]))
         found = [one for one in found if _served(one) > last]
     items = tuple(found[:limit])
     more = len(found) > limit
-    return Page(items, urlsafe_b64encode(f"{items[-1].priority} {items[-1].name}".encode()).decode() if more else None)
+    return Page(items, f"{items[-1].priority}:{quote(items[-1].name, safe='')}" if more else None)
 
 
 async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:

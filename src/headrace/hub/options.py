@@ -43,7 +43,7 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     submit_burst: int = 200
     customer_jobs: int | None = 10_000
     """Jobs of one customer that have not ended, if its key submits them; None: as many as it likes."""
-    customer_messages: int | None = 10_000
+    customer_messages: int | None = 20_000
     """Messages to the webhooks of one customer that are not delivered yet; None: as many as it likes."""
     customer_webhooks: int = 10
     """Subscriptions of one customer."""

@@ -15,7 +15,7 @@ from headrace.errors import EngineError, StoreLost
 from headrace.runtime.host import Host
 from headrace.runtime.service import Service
 
-__all__ = ["Attendance", "Program", "programs"]
+__all__ = ["Attendance", "Program", "programs_of"]
 
 _log = logging.getLogger("headrace.maintenance")
 
@@ -39,7 +39,7 @@ class Program(NamedTuple):
         return True
 
 
-async def programs(engine: Engine) -> dict[UUID, Program]:
+async def programs_of(engine: Engine) -> dict[UUID, Program]:
     """All that have said how their death can be proved, by their ids."""
     found = dict[UUID, Program]()
     for setting in await engine.documents.settings(HOLDER):

@@ -10,7 +10,7 @@ from headrace.core.account import short
 from headrace.core.explain.explanation import many
 from headrace.core.liveness import Seen, Watch, died_together, is_dead, is_gone, patience
 from headrace.engine import Engine, Watched, WorkerRow
-from headrace.maintenance.attendance import Program, programs
+from headrace.maintenance.attendance import Program, programs_of
 from headrace.runtime.host import Host
 
 __all__ = ["Deathwatch"]
@@ -23,6 +23,8 @@ _HURRY = 0.1
 """Seconds between two probes of one whose process is known to have ended."""
 _OVERDUE = 0.5
 """Of a lease, after which a silent worker is looked at as often as it is probed, and the looks are put on record."""
+_PROGRAMS = 4
+"""Leases between two looks for programs of which no hint came."""
 _SLACK = 0.02
 
 _Key = tuple[UUID, int, bool]
@@ -36,6 +38,7 @@ class Deathwatch:
         self._engine, self._host, self._rules = engine, host, engine.rules
         self._living: dict[UUID, WorkerRow] = {}
         self._programs: dict[UUID, Program] = {}
+        self._programs_at = float("-inf")
         """Those who hold duties, or would, and are no workers."""
         self._beats: Watch[_Key] = Watch(self._rules.look_gap)
         self._before: dict[_Key, Seen] = {}
@@ -91,8 +94,9 @@ class Deathwatch:
         """Look at all workers, bury those whose beat has stood still for a lease, put the others' on record."""
         clock, buried = self._host.clock, 0
         before = clock.monotonic()
-        self.stale = False
-        rows = await self.meet()
+        stale, self.stale = self.stale, False
+        # Programs say so when they come. Whose hint was lost is found later; its duties are leased for a few seconds.
+        rows = await self.meet(programs=stale or before - self._programs_at >= _PROGRAMS * self._rules.lease)
         self._beats.look(map(_key, rows), before, clock.monotonic())
         self._before = {key: known for row in rows if (known := self._record_of(row, key := _key(row)))}
         seen = [(row, self._beats.of(_key(row)), self._before.get(_key(row), _NEVER)) for row in rows]
@@ -154,11 +158,12 @@ class Deathwatch:
             return 0
         return await self._bury(row, "its process has ended")
 
-    async def meet(self) -> list[WorkerRow]:
-        """Ask who lives, without judging anybody."""
+    async def meet(self, *, programs: bool = True) -> list[WorkerRow]:
+        """Ask who lives, without judging anybody; of ``programs``, too."""
         rows = [row for row in await self._engine.workers.list() if row.alive]
         self._living = {row.info.id: row for row in rows}
-        self._programs = await programs(self._engine)
+        if programs:
+            self._programs, self._programs_at = await programs_of(self._engine), self._host.clock.monotonic()
         return rows
 
     async def _bury(self, row: WorkerRow, why: str) -> int:

@@ -25,6 +25,8 @@ _SHARE = 300
 """After a round that looked at all that is old, the next such round comes no sooner than this many times as long as it
 took. The rounds between look at what has become old since. Else jobs with a long retention of their own would be read
 in every round."""
+_FORGET = 3600.0
+"""Seconds between two looks for secrets that count no more."""
 _BREATH = 0.01
 """Seconds between two batches, so that a long prune does not stand in the way of claims."""
 
@@ -52,7 +54,7 @@ class Pruner(Duty):
         self._limit = limit
         self._done: Mapping[Status, datetime] | None = None
         """Up to where everything that is old was looked at."""
-        self._all_again_at = float("-inf")
+        self._all_again_at = self._forget_at = float("-inf")
 
     def pause(self) -> float:
         """Seconds until the next round."""
@@ -79,7 +81,9 @@ class Pruner(Duty):
         if total:
             _log.info("pruned %d jobs past their retention", total)
         await self._roll()
-        await forget_stored(self.engine, now)
+        if monotonic() >= self._forget_at:
+            await forget_stored(self.engine, now)
+            self._forget_at = monotonic() + _FORGET
         return total
 
     async def _roll(self) -> None:

@@ -33,7 +33,7 @@ async def test_it_ends_while_the_store_is_asked_for_one_and_others_wait(
             for n in range(3)
         ]
         await asked.wait()
-        await until(lambda: len(hub.hub.fleet.workers) == 3)
+        await until(lambda: sum(worker.given for worker in hub.hub.fleet.workers.values()) == 3)
         closing = asyncio.create_task(hub.hub.fleet.claims.close())
         await asyncio.sleep(0)
         answers.set()

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from headrace.app import App
-from headrace.client.admin import QueueInfo, page_of_queues
+from headrace.client.admin import QUEUE_CURSOR, QueueInfo, page_of_queues
 from headrace.core.bounds import COUNT
 from headrace.core.status import Status
 from headrace.hub.operation import Answer, Ask, Operation
@@ -40,7 +40,7 @@ class QueuesAsked(msgspec.Struct, frozen=True, kw_only=True):
     """A page of queues."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
-    cursor: str | None = None
+    cursor: Annotated[str, msgspec.Meta(pattern=QUEUE_CURSOR)] | None = None
 
 
 class QueuePage(msgspec.Struct, frozen=True):
