@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -145,8 +145,9 @@ class Profiled(Part):
 
     async def test_a_key_that_has_expired_says_nothing(self, lab: Lab) -> None:
         await allow(lab, 2)
-        await allow(lab, 9, "expired", until=lab.now - timedelta(seconds=1))
-        await allow(lab, 4, "valid", until=lab.now + timedelta(days=1))
+        # By whichever clock: an engine may judge keys by that of its machine, as hubs do.
+        await allow(lab, 9, "expired", until=datetime(2001, 1, 1, tzinfo=UTC))
+        await allow(lab, 4, "valid", until=datetime(2101, 1, 1, tzinfo=UTC))
         assert len(stored(await lab.insert(*names(lab, 12)))) == 4
 
     async def test_a_retry_needs_its_pair_again(self, lab: Lab) -> None:
