@@ -19,7 +19,7 @@ from tests.hub.test_front import browser_of, log_in
 from tests.hub.webhooks.receiving import receiving
 from tests.support.until import until
 
-SECRET = "SECRET at db.internal"
+SECRET = "HUSHED at db.internal"
 GOES_ON = Retry(5, backoff=[3600], jitter=False)
 
 
@@ -67,7 +67,7 @@ async def _tried(*handles: JobHandle[Any]) -> bool:
 
 
 def hides(said: str, where: str) -> None:
-    for word in ("SECRET", "internal", "KeyError", "ValueError", "GiveUp", "Traceback", "test_hiding"):
+    for word in ("HUSHED", "internal", "KeyError", "ValueError", "GiveUp", "Traceback", "test_hiding"):
         assert word not in said, (where, said)
 
 
@@ -93,13 +93,13 @@ async def test_no_operation_tells_a_customer_of_an_error(tmp_path: Path) -> None
 
 async def test_a_text_is_not_looked_for_in_hidden_errors(tmp_path: Path) -> None:
     async with scene(tmp_path) as it, browser_of(it.hub) as browser:
-        for path in ("/api/jobs?text=SECRET", "/api/jobs/count?text=SECRET"):
+        for path in ("/api/jobs?text=HUSHED", "/api/jobs/count?text=HUSHED"):
             answer = await it.hub.client.get(path, headers=it.headers)
             assert (answer.status_code, "errors are kept" in answer.json()["detail"]) == (403, True)
-        asked = {"act": "cancel", "filter": {"text": "SECRET"}, "dry_run": True}
+        asked = {"act": "cancel", "filter": {"text": "HUSHED"}, "dry_run": True}
         assert (await it.hub.client.post("/api/jobs/act", json=asked, headers=it.headers)).status_code == 403
         await log_in(browser, it.key)
-        assert (await browser.get("/jobs?text=SECRET")).status_code == 403
+        assert (await browser.get("/jobs?text=HUSHED")).status_code == 403
         assert (await browser.get(f"/find?q={str(it.failed.id)[-8:]}")).status_code in (200, 303)
 
 

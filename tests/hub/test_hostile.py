@@ -332,7 +332,7 @@ def wicked_options() -> dict[str, Any]:
 async def staged(attack: Attack, app: App) -> None:
     """What must be on the screens whatever else was refused: a job that runs, one that failed, notes of who acted."""
     running = await attack.held()
-    report = {"progress": 50, "message": WICKED, "current_step": WICKED, "connector_details": {WICKED: HUGE}}
+    report = {"progress": 50, "message": WICKED, "current_step": WICKED, "connector_details": {WICKED: WICKED}}
     await attack.post("/api/work/update_job_progress", **running, **report)
     await attack.post("/api/work/job_log", **running, first=1, lines=[{"message": WICKED, "level": "ERROR"}])
     await attack.post("/api/work/job_items", **running, first=1, items=[WICKED, HUGE])
