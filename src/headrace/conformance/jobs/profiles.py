@@ -145,10 +145,39 @@ class Profiled(Part):
 
     async def test_a_key_that_has_expired_says_nothing(self, lab: Lab) -> None:
         await allow(lab, 2)
-        # By whichever clock: an engine may judge keys by that of its machine, as hubs do.
-        await allow(lab, 9, "expired", until=datetime(2001, 1, 1, tzinfo=UTC))
-        await allow(lab, 4, "valid", until=datetime(2101, 1, 1, tzinfo=UTC))
+        await allow(lab, 9, "expired", until=lab.at(-1))
+        await allow(lab, 4, "valid", until=lab.at(1))
         assert len(stored(await lab.insert(*names(lab, 12)))) == 4
+
+    async def test_a_retry_goes_by_the_keys_that_are_valid_then(self, lab: Lab) -> None:
+        await allow(lab, 1)
+        await allow(lab, 2, "valid", until=lab.at(1))
+        first, second = [await lab.cancel(job) for job in await lab.put_all(*names(lab, 2))]
+        await lab.put("live", customer=ACME)
+        await lab.cancel(await lab.do(acts.retry(first, lab.now)))
+        lab.later(1)
+        [verdict] = await lab.apply(acts.retry(second, lab.now))
+        assert isinstance(verdict, Conflict)
+        assert verdict.too_many
+
+    async def test_a_transaction_goes_by_the_keys_that_are_valid_then(self, lab: Lab) -> None:
+        if lab.engine.transactions is None:
+            return
+        await allow(lab, 1)
+        await allow(lab, 2, "valid", until=lab.at(1))
+        async with lab.transactions.transaction() as connection:
+            jobs = stored(await insert(lab, connection, *names(lab, 3)))
+        first, second = [await lab.cancel(job) for job in jobs]
+        await lab.put("live", customer=ACME)
+        verdict = await alone(lab, lab.stamp(acts.retry(first, lab.now)))
+        assert isinstance(verdict, Applied)
+        await lab.cancel(verdict.job)
+        lab.later(1)
+        verdict = await alone(lab, lab.stamp(acts.retry(second, lab.now)))
+        assert isinstance(verdict, Conflict)
+        assert verdict.too_many
+        async with lab.transactions.transaction() as connection:
+            assert stored(await insert(lab, connection, lab.job("new", customer=ACME))) == []
 
     async def test_a_retry_needs_its_pair_again(self, lab: Lab) -> None:
         await allow(lab, 2)

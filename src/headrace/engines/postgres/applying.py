@@ -240,7 +240,7 @@ class Applying:
         free = {place: one for place, one in changes.items() if one.job.seq not in self._locked}
         took: list[int] = []
         while free:
-            moving, args = await self._moving.statements(list(free.values())), _rows_by_place(free)
+            moving, args = await self._moving.statements(list(free.values()), now), _rows_by_place(free)
             try:
                 async with self._cold.transaction() as connection:
                     await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
@@ -299,7 +299,7 @@ class Applying:
         """Apply a change that takes a key, brings an ended job back, merges a submit or inserts other jobs, in its own
         transaction."""
         inserts = await self._storing(change.inserts) if change.inserts else None
-        moving, none = await self.moving(change)
+        moving, none = await self.moving(change, now)
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
@@ -318,12 +318,12 @@ class Applying:
         # that wait behind it go first.
         return (await self._judge({0: change}, now))[0]
 
-    async def moving(self, change: Change) -> tuple[Statements[None] | None, HeadraceError | None]:
+    async def moving(self, change: Change, now: datetime) -> tuple[Statements[None] | None, HeadraceError | None]:
         """What puts the job into another line before the change is applied, if that is necessary; and why an ended job
         cannot be put into one. The line of an ended job may have been collected since."""
         try:
             moves = change.moves or change.verb is Verb.RETRY
-            return (await self._moving.statements([change]) if moves else None), None
+            return (await self._moving.statements([change], now) if moves else None), None
         except NoLine as none:
             return None, none.why
 

@@ -67,7 +67,7 @@ class Families(SqlFamilies):
         return Processed(tuple(changes), tuple(ended), more, tuple(left_out))
 
     async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
-        inserts = await self._inserting(jobs, limited=False)
+        inserts = await self._inserting(jobs, now=None)  # what follows a batch is not limited
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")

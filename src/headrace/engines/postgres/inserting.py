@@ -134,7 +134,7 @@ class Inserting:
         companions: Companions | None = None,
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
-        return await self.lines.insert(jobs, batch, whole, companions, self._insert, self._look)
+        return await self.lines.insert(jobs, now, batch, whole, companions, self._insert, self._look)
 
     async def _look(self, jobs: list[Job]) -> dict[UUID, InsertAnswer]:
         async with self._cold.connection() as connection:
@@ -194,7 +194,7 @@ class Inserting:
                 [(collected,)] = await self._hot.fetch(f"SELECT nextval('{self._schema}.collections')")
                 self.lines.forget_unless(collected)
                 told = True
-            learned = await self.lines.learn(found, limited=False)
+            learned = await self.lines.learn(found, now=None)
             moves = [(job.seq, job.rev, learned.line_of(job)) for job in found]
             document = {"collected": learned.collected, "lock": self.lines.lock, "rows": moves}
             moved = (await self._hot.fetch(sql("realign", self._schema), encode(document)))[0][0]
@@ -207,7 +207,7 @@ class Inserting:
         None is refused for want of a profile."""
         refuse_jobs(jobs)
         await self.lines.renew(jobs)
-        learned = await self.lines.learn(jobs, limited=False)
+        learned = await self.lines.learn(jobs, now=None)
 
         def insert(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
             return self._statements(jobs, learned, wait=True, tell=True)
@@ -222,14 +222,15 @@ class Inserting:
         return run
 
     async def statements(
-        self, jobs: Sequence[Job], companions: Companions | None = None, *, limited: bool = True
+        self, jobs: Sequence[Job], companions: Companions | None = None, *, now: datetime | None
     ) -> Statements[list[InsertAnswer]]:
-        """The insert of these jobs as statements for a user's connection; their lines are interned now."""
+        """The insert of these jobs as statements for a user's connection; their lines are interned now. ``now`` as
+        of ``KnownLines.learn``."""
         groups = Groups(companions)
         joined = groups.joined(jobs)
         refuse_jobs(joined)
         await self.lines.renew(joined)
-        learned = await self.lines.learn(joined, limited=limited)
+        learned = await self.lines.learn(joined, now=now)
         refused = groups.refusals(learned.refusals(joined))
         taken = groups.joined([job for job in jobs if job.id not in refused])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -46,14 +47,14 @@ class Lines(KnownLines):
         self.lock = lines_lock(schema)
         """The advisory lock that an insert takes shared, and a collection exclusively."""
 
-    async def _intern(self, spots: list[Spot], *, limited: bool) -> Interned:
+    async def _intern(self, spots: list[Spot], now: datetime | None) -> Interned:
         digests = {place: digest(place[1], requires_of(place)) for place, _ in spots}
         bases = {place: digest(place[1], place[2]) for place, _ in spots if place[3]}
         async with self._pool.transaction() as connection:
             await connection.fetch(sql("lock_books", self._schema))
-            refused = await self._over(connection, spots) if limited else {}
+            refused = {} if now is None else await self._over(connection, spots, now)
             rest = [spot for spot in spots if spot not in refused]
-            if limited:
+            if now is not None:
                 refused |= await self._without_room(connection, rest, digests, bases)
             kept = [spot for spot in rest if spot not in refused]
             asked = [
@@ -68,7 +69,7 @@ class Lines(KnownLines):
             collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
             return found, refused, collected
 
-    async def _over(self, connection: Connection, spots: Sequence[Spot]) -> dict[Spot, HeadraceError]:
+    async def _over(self, connection: Connection, spots: Sequence[Spot], now: datetime) -> dict[Spot, HeadraceError]:
         """The spots that are refused because their customers would have live jobs of too many pairs."""
         refused, staked = dict[Spot, HeadraceError](), sql("staked", self._schema)
         for customer in dict.fromkeys(whose for _, whose in spots if whose):
@@ -77,7 +78,7 @@ class Lines(KnownLines):
             if has.issuperset(wanted.values()):
                 continue
             keys = await connection.fetch(sql("key_profiles", self._schema))
-            most = allowed(customer, (document for (document,) in keys), self._recounts.now)
+            most = allowed(customer, (document for (document,) in keys), now)
             out = excess(has, wanted.values(), most)
             if out and self._recounts.may(customer):
                 with self._recounts.counting(customer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from headrace.core.change import Change
 from headrace.core.limits.profiles import staked_by
@@ -30,7 +31,7 @@ class Moving:
     def __init__(self, schema: str, lines: Callable[[], Lines]) -> None:
         self._schema, self._lines = schema, lines
 
-    async def statements(self, changes: Sequence[Change]) -> Statements[None]:
+    async def statements(self, changes: Sequence[Change], now: datetime) -> Statements[None]:
         """Put the jobs of these changes where they stand after them, for the transaction that applies them next.
 
         The lines are interned now. The limit of profiles holds for a retry of a customer's job alone: live jobs have
@@ -42,7 +43,7 @@ class Moving:
         lines = self._lines()
         jobs = [change.job for change in changes]
         limited = any(change.verb is Verb.RETRY and staked_by(change.job.spec) for change in changes)
-        learned = await lines.learn(jobs, limited=limited)
+        learned = await lines.learn(jobs, now=now if limited else None)
         if learned.refused:
             raise NoLine(next(iter(learned.refused.values())))
         found = zip(changes, learned.lines_of(jobs), strict=True)

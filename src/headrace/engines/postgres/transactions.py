@@ -35,12 +35,12 @@ class Transactions:
     async def inserting(
         self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
     ) -> Statements[list[InsertAnswer]]:
-        return await self._inserting.statements(jobs, companions)
+        return await self._inserting.statements(jobs, companions, now=now)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
         inserts = await self._inserting.of_changes(change.inserts) if change.inserts else None
         await self._inserting.lines.renew([change.job])
-        return self._apply(change, inserts, *await self._applying.moving(change))
+        return self._apply(change, inserts, *await self._applying.moving(change, now))
 
     def _apply(
         self, change: Change, inserts: Inserts | None, moving: Statements[None] | None, none: HeadraceError | None

@@ -65,11 +65,6 @@ class Recounts:
         """What was spent for whom, as of when."""
         self._spent_in_all = 0.0, 0.0
 
-    @property
-    def now(self) -> datetime:
-        """By which it is decided whether a key has expired."""
-        return self._clock.now()
-
     def may(self, whose: str | None) -> bool:
         """Whether it may be done now; what was done for customers does not keep the operator from it."""
         now = self._clock.monotonic()
@@ -138,8 +133,9 @@ class KnownLines:
         self._collected = -1
         self._by_customer: frozenset[str] = frozenset()
 
-    async def _intern(self, spots: list[Spot], *, limited: bool) -> Interned:
-        """Make the lines and stakes of these spots that are missing; ``limited``: unless that is a profile too many."""
+    async def _intern(self, spots: list[Spot], now: datetime | None) -> Interned:
+        """Make the lines and stakes of these spots that are missing; ``now``: unless that is a profile too many by the
+        keys that are valid then."""
         raise NotImplementedError
 
     async def _queues(self) -> tuple[int, frozenset[str]]:
@@ -190,10 +186,10 @@ class KnownLines:
             return None
         return line, collected
 
-    async def learn(self, jobs: Sequence[Job], *, limited: bool = True) -> Learned:
+    async def learn(self, jobs: Sequence[Job], *, now: datetime | None) -> Learned:
         """The lines of these jobs; those that this session does not remember are interned.
 
-        ``limited``: those that would need one profile too many are refused.
+        ``now``: those that would need one profile too many by the keys that are valid then are refused; None: none is.
         """
         refused = dict[Spot, HeadraceError]()
         while True:
@@ -208,7 +204,7 @@ class KnownLines:
             missing = [spot for spot in wanted if spot not in refused and not self._knows(spot)]
             if not missing:
                 break
-            found, none, collected = await self._intern(missing, limited=limited)
+            found, none, collected = await self._intern(missing, now)
             if collected != self._collected:  # lines were collected, perhaps by this very call, or a queue was set
                 self._lines.clear()
                 self._stakes.clear()
@@ -236,6 +232,7 @@ class KnownLines:
     async def insert(
         self,
         jobs: Sequence[Job],
+        now: datetime,
         batch: Batch | None,
         whole: bool,
         companions: Companions | None,
@@ -251,7 +248,7 @@ class KnownLines:
         joined, whole = groups.joined(jobs), whole or batch is not None
         refuse_jobs(joined)
         while True:
-            learned = await self.learn(joined)
+            learned = await self.learn(joined, now=now)
             out = dict[UUID, InsertAnswer]()
             if learned.refused:
                 refused = groups.refusals(learned.refusals(joined))

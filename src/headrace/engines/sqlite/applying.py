@@ -15,11 +15,10 @@ from headrace.core.status import Verb
 from headrace.engine import MAX_BATCH, InsertAnswer
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.sql.inserts import Lost, storing_inserts
-from headrace.engines.sql.lines import Recounts
 from headrace.engines.sql.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive, reading
 from headrace.engines.sqlite.inserting import inserting, merging, writing
-from headrace.engines.sqlite.lines import moving, reviving
+from headrace.engines.sqlite.lines import Limited, moving, reviving
 from headrace.engines.sqlite.relations import follow, following
 from headrace.engines.sqlite.rows import row_of_change, row_of_report, sights_of
 from headrace.errors import HeadraceError
@@ -172,19 +171,19 @@ class _Merging(ChangeSet):
 class _Reviving(_Taking):
     """One change that brings an ended job back; its line may have been collected since."""
 
-    def __init__(self, changes: Sequence[Change], recounts: Recounts) -> None:
+    def __init__(self, changes: Sequence[Change], limited: Limited) -> None:
         super().__init__(changes)
-        self._recounts = recounts
+        self._limited = limited
 
     def write(self, connection: apsw.Connection) -> list[int]:
         connection.execute("BEGIN IMMEDIATE")
-        self.too_many = drive(connection, reviving(self.changes[0], self._recounts))
+        self.too_many = drive(connection, reviving(self.changes[0], self._limited))
         missed = [0] if self.too_many is not None else super().write(connection)
         connection.execute("COMMIT")
         return missed
 
 
-def change_sets(changes: Sequence[Change], recounts: Recounts) -> list[ChangeSet]:
+def change_sets(changes: Sequence[Change], limited: Limited) -> list[ChangeSet]:
     """The changes in as few sets as possible: one that takes a key has a set of its own, because it may be refused,
     and so has one that merges a submit."""
     cut: list[ChangeSet] = []
@@ -199,18 +198,18 @@ def change_sets(changes: Sequence[Change], recounts: Recounts) -> list[ChangeSet
             continue
         cut += [_Moving(run) if moved else ChangeSet(run)] if run else []
         if change.verb is _RETRY:
-            cut.append(_Reviving([change], recounts))
+            cut.append(_Reviving([change], limited))
         else:
             cut.append((_Taking if change.key is _TAKE else _Merging)([change]))
         run = []
     return [*cut, _Moving(run) if moved else ChangeSet(run)] if run else cut
 
 
-def applying(change: Change, recounts: Recounts) -> Statements[Verdict]:
+def applying(change: Change, limited: Limited) -> Statements[Verdict]:
     """Apply one change, if the job is still at its rev and has its owner."""
     here = encode((change.job.seq, change.rev))
     tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", here)
-    if tied and change.verb is _RETRY and (why := (yield from reviving(change, recounts))) is not None:
+    if tied and change.verb is _RETRY and (why := (yield from reviving(change, limited))) is not None:
         seen = yield Statement(reading("second_look"), encode([_wanted(change)]))
         return Conflict(sights_of(seen)[0][1] or change.job, too_many=str(why))
     if tied:
@@ -224,5 +223,5 @@ def applying(change: Change, recounts: Recounts) -> Statements[Verdict]:
     [(last, job, holder, attempt)] = sights_of(seen)
     verdict = judge(change, last, job, holder, attempt)
     if verdict is None and job is not None:  # the order number of the job was not known
-        verdict = yield from applying(replace(change, job=replace(change.job, seq=job.seq)), recounts)
+        verdict = yield from applying(replace(change, job=replace(change.job, seq=job.seq)), limited)
     return verdict or WasStale(None)

@@ -23,7 +23,7 @@ from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import answers_of_stored, is_related
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
-from headrace.engines.sql.lines import Collected, Recounts, spot_of, stakes_of
+from headrace.engines.sql.lines import Collected, spot_of, stakes_of
 from headrace.engines.sql.merging import asked_for, replaced, row_of_merge
 from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.record import (
@@ -38,7 +38,7 @@ from headrace.engines.sql.record import (
 )
 from headrace.engines.sqlite.columns import PLAIN
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
-from headrace.engines.sqlite.lines import by_customer, interning
+from headrace.engines.sqlite.lines import Limited, by_customer, interning
 from headrace.engines.sqlite.relations import Relations
 from headrace.engines.sqlite.rows import (
     RECORD_TYPE,
@@ -244,17 +244,17 @@ def _requests(jobs: Iterable[Job]) -> str:
 
 
 def inserting(
-    jobs: Sequence[Job], companions: Companions | None = None, *, recounts: Recounts | None = None
+    jobs: Sequence[Job], companions: Companions | None = None, *, limited: Limited | None = None
 ) -> Statements[list[InsertAnswer]]:
     """Store new jobs, in the order given, each with its companions; none is refused for want of a profile, unless
-    ``recounts`` are given."""
+    ``limited`` is given."""
     groups = Groups(companions)
     joined = groups.joined(jobs)
     refuse_jobs(joined)
     queues = yield from by_customer()
     spots = {job.id: spot_of(job, queues) for job in joined}
     # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
-    lines, none = yield from interning(dict.fromkeys(spots.values()), recounts)
+    lines, none = yield from interning(dict.fromkeys(spots.values()), limited)
     refused = groups.refusals({job.id: none[spots[job.id]] for job in joined if spots[job.id] in none})
     known: dict[UUID, InsertAnswer] = {id: Refused(why) for id, why in refused.items()}
     if refused:

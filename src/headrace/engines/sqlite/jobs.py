@@ -58,7 +58,7 @@ class Jobs:
         whole: bool = False,
         companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        return await self.lines.insert(jobs, batch, whole, companions, self._insert, self._look)
+        return await self.lines.insert(jobs, now, batch, whole, companions, self._insert, self._look)
 
     async def _look(self, jobs: list[Job]) -> dict[UUID, InsertAnswer]:
         def read(connection: apsw.Connection) -> dict[UUID, InsertAnswer]:
@@ -105,7 +105,7 @@ class Jobs:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         verdicts: list[Verdict] = []
         # Each set has a commit of its own, so that repeating one repeats no other.
-        for change_set in change_sets(changes, self._recounts):
+        for change_set in change_sets(changes, (self._recounts, now)):
             missed, seen = await self._writer.run(change_set.commit)
             found = change_set.applied()
             if missed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import apsw
@@ -21,7 +22,10 @@ from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.errors import HeadraceError
 
-__all__ = ["Lines", "Served", "by_customer", "interning", "moving", "realigning", "reviving"]
+__all__ = ["Limited", "Lines", "Served", "by_customer", "interning", "moving", "realigning", "reviving"]
+
+Limited = tuple[Recounts, datetime]
+"""By what the limit of profiles is judged: when customers may be counted anew, and as of when their keys are valid."""
 
 
 class Lines(KnownLines):
@@ -31,10 +35,12 @@ class Lines(KnownLines):
         super().__init__()
         self._writer, self._recounts = writer, recounts
 
-    async def _intern(self, spots: list[Spot], *, limited: bool) -> Interned:
+    async def _intern(self, spots: list[Spot], now: datetime | None) -> Interned:
+        limited = None if now is None else (self._recounts, now)
+
         def write(connection: apsw.Connection) -> Interned:
             connection.execute("BEGIN IMMEDIATE")
-            found, refused = drive(connection, interning(spots, self._recounts if limited else None))
+            found, refused = drive(connection, interning(spots, limited))
             collected: int = connection.execute("SELECT collected FROM books").get
             connection.execute("COMMIT")
             return found, refused, collected
@@ -62,27 +68,27 @@ _settings = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 
 def interning(
-    spots: Iterable[Spot], recounts: Recounts | None
+    spots: Iterable[Spot], limited: Limited | None
 ) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
     """The lines of these spots, made where missing, with the stakes of customers in them, as statements for a
-    transaction that is open; and why some have none. ``recounts`` None: none is refused for want of a profile."""
-    wanted, limited = list(spots), recounts is not None
-    refused = dict[Spot, HeadraceError]() if recounts is None else (yield from _over(wanted, recounts))
+    transaction that is open; and why some have none. ``limited`` None: none is refused for want of a profile."""
+    wanted = list(spots)
+    refused = dict[Spot, HeadraceError]() if limited is None else (yield from _over(wanted, *limited))
     rest = [spot for spot in wanted if spot not in refused]
-    lines, none = yield from _lines(rest, limited)
+    lines, none = yield from _lines(rest, limited is not None)
     for_whom = None if any(whose is None for _, whose in none) else OURS
-    if none and recounts is not None and recounts.may(for_whom):
+    if none and limited is not None and limited[0].may(for_whom):
         # This looks at every job, so it is done only when there is no room left. It also takes away what was just made,
         # since no job is in it yet: so all of them are made again, and nothing is collected after that.
-        with recounts.counting(for_whom):
+        with limited[0].counting(for_whom):
             yield Statement(statement("collect"), "")
-        lines, none = yield from _lines(rest, limited)
+        lines, none = yield from _lines(rest, True)
     if stakes := [(whose, line) for (_, whose), line in lines.items() if whose]:
         yield Statement(statement("stake"), encode(stakes))
     return lines, refused | none
 
 
-def _over(spots: Sequence[Spot], recounts: Recounts) -> Statements[dict[Spot, HeadraceError]]:
+def _over(spots: Sequence[Spot], recounts: Recounts, now: datetime) -> Statements[dict[Spot, HeadraceError]]:
     """The spots that are refused because their customers would have live jobs of too many pairs."""
     refused = dict[Spot, HeadraceError]()
     for customer in dict.fromkeys(whose for _, whose in spots if whose):
@@ -90,7 +96,7 @@ def _over(spots: Sequence[Spot], recounts: Recounts) -> Statements[dict[Spot, He
         has = yield from _pairs(customer)
         if has.issuperset(wanted.values()):
             continue
-        most = allowed(customer, _texts((yield Statement(statement("key_profiles"), ""))), recounts.now)
+        most = allowed(customer, _texts((yield Statement(statement("key_profiles"), ""))), now)
         out = excess(has, wanted.values(), most)
         if out and recounts.may(customer):
             with recounts.counting(customer):
@@ -127,12 +133,12 @@ def moving(changes: Sequence[Change]) -> Statements[None]:
     yield from _move([(change.job, change.rev) for change in changes])
 
 
-def reviving(change: Change, recounts: Recounts) -> Statements[HeadraceError | None]:
+def reviving(change: Change, limited: Limited) -> Statements[HeadraceError | None]:
     """Put an ended job where it stands once it is back; or why its customer may not have it back."""
     whose = staked_by(change.job.spec)
     if whose:
         queues = yield from by_customer()
-        _, none = yield from interning([(place_of(change.job, queues), whose)], recounts)
+        _, none = yield from interning([(place_of(change.job, queues), whose)], limited)
         if none:
             return next(iter(none.values()))
     yield from moving([change])

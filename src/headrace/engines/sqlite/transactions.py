@@ -64,10 +64,10 @@ class Transactions:
         self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
     ) -> Statements[list[InsertAnswer]]:
         # Profiles are made by the statements themselves: the user's transaction may hold the only lock there is.
-        return inserting(jobs, companions, recounts=self._recounts)
+        return inserting(jobs, companions, limited=(self._recounts, now))
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
-        return applying(change, self._recounts)
+        return applying(change, (self._recounts, now))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[apsw.Connection]:
