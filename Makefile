@@ -48,7 +48,7 @@ quick: $(VENV)/.dev ## run the core, memory and SQLite tests and a smoke of the 
 	@$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) $(QUICK) $(ARGS)
 
 soak: $(VENV)/.dev ## run the tests that take minutes, one after another, and print their figures; options for pytest in ARGS
-	@$(BIN)/python -m pytest -s tests/soak $(ARGS)
+	@$(BIN)/python -m pytest -s $(if $(findstring tests/soak/,$(ARGS)),,tests/soak) $(ARGS)
 
 fuzz: $(VENV)/.dev ## ask a hub for all that its API promises, 1,000 examples an operation, with a new seed each time
 	@HEADRACE_EXAMPLES=1000 $(BIN)/python -m pytest -s tests/hub/test_contract.py tests/hub/test_hostile.py $(ARGS)
