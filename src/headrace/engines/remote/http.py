@@ -1,6 +1,6 @@
 """HTTP/1.1 as a client of a hub needs it: connections that are kept, one request on each at a time.
 
-A library for everything that HTTP can be costs five times as much for each call (decision 50).
+A library for everything that HTTP can be costs five times as much for each call (docs/decisions/remote-engine.md).
 """
 
 from __future__ import annotations
