@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test quick soak fuzz check fix bench docs clean
+.PHONY: help run test quick soak fuzz check fix bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,8 +73,11 @@ docs: $(VENV)/.dev ## write docs/reference and drawings anew; pictures too, if o
 	@$(BIN)/python docs/pictures.py $(ARGS)
 	@$(BIN)/python docs/screens.py $(ARGS)
 
+site: $(VENV)/.dev ## build the documentation as a site, with search, into site/
+	@$(BIN)/python docs/site.py
+
 clean: ## remove everything that make has created
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src tests bench docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps, renewed when pyproject.toml changes: the demo needs the package and what serves its dashboard, all else needs the tools too.
