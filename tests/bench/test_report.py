@@ -102,8 +102,9 @@ def test_a_section_of_a_page_is_written_anew_and_the_rest_is_left(tmp_path: Path
 
 def test_the_page_has_every_section_that_a_run_may_write() -> None:
     whole = docs.PAGE.read_text(encoding="utf-8")
-    modes = ["states", "flat", "limits", "churn", "idle"]
-    for section in ["sqlite", "sqlite-flat", "sqlite-limits", "postgres", *(f"postgres-{mode}" for mode in modes)]:
+    both = ["flat", "limits", "recovery", "find", "hub", "endpoints", "dashboard", "remote"]
+    postgres = [f"postgres-{mode}" for mode in ["states", "churn", "idle", *both]]
+    for section in ["sqlite", *(f"sqlite-{mode}" for mode in both), "postgres", *postgres]:
         assert whole.count(f"<!-- {section}: begin -->") == whole.count(f"<!-- {section}: end -->") == 1
 
 
