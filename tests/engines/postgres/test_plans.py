@@ -245,7 +245,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
 
 def is_repeat(schema: str) -> str:
     """What the function of this name looks for."""
-    made = PACKAGE.joinpath("migrations", "0020_repeated_claims.sql").read_text()
+    made = PACKAGE.joinpath("migrations", "0001_initial.sql").read_text()
     [(looked,)] = [one.groups() for one in re.finditer(r"RETURN (EXISTS .*);", made)]
     return f"SELECT {looked}".format(schema=schema).replace("of_worker", "$1").replace("= request", "= $2")
 

@@ -115,7 +115,7 @@ OWNED = (
     Column("place", "integer"),
     Column("id", "uuid"),
     Column("worker", "uuid"),
-    Column("epoch", "integer"),
+    Column("epoch", "bigint"),
 )
 """The rows that ``owned.sql`` takes: jobs, and who says that they own them."""
 

@@ -251,7 +251,7 @@ _JOB = (
     moment("arrived_at", new=True),
     moment("updated_at", new=True, given="updated_at=at[assigned_at]"),
     plain("rev", "integer"),
-    plain("epoch", "integer"),
+    plain("epoch", "bigint"),
     plain("unstarted_losses", "integer"),
     plain("worker", "uuid", given="worker=given.worker"),
     plain("claim", "bigint", given="claim=given.claim"),

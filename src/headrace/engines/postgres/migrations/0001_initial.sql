@@ -20,15 +20,26 @@ CREATE TABLE {schema}.ledger (
   pruned   bigint NOT NULL
 );
 
+-- Of the pruned jobs, how many had ended in which way, as deltas that are only ever added, beside those of the ledger.
+CREATE TABLE {schema}.pruned (
+  completed bigint NOT NULL,
+  failed    bigint NOT NULL,
+  cancelled bigint NOT NULL
+);
+
 CREATE TABLE {schema}.profiles (
   id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   task     text NOT NULL,
   requires text NOT NULL,         -- {JSON}, keys sorted
   digest   text NOT NULL UNIQUE,  -- of both; they may be longer than an index takes
-  live     boolean NOT NULL       -- false: no live job needs it; it waits for an ended one to come back or to be pruned
+  live     boolean NOT NULL,      -- false: no live job needs it; it waits for an ended one to come back or to be pruned
+  base     integer,               -- of the line of a customer: the profile of the task and its requirements
+  customer text                   -- whose it is; null: of jobs without a customer
 );
+CREATE INDEX profiles_of_base ON {schema}.profiles (base) WHERE base IS NOT NULL;
 
--- A line is where jobs stand that are alike to every worker: one queue, one profile.
+-- A line is where jobs stand that are alike to every worker: one queue, one profile. In queues that are set by customer,
+-- each customer has lines, and these have profiles, of their own.
 CREATE TABLE {schema}.lines (
   id      integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   queue   text NOT NULL,
@@ -37,19 +48,29 @@ CREATE TABLE {schema}.lines (
 );
 CREATE INDEX lines_of_profile ON {schema}.lines (profile);
 
+-- The lines in which customers have live jobs, or had: by these their pairs of task and requirements are counted. Whoever
+-- inserts a customer's job makes sure that its stake is there.
+CREATE TABLE {schema}.stakes (
+  customer text NOT NULL,
+  line     integer NOT NULL,
+  PRIMARY KEY (customer, line)
+);
+
 -- The hot part: narrow, and with one full index; the others hold only the jobs they are asked for.
 -- One number for a whole batch, which is never larger: its jobs are counted on from there.
 CREATE SEQUENCE {schema}.seqs INCREMENT BY 1024;
 CREATE TABLE {schema}.jobs (
   -- First what is never null and of one size: it is found on a row without looking at what is before it.
-  seq                 bigint PRIMARY KEY,
+  -- A claim and an end each add an entry for their job to the index of the key. Pages that inserts had filled would be
+  -- searched for dead entries every time, and split: so they leave room.
+  seq                 bigint PRIMARY KEY WITH (fillfactor = 50),
   arrived_at          bigint NOT NULL,
   available_at        bigint NOT NULL,
   updated_at          bigint NOT NULL,
   id                  uuid NOT NULL,
   line                integer NOT NULL,
   rev                 integer NOT NULL,
-  epoch               integer NOT NULL,
+  epoch               bigint NOT NULL,
   unstarted_losses    integer NOT NULL,
   stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
                                           -- 2 queued, -1 queued with a key, 3 held, 4 completed, 5 failed or cancelled
@@ -72,7 +93,10 @@ CREATE TABLE {schema}.jobs (
   progress            text,               -- {JSON}
   state               text,               -- [JSON] of what no statement looks at (record.State); null: as submitted
   result              text,               -- {JSON}
-  error               text                -- {JSON}
+  error               text,               -- {JSON}
+  took                double precision,   -- the seconds of that attempt's handler, where they were measured
+  keep                text                -- the retention of the job's own: microseconds by status, as JSON; null: as the
+                                          -- settings say
 ) WITH (
   -- Claim and finish leave two dead rows a job: clean up early and in small portions.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
@@ -87,14 +111,60 @@ CREATE INDEX finished ON {schema}.jobs (status, finished_at) WHERE stage >= 4;
 -- Lost unstarted, and with a last moment to start: few, and every claim counts those that are past it.
 CREATE INDEX fragile ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3 AND unstarted_losses > 0;
 CREATE UNIQUE INDEX keys ON {schema}.jobs (held_key) WHERE held_key IS NOT NULL;
+-- What jobs are found by (engines/sql/finding.py). Nothing here is written by a claim or by the completion of a job: the
+-- indexes have only jobs that ended badly, were never in line, or to which something happened before their end.
+CREATE INDEX reasons ON {schema}.jobs ((state::json ->> 7), seq) WHERE stage = 5;
+CREATE INDEX fingerprints ON {schema}.jobs ((state::json ->> 14), seq)
+  WHERE stage <> 4 AND state IS NOT NULL AND (state::json ->> 14) IS NOT NULL;
+CREATE INDEX suspects ON {schema}.jobs (seq)
+  WHERE stage <> 4 AND state IS NOT NULL AND (state::json ->> 9)::integer > 0;
+-- Ended jobs with a retention of their own, by when it is over.
+CREATE INDEX outlived ON {schema}.jobs ((finished_at + (keep::json ->> status)::bigint)) WHERE stage >= 4 AND keep IS NOT NULL;
+-- Jobs that failed and jobs that wait for others are counted by line again and again: with all that is counted in the
+-- index, none of them is looked at.
+CREATE INDEX unlucky ON {schema}.jobs (status, seq) INCLUDE (line, arrived_at) WHERE stage IN (0, 5);
+
+-- Whether a worker holds jobs that this request gave it. Waits for a claim under the same request that is under way, and
+-- then looks with a snapshot of its own: that of the statement which calls it may be older than the end of that claim.
+CREATE FUNCTION {schema}.is_repeat(of_worker uuid, request bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(uuid_hash_extended(of_worker, request));
+  RETURN EXISTS (SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = of_worker AND claim = request);
+END $$;
+
+-- In which blocks of 2^10 order numbers there are jobs of a line; only ever added, so that two inserts never meet.
+CREATE TABLE {schema}.line_blocks (
+  block bigint NOT NULL,
+  line  integer NOT NULL
+);
+CREATE INDEX blocks_of_line ON {schema}.line_blocks (line, block);
+-- Whoever moves a job to another line.
+CREATE FUNCTION {schema}.list_again() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format('INSERT INTO %I.line_blocks (line, block) VALUES ($1, $2)', tg_table_schema) USING new.line, new.seq >> 10;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER listed_again AFTER UPDATE OF line ON {schema}.jobs FOR EACH ROW
+WHEN (old.line <> new.line) EXECUTE FUNCTION {schema}.list_again();
+-- In which blocks of 2^13 order numbers there are jobs that were created in a span of 2^29 microseconds.
+CREATE TABLE {schema}.time_blocks (
+  block  bigint NOT NULL,
+  bucket bigint NOT NULL
+);
+CREATE INDEX times_of_block ON {schema}.time_blocks (block, bucket);
 
 -- What never changes after the submit, and where a job is found by its id.
 CREATE TABLE {schema}.bodies (
-  id      uuid PRIMARY KEY,
-  seq     bigint NOT NULL,
-  payload text NOT NULL,  -- {JSON}, as submitted
-  spec    text NOT NULL   -- {JSON}
+  id         uuid PRIMARY KEY,
+  seq        bigint NOT NULL,
+  payload    text NOT NULL,  -- {JSON}, as submitted
+  spec       text NOT NULL,  -- {JSON}
+  created_at bigint,
+  request    text            -- the request key: [task, key of its customer], or the digest of that; it goes with the job
+                             -- when that is pruned
 );
+CREATE INDEX unlisted ON {schema}.bodies (seq) WHERE created_at IS NULL;
+CREATE UNIQUE INDEX requests ON {schema}.bodies (request) WHERE request IS NOT NULL;
 
 CREATE TABLE {schema}.attempts (
   seq    bigint NOT NULL,
@@ -112,14 +182,27 @@ CREATE TABLE {schema}.events (
 );
 CREATE INDEX events_of_job ON {schema}.events (seq);
 
--- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'p' + the parent, 'r' + the root, 'b' +
--- the batch; a long one by its digest.
+-- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p' + the parent,
+-- 'r' + the root, 'b' + the batch, 'o' + the id of the job that is run again; a long one by its digest.
 CREATE TABLE {schema}.labels (
   seq   bigint NOT NULL,
   label text NOT NULL,
   PRIMARY KEY (seq, label)
 );
 CREATE INDEX labelled ON {schema}.labels (label, seq);
+
+-- What runs add to their jobs: items of streams, lines of logs, results of steps. Apart from the jobs, because it is
+-- much, and read by nobody but those who follow one job; the key is the order in which that is done.
+CREATE TABLE {schema}.entries (
+  seq     bigint NOT NULL,
+  at      bigint NOT NULL,
+  attempt integer NOT NULL,
+  number  integer NOT NULL,
+  kind    text NOT NULL,
+  name    text,
+  data    text NOT NULL,    -- JSON
+  PRIMARY KEY (seq, kind, attempt, number)
+);
 
 -- Whom a job was stored to wait for; kept until it is pruned.
 CREATE TABLE {schema}.waits (
@@ -155,13 +238,15 @@ CREATE TABLE {schema}.batches (
   abandoned    boolean NOT NULL,
   settled      boolean NOT NULL,
   cancelled_by text,
-  calls        text                -- [JSON] of what is submitted at its end; null: nothing
+  calls        text,               -- [JSON] of what is submitted at its end; null: nothing
+  customer     text                -- whose it is, if all of its jobs are one customer's
 );
 CREATE INDEX batches_open ON {schema}.batches (touched_at) WHERE NOT sealed;
 CREATE INDEX batches_over ON {schema}.batches (ended_at)
   WHERE sealed AND NOT settled AND completed + failed + cancelled >= total;
 CREATE INDEX batches_made ON {schema}.batches (created_at, id);
 CREATE INDEX batches_settled ON {schema}.batches (coalesce(ended_at, 0)) WHERE settled;
+CREATE INDEX batches_of_customer ON {schema}.batches (customer, created_at, id) WHERE customer IS NOT NULL;
 
 -- What writes add to batches, as deltas that are only ever added: two finishes never meet in one row. Summed up by tell.
 CREATE TABLE {schema}.batch_counts (
@@ -178,18 +263,52 @@ CREATE INDEX counts_of_batch ON {schema}.batch_counts (batch);
 
 -- No index but the key, and room on the page: a beat touches nothing else.
 CREATE TABLE {schema}.workers (
-  id      uuid PRIMARY KEY,
-  info    text NOT NULL,  -- {JSON}
-  beat    text NOT NULL,  -- {JSON}
-  beats   bigint NOT NULL,
-  beat_at bigint NOT NULL,
-  alive   boolean NOT NULL
+  id             uuid PRIMARY KEY,
+  info           text NOT NULL,  -- {JSON}
+  beat           text NOT NULL,  -- {JSON}
+  beats          bigint NOT NULL,
+  beat_at        bigint NOT NULL,
+  alive          boolean NOT NULL,
+  -- What is known of its death: how long earlier watchers saw its beat stand still, and, of its burial, whether a suspect
+  -- ran on it and whether others died at the same time.
+  watched        text,           -- [JSON]: beats, looks, seconds
+  beside_suspect boolean NOT NULL DEFAULT false,
+  mass_death     boolean NOT NULL DEFAULT false,
+  reported       bigint NOT NULL DEFAULT 0  -- the number of its last report that was kept
 ) WITH (fillfactor = 50);
+
+-- What workers hand in with their beats, as it comes: no two of them ever meet in one row.
+CREATE TABLE {schema}.reports (
+  id   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  data text NOT NULL        -- [JSON], core.rollup.Rollup
+) WITH (
+  -- Each row lives for a minute.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+
+-- And added up. Of one moment, task and queue there may be several rows: readers add them up, too.
+CREATE TABLE {schema}.rollups (
+  at    bigint NOT NULL,    -- when it began
+  step  integer NOT NULL,   -- seconds: a minute, an hour or a day
+  task  text NOT NULL,
+  queue text NOT NULL,
+  data  text NOT NULL       -- [JSON], core.rollup.Totals
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX rollups_at ON {schema}.rollups (step, at);
 
 CREATE TABLE {schema}.settings (
   key   text PRIMARY KEY,
   value text NOT NULL,    -- {JSON}
   rev   bigint NOT NULL
+);
+
+-- Who changed settings, and when: the newest acts.
+CREATE TABLE {schema}.audit (
+  id   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  key  text NOT NULL,
+  data text NOT NULL      -- {JSON}
 );
 
 -- The settings queue:NAME, as claims use them; written with them.
@@ -226,7 +345,6 @@ CREATE TABLE {schema}.heads (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
 );
 CREATE INDEX heads_in_line ON {schema}.heads (line, rank, at, seq) WHERE rank IS NOT NULL;
-CREATE INDEX heads_idle ON {schema}.heads (last) WHERE rank IS NULL;
 -- Jobs with keys that came into line: told to the heads by the next claim, so that who brings them never waits for another.
 CREATE TABLE {schema}.arrivals (
   line       integer NOT NULL,
@@ -246,3 +364,18 @@ CREATE TABLE {schema}.leases (
   token  bigint NOT NULL,
   until  bigint NOT NULL
 );
+
+-- The jobs for people with psql: times as times, the task and the queue by name. Nothing in headrace reads it.
+CREATE VIEW {schema}.overview AS
+SELECT
+  j.seq, b.id, p.task, l.queue, -j.rank AS priority, j.status, j.worker, j.rev, j.epoch,
+  to_timestamp(j.arrived_at / 1e6) AS arrived_at,
+  to_timestamp(j.available_at / 1e6) AS available_at,
+  to_timestamp(j.assigned_at / 1e6) AS assigned_at,
+  to_timestamp(j.finished_at / 1e6) AS finished_at,
+  to_timestamp(j.updated_at / 1e6) AS updated_at,
+  j.progress, b.payload, j.result, j.error
+FROM {schema}.jobs j
+  JOIN {schema}.bodies b ON b.id = j.id
+  JOIN {schema}.lines l ON l.id = j.line
+  JOIN {schema}.profiles p ON p.id = l.profile;

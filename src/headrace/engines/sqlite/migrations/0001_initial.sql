@@ -1,26 +1,35 @@
 -- Times are microseconds since 1970 in UTC. Ids are the 16 bytes of a UUID. Texts named in brackets are JSON.
 
--- What is counted and numbered once for the whole store; one row.
+-- What is counted and numbered once for the whole store; one row. A job that is stored alone leaves it alone: that is one
+-- page less to write.
 CREATE TABLE books (
-  last_seq     INTEGER NOT NULL,  -- the highest order number given; never given twice
-  accepted     INTEGER NOT NULL,
-  pruned       INTEGER NOT NULL,
-  profiles_rev INTEGER NOT NULL,
-  settings_rev INTEGER NOT NULL,
-  lines_rev    INTEGER NOT NULL,  -- grows when a line is added or removed
-  collected    INTEGER NOT NULL   -- grows when lines are removed: sessions forget what they interned
+  last_seq         INTEGER NOT NULL,  -- the order number up to which jobs are counted here: each higher one is a job that
+                                      -- was accepted since; numbers have no gaps and are never given twice
+  accepted         INTEGER NOT NULL,
+  pruned           INTEGER NOT NULL,
+  profiles_rev     INTEGER NOT NULL,
+  settings_rev     INTEGER NOT NULL,
+  lines_rev        INTEGER NOT NULL,  -- grows when a line is added or removed
+  collected        INTEGER NOT NULL,  -- grows when lines are removed: sessions forget what they interned
+  pruned_completed INTEGER NOT NULL DEFAULT 0,  -- of the pruned jobs, how many had ended in which way
+  pruned_failed    INTEGER NOT NULL DEFAULT 0,
+  pruned_cancelled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-INSERT INTO books VALUES (0, 0, 0, 0, 0, 0, 0);
+INSERT INTO books VALUES (0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 
 CREATE TABLE profiles (
   id       INTEGER PRIMARY KEY AUTOINCREMENT,
   task     TEXT NOT NULL,
   requires TEXT NOT NULL,     -- {JSON}, keys sorted
   live     INTEGER NOT NULL,  -- 0: no live job needs it; it waits for an ended one to come back or to be pruned
+  base     INTEGER,           -- of the line of a customer: the profile of the task and its requirements
+  customer TEXT,              -- whose it is; null: of jobs without a customer
   UNIQUE (task, requires)
 ) STRICT;
+CREATE INDEX profiles_of_base ON profiles (base) WHERE base IS NOT NULL;
 
--- A line is where jobs stand that are alike to every worker: one queue, one profile.
+-- A line is where jobs stand that are alike to every worker: one queue, one profile. In queues that are set by customer,
+-- each customer has lines, and these have profiles, of their own.
 CREATE TABLE lines (
   id      INTEGER PRIMARY KEY AUTOINCREMENT,
   queue   TEXT NOT NULL,
@@ -28,6 +37,14 @@ CREATE TABLE lines (
   UNIQUE (queue, profile)
 ) STRICT;
 CREATE INDEX lines_of_profile ON lines (profile);
+
+-- The lines in which customers have live jobs, or had: by these their pairs of task and requirements are counted. Whoever
+-- inserts a customer's job makes sure that its stake is there.
+CREATE TABLE stakes (
+  customer TEXT NOT NULL,
+  line     INTEGER NOT NULL,
+  PRIMARY KEY (customer, line)
+) STRICT, WITHOUT ROWID;
 
 -- The hot part: narrow, and without what only people read.
 CREATE TABLE jobs (
@@ -57,7 +74,13 @@ CREATE TABLE jobs (
   state               TEXT,              -- [JSON] of what no statement looks at (rows.State); null: as submitted
   held_key            TEXT,              -- [task, dedup key] while the job holds it
   turn_key            TEXT,              -- the concurrency key: those of one task take turns
-  change              INTEGER            -- the id of the last change: a repeat is recognised by it
+  change              INTEGER,           -- the id of the last change: a repeat is recognised by it
+  created_at          INTEGER,
+  keep                TEXT,              -- the retention of the job's own: microseconds by status, as JSON; null: as the
+                                         -- settings say
+  number              INTEGER,           -- of the attempt that completed the job: nothing comes after it, so it is kept
+                                         -- here, with its worker, and has no row of its own
+  took                REAL               -- the seconds that its handler took; null: nobody measured
 ) STRICT;
 CREATE INDEX ready ON jobs (line, rank, arrived_at, seq) WHERE stage = 2;
 CREATE INDEX turns ON jobs (line, turn_key, rank, arrived_at, seq) WHERE stage = -1;
@@ -69,12 +92,44 @@ CREATE INDEX expiring ON jobs (act_by)
 CREATE INDEX finished ON jobs (status, finished_at, line) WHERE stage >= 4;
 CREATE INDEX unlucky ON jobs (status) WHERE stage = 5;
 CREATE UNIQUE INDEX keys ON jobs (held_key) WHERE held_key IS NOT NULL;
+-- What jobs are found by (engines/sql/finding.py). Nothing here is written by a claim or by the completion of a job: the
+-- indexes have only jobs that ended badly, or to which something happened before their end.
+CREATE INDEX unlisted ON jobs (created_at) WHERE created_at IS NULL;
+CREATE INDEX reasons ON jobs (state ->> 7) WHERE stage = 5;
+CREATE INDEX fingerprints ON jobs (state ->> 14) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 14 IS NOT NULL;
+CREATE INDEX suspects ON jobs (stage) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 9 > 0;
+-- Ended jobs with a retention of their own, by when it is over.
+CREATE INDEX outlived ON jobs (finished_at + (keep ->> status)) WHERE stage >= 4 AND keep IS NOT NULL;
+
+-- Before one of the jobs is deleted that the books have not counted, they are counted, or its number would be given again.
+CREATE TRIGGER counted_first BEFORE DELETE ON jobs WHEN old.seq > (SELECT last_seq FROM books) BEGIN
+  UPDATE books SET accepted = accepted + (SELECT max(seq) FROM jobs) - last_seq, last_seq = (SELECT max(seq) FROM jobs);
+END;
+
+-- In which blocks of 2^10 order numbers there are jobs of a line.
+CREATE TABLE line_blocks (
+  line  INTEGER NOT NULL,
+  block INTEGER NOT NULL,
+  PRIMARY KEY (line, block)
+) STRICT, WITHOUT ROWID;
+-- Whoever moves a job to another line.
+CREATE TRIGGER listed_again AFTER UPDATE OF line ON jobs WHEN new.line <> old.line BEGIN
+  INSERT OR IGNORE INTO line_blocks VALUES (new.line, new.seq >> 10);
+END;
+-- In which blocks of 2^12 order numbers there are jobs that were created in a span of 2^29 microseconds.
+CREATE TABLE time_blocks (
+  block  INTEGER NOT NULL,
+  bucket INTEGER NOT NULL,
+  PRIMARY KEY (block, bucket)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE bodies (
   seq     INTEGER PRIMARY KEY,
   payload TEXT NOT NULL,  -- {JSON}, as submitted
-  spec    TEXT NOT NULL   -- {JSON}
+  spec    TEXT NOT NULL,  -- {JSON}
+  request TEXT            -- the request key: [task, key of its customer]; it goes with the job when that is pruned
 ) STRICT;
+CREATE UNIQUE INDEX requests ON bodies (request) WHERE request IS NOT NULL;
 
 CREATE TABLE ends (
   seq    INTEGER PRIMARY KEY,
@@ -96,14 +151,27 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_of_job ON events (seq);
 
--- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'p', 'r' and 'b' + the id of the
--- parent, the root and the batch.
+-- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p', 'r' and 'b' +
+-- the id of the parent, the root and the batch, 'o' + the id of the job that is run again.
 CREATE TABLE labels (
   seq   INTEGER NOT NULL,
   label TEXT NOT NULL,
   PRIMARY KEY (seq, label)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX labelled ON labels (label, seq);
+
+-- What runs add to their jobs: items of streams, lines of logs, results of steps. Apart from the jobs, because it is
+-- much, and read by nobody but those who follow one job; the key is the order in which that is done.
+CREATE TABLE entries (
+  seq     INTEGER NOT NULL,
+  kind    TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  number  INTEGER NOT NULL,
+  at      INTEGER NOT NULL,
+  name    TEXT,
+  data    TEXT NOT NULL,    -- JSON
+  PRIMARY KEY (seq, kind, attempt, number)
+) STRICT, WITHOUT ROWID;
 
 -- Whom a job was stored to wait for; kept as long as the job itself.
 CREATE TABLE waits (
@@ -136,29 +204,60 @@ CREATE TABLE batches (
   cancelled_at INTEGER,
   cancelled_by TEXT,
   settled      INTEGER NOT NULL,
-  calls        TEXT NOT NULL   -- [JSON] of what is submitted at its end: on_complete, on_failure
+  calls        TEXT NOT NULL,  -- [JSON] of what is submitted at its end: on_complete, on_failure
+  customer     TEXT            -- whose it is, if all of its jobs are one customer's
 ) STRICT;
 CREATE INDEX batches_open ON batches (touched_at) WHERE NOT sealed;
 CREATE INDEX batches_over ON batches (created_at)
   WHERE sealed AND NOT settled AND total <= completed + failed + cancelled;
 CREATE INDEX batches_made ON batches (created_at, id);
 CREATE INDEX batches_settled ON batches (coalesce(ended_at, 0)) WHERE settled;
+CREATE INDEX batches_of_customer ON batches (customer, created_at, id) WHERE customer IS NOT NULL;
 
 -- No index but the key: a beat touches nothing else.
 CREATE TABLE workers (
-  id      BLOB PRIMARY KEY,
-  info    TEXT NOT NULL,  -- {JSON}
-  beat    TEXT NOT NULL,  -- {JSON}
-  beats   INTEGER NOT NULL,
-  beat_at INTEGER NOT NULL,
-  alive   INTEGER NOT NULL
+  id             BLOB PRIMARY KEY,
+  info           TEXT NOT NULL,  -- {JSON}
+  beat           TEXT NOT NULL,  -- {JSON}
+  beats          INTEGER NOT NULL,
+  beat_at        INTEGER NOT NULL,
+  alive          INTEGER NOT NULL,
+  -- What is known of its death: how long earlier watchers saw its beat stand still, and, of its burial, whether a suspect
+  -- ran on it and whether others died at the same time.
+  watched        TEXT,           -- [JSON]: beats, looks, seconds
+  beside_suspect INTEGER NOT NULL DEFAULT 0,
+  mass_death     INTEGER NOT NULL DEFAULT 0,
+  reported       INTEGER NOT NULL DEFAULT 0  -- the number of its last report that was kept
 ) STRICT;
+
+-- What workers hand in with their beats, as it comes.
+CREATE TABLE reports (
+  id   INTEGER PRIMARY KEY,
+  data TEXT NOT NULL        -- [JSON], core.rollup.Rollup
+) STRICT;
+
+-- And added up. Of one moment, task and queue there may be several rows: readers add them up, too.
+CREATE TABLE rollups (
+  step  INTEGER NOT NULL,   -- seconds: a minute, an hour or a day
+  at    INTEGER NOT NULL,   -- when it began
+  task  TEXT NOT NULL,
+  queue TEXT NOT NULL,
+  data  TEXT NOT NULL       -- [JSON], core.rollup.Totals
+) STRICT;
+CREATE INDEX rollups_at ON rollups (step, at, task, queue);
 
 CREATE TABLE settings (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL,    -- {JSON}
   rev   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Who changed settings, and when: the newest acts.
+CREATE TABLE audit (
+  id   INTEGER PRIMARY KEY,
+  key  TEXT NOT NULL,
+  data TEXT NOT NULL      -- {JSON}
+) STRICT;
 
 -- The settings queue:NAME, as claims read them; written with them.
 CREATE TABLE queues (
