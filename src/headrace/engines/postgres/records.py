@@ -18,7 +18,7 @@ from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
+from headrace.engines.sql.dialect import Asked, Asking, Dialect
 from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import STAGES, encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
@@ -31,11 +31,6 @@ T = TypeVar("T")
 _PARKED = [status.value for status in Status if STAGES[status] == 0]
 """The statuses of jobs that are not in line yet."""
 
-_CREATED = (
-    "CASE WHEN b.created_at > 0 THEN b.created_at"
-    " ELSE (extract(epoch FROM (b.spec::json ->> 'created_at')::timestamptz) * 1000000)::bigint END"
-)
-
 
 def _dialect(schema: str) -> Dialect:
     tables = {"jobs": f"{schema}.jobs", "bodies": f"{schema}.bodies"}
@@ -45,10 +40,7 @@ def _dialect(schema: str) -> Dialect:
         time_shift=13,
         state="(j.state::json ->> {})",
         number="::integer",
-        created=_CREATED,
-        customer="CASE WHEN b.created_at IS NULL THEN b.spec::json ->> 'customer' END",
-        rerun_of="CASE WHEN b.created_at IS NULL THEN b.spec::json ->> 'rerun_of' END",
-        unlisted=Part(f"{schema}.bodies", "x.created_at IS NULL", ordered=True),
+        created="b.created_at",
         task=f"(SELECT p.task FROM {schema}.lines l JOIN {schema}.profiles p ON p.id = l.profile WHERE l.id = j.line)",
         has_error="j.error IS NOT NULL",
         error_type="(SELECT i.error::json ->> 'type' FROM {jobs} i WHERE i.seq = j.seq)".format(**tables),

@@ -39,11 +39,6 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """A field of the state as text; ``{}`` is its number."""
     created: str
     """When the job was created."""
-    customer: str
-    """In the spec."""
-    rerun_of: str
-    unlisted: Part
-    """The jobs that are in no list."""
     error_type: str
     """Of the job of this order number: ``j`` may be anything that has one."""
     page: str

@@ -8,8 +8,6 @@ their order:
 - For tasks, queues and ranges of time there are lists of blocks. A block is a range of order numbers. An entry says
   that some of its jobs stand in a line, or were created in a span of time. An insert adds few, not one for each job.
 
-Jobs that were stored by a version without these lists are marked (``created_at`` is null) and looked at every time.
-
 One question takes several statements. All of them see the store as of one moment: else a job that moves between two of
 them would be found twice, or not at all.
 """
@@ -207,8 +205,8 @@ class _Search:
     # -- blocks
 
     def _of_blocks(self, blocks: Callable[[int, int], Asked], shift: int, place: int, most: int) -> Asking[list[Job]]:
-        """The newest jobs below a place in the blocks that are asked for so, and of those that are in no list."""
-        found, apart = list[Job](), (yield from self._of_parts([self._sql.unlisted], place, most))
+        """The newest jobs below a place in the blocks that are asked for so."""
+        found = list[Job]()
         last = (place >> shift) + 1
         for size in _rounds():
             rows = yield blocks(last, size)
@@ -222,8 +220,7 @@ class _Search:
             if len(found) >= most or len(rows) < size:
                 break
             last = rows[-1][0]
-        together = {job.seq: job for job in (*found, *apart)}
-        return sorted(together.values(), key=lambda job: -job.seq)[:most]
+        return found[:most]
 
     def _blocks_of_time(self, until: datetime | None) -> Callable[[int, int], Asked]:
         """What asks for blocks by their time, the last ones first: below which block, how many."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -80,10 +80,6 @@ class Terms:
         """That a job is suspect."""
         return f"{self.field('suspect', table)}{self.sql.number} > 0"
 
-    def unlabelled(self, labels: Sequence[str]) -> str | None:
-        """What such labels stand for in the spec of a job that was stored by a version that does not write them."""
-        return {"c": self.sql.customer, "o": self.sql.rerun_of}.get(labels[0][0])
-
     def _add(self, term: str, *values: Any) -> None:
         self._terms.append(term)
         self.values += values
@@ -111,12 +107,7 @@ class Terms:
             texts = [self.label(text) for text in several]
             # A number, not EXISTS: for EXISTS a planner might choose to read all jobs with the label first.
             one = f"SELECT 1 FROM {self.labels} o WHERE o.seq = j.seq AND o.label IN ({marks(texts)}) LIMIT 1"
-            has = f"({one}) IS NOT NULL"
-            spec = self.unlabelled(several)
-            if spec is None:
-                self._add(has, *texts)
-            else:
-                self._add(f"{has} OR {spec} IN ({marks(several)})", *texts, *(text[1:] for text in several))
+            self._add(f"({one}) IS NOT NULL", *texts)
 
     def _ask_for_times(self) -> None:
         filter = self.filter

@@ -159,11 +159,10 @@ CREATE TABLE {schema}.bodies (
   seq        bigint NOT NULL,
   payload    text NOT NULL,  -- {JSON}, as submitted
   spec       text NOT NULL,  -- {JSON}
-  created_at bigint,
+  created_at bigint NOT NULL,
   request    text            -- the request key: [task, key of its customer], or the digest of that; it goes with the job
                              -- when that is pruned
 );
-CREATE INDEX unlisted ON {schema}.bodies (seq) WHERE created_at IS NULL;
 CREATE UNIQUE INDEX requests ON {schema}.bodies (request) WHERE request IS NOT NULL;
 
 CREATE TABLE {schema}.attempts (

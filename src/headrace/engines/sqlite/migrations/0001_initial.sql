@@ -75,7 +75,7 @@ CREATE TABLE jobs (
   held_key            TEXT,              -- [task, dedup key] while the job holds it
   turn_key            TEXT,              -- the concurrency key: those of one task take turns
   change              INTEGER,           -- the id of the last change: a repeat is recognised by it
-  created_at          INTEGER,
+  created_at          INTEGER NOT NULL,
   keep                TEXT,              -- the retention of the job's own: microseconds by status, as JSON; null: as the
                                          -- settings say
   number              INTEGER,           -- of the attempt that completed the job: nothing comes after it, so it is kept
@@ -94,7 +94,6 @@ CREATE INDEX unlucky ON jobs (status) WHERE stage = 5;
 CREATE UNIQUE INDEX keys ON jobs (held_key) WHERE held_key IS NOT NULL;
 -- What jobs are found by (engines/sql/finding.py). Nothing here is written by a claim or by the completion of a job: the
 -- indexes have only jobs that ended badly, or to which something happened before their end.
-CREATE INDEX unlisted ON jobs (created_at) WHERE created_at IS NULL;
 CREATE INDEX reasons ON jobs (state ->> 7) WHERE stage = 5;
 CREATE INDEX fingerprints ON jobs (state ->> 14) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 14 IS NOT NULL;
 CREATE INDEX suspects ON jobs (stage) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 9 > 0;
