@@ -38,12 +38,12 @@ _spec = msgspec.json.Decoder(Spec).decode
 
 DIALECT = Dialect(
     prefix="",
-    line_shift=10,
+    subqueue_shift=10,
     time_shift=12,
     state="(j.state ->> {})",
     number="",
     created="j.created_at",
-    task="(SELECT p.task FROM lines l JOIN profiles p ON p.id = l.profile WHERE l.id = j.line)",
+    task="(SELECT p.task FROM subqueues l JOIN profiles p ON p.id = l.profile WHERE l.id = j.subqueue)",
     has_error="(SELECT error FROM ends WHERE seq = j.seq) IS NOT NULL",
     error_type="(SELECT error ->> 'type' FROM ends WHERE seq = j.seq)",
     page="SELECT (SELECT doc FROM record WHERE seq = found.seq) FROM ({found}) found ORDER BY found.seq DESC",
@@ -51,9 +51,9 @@ DIALECT = Dialect(
     join="CROSS JOIN",
     by_status=frozenset({5}),
     by_number="jobs j NOT INDEXED",
-    blocks_of_lines=(
-        "SELECT DISTINCT x.block FROM json_each(?) l CROSS JOIN line_blocks x ON x.line = l.value AND x.block < ?"
-        " ORDER BY x.block DESC LIMIT ?"
+    blocks_of_subqueues=(
+        "SELECT DISTINCT x.block FROM json_each(?) l CROSS JOIN subqueue_blocks x"
+        " ON x.subqueue = l.value AND x.block < ? ORDER BY x.block DESC LIMIT ?"
     ),
     ranges="json_each(?) k CROSS JOIN jobs j ON j.seq >= (k.value ->> 0) AND j.seq < (k.value ->> 1)",
     all_of_them=" LIMIT -1 OFFSET 0",

@@ -1,16 +1,16 @@
 -- Times are microseconds since 1970 in UTC. Texts named in brackets are JSON; kept as text, because a jsonb refuses
 -- what a handler may well return (a NUL within a string), and nothing in here is ever searched by the server.
 
--- What is numbered once for the whole store; one row, written only when a line, a profile or a setting changes.
+-- What is numbered once for the whole store; one row, written only when a subqueue, a profile or a setting changes.
 CREATE TABLE {schema}.books (
-  profiles_rev bigint NOT NULL,
-  settings_rev bigint NOT NULL,
-  lines_rev    bigint NOT NULL  -- grows when a line is added or removed
+  profiles_rev  bigint NOT NULL,
+  settings_rev  bigint NOT NULL,
+  subqueues_rev bigint NOT NULL  -- grows when a subqueue is added or removed
 );
 INSERT INTO {schema}.books VALUES (0, 0, 0);
 
--- How often lines were collected: a sequence, because its value is read past any snapshot. Called once here, since the
--- first call leaves the value as it was.
+-- How often subqueues were collected: a sequence, because its value is read past any snapshot. Called once here, since
+-- the first call leaves the value as it was.
 CREATE SEQUENCE {schema}.collections;
 SELECT nextval('{schema}.collections');
 
@@ -33,27 +33,27 @@ CREATE TABLE {schema}.profiles (
   requires text NOT NULL,         -- {JSON}, keys sorted
   digest   text NOT NULL UNIQUE,  -- of both; they may be longer than an index takes
   live     boolean NOT NULL,      -- false: no live job needs it; it waits for an ended one to come back or to be pruned
-  base     integer,               -- of the line of a customer: the profile of the task and its requirements
+  base     integer,               -- of the subqueue of a customer: the profile of the task and its requirements
   customer text                   -- whose it is; null: of jobs without a customer
 );
 CREATE INDEX profiles_of_base ON {schema}.profiles (base) WHERE base IS NOT NULL;
 
--- A line is where jobs stand that are alike to every worker: one queue, one profile. In queues that are set by customer,
--- each customer has lines, and these have profiles, of their own.
-CREATE TABLE {schema}.lines (
+-- A subqueue is where jobs stand that are alike to every worker: one queue, one profile. In queues that are set by
+-- customer, each customer has subqueues, and these have profiles, of their own.
+CREATE TABLE {schema}.subqueues (
   id      integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   queue   text NOT NULL,
   profile integer NOT NULL,
   UNIQUE (queue, profile)
 );
-CREATE INDEX lines_of_profile ON {schema}.lines (profile);
+CREATE INDEX subqueues_of_profile ON {schema}.subqueues (profile);
 
--- The lines in which customers have live jobs, or had: by these their pairs of task and requirements are counted. Whoever
--- inserts a customer's job makes sure that its stake is there.
+-- The subqueues in which customers have live jobs, or had: by these their pairs of task and requirements are counted.
+-- Whoever inserts a customer's job makes sure that its stake is there.
 CREATE TABLE {schema}.stakes (
   customer text NOT NULL,
-  line     integer NOT NULL,
-  PRIMARY KEY (customer, line)
+  subqueue integer NOT NULL,
+  PRIMARY KEY (customer, subqueue)
 );
 
 -- The hot part: narrow, and with one full index; the others hold only the jobs they are asked for.
@@ -68,11 +68,11 @@ CREATE TABLE {schema}.jobs (
   available_at        bigint NOT NULL,
   updated_at          bigint NOT NULL,
   id                  uuid NOT NULL,
-  line                integer NOT NULL,
+  subqueue            integer NOT NULL,
   rev                 integer NOT NULL,
   epoch               bigint NOT NULL,
   unstarted_losses    integer NOT NULL,
-  stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
+  stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not queued yet, 1 deferred,
                                           -- 2 queued, -1 queued with a key, 3 held, 4 completed, 5 failed or cancelled
   rank                smallint NOT NULL,  -- the priority, negated: smaller is claimed first
   unnamed             smallint NOT NULL,  -- successive beats of its worker that did not name it
@@ -102,8 +102,8 @@ CREATE TABLE {schema}.jobs (
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
   autovacuum_analyze_scale_factor = 0.1, autovacuum_analyze_threshold = 5000
 );
-CREATE INDEX ready ON {schema}.jobs (line, rank, arrived_at, seq) WHERE stage = 2;
-CREATE INDEX turns ON {schema}.jobs (line, turn_key, rank, arrived_at, seq) WHERE stage = -1;
+CREATE INDEX ready ON {schema}.jobs (subqueue, rank, arrived_at, seq) WHERE stage = 2;
+CREATE INDEX turns ON {schema}.jobs (subqueue, turn_key, rank, arrived_at, seq) WHERE stage = -1;
 CREATE INDEX due ON {schema}.jobs (available_at) WHERE stage = 1;
 CREATE INDEX held ON {schema}.jobs (worker, claim) WHERE stage = 3;
 CREATE INDEX expiring ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3;
@@ -112,7 +112,7 @@ CREATE INDEX finished ON {schema}.jobs (status, finished_at) WHERE stage >= 4;
 CREATE INDEX fragile ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3 AND unstarted_losses > 0;
 CREATE UNIQUE INDEX keys ON {schema}.jobs (held_key) WHERE held_key IS NOT NULL;
 -- What jobs are found by (engines/sql/finding.py). Nothing here is written by a claim or by the completion of a job: the
--- indexes have only jobs that ended badly, were never in line, or to which something happened before their end.
+-- indexes have only jobs that ended badly, were never queued, or to which something happened before their end.
 CREATE INDEX reasons ON {schema}.jobs ((state::json ->> 7), seq) WHERE stage = 5;
 CREATE INDEX fingerprints ON {schema}.jobs ((state::json ->> 14), seq)
   WHERE stage <> 4 AND state IS NOT NULL AND (state::json ->> 14) IS NOT NULL;
@@ -120,9 +120,9 @@ CREATE INDEX suspects ON {schema}.jobs (seq)
   WHERE stage <> 4 AND state IS NOT NULL AND (state::json ->> 9)::integer > 0;
 -- Ended jobs with a retention of their own, by when it is over.
 CREATE INDEX outlived ON {schema}.jobs ((finished_at + (keep::json ->> status)::bigint)) WHERE stage >= 4 AND keep IS NOT NULL;
--- Jobs that failed and jobs that wait for others are counted by line again and again: with all that is counted in the
--- index, none of them is looked at.
-CREATE INDEX unlucky ON {schema}.jobs (status, seq) INCLUDE (line, arrived_at) WHERE stage IN (0, 5);
+-- Jobs that failed and jobs that wait for others are counted by subqueue again and again: with all that is counted in
+-- the index, none of them is looked at.
+CREATE INDEX unlucky ON {schema}.jobs (status, seq) INCLUDE (subqueue, arrived_at) WHERE stage IN (0, 5);
 
 -- Whether a worker holds jobs that this request gave it. Waits for a claim under the same request that is under way, and
 -- then looks with a snapshot of its own: that of the statement which calls it may be older than the end of that claim.
@@ -132,20 +132,21 @@ BEGIN
   RETURN EXISTS (SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = of_worker AND claim = request);
 END $$;
 
--- In which blocks of 2^10 order numbers there are jobs of a line; only ever added, so that two inserts never meet.
-CREATE TABLE {schema}.line_blocks (
-  block bigint NOT NULL,
-  line  integer NOT NULL
+-- In which blocks of 2^10 order numbers there are jobs of a subqueue; only ever added, so that two inserts never meet.
+CREATE TABLE {schema}.subqueue_blocks (
+  block    bigint NOT NULL,
+  subqueue integer NOT NULL
 );
-CREATE INDEX blocks_of_line ON {schema}.line_blocks (line, block);
--- Whoever moves a job to another line.
+CREATE INDEX blocks_of_subqueue ON {schema}.subqueue_blocks (subqueue, block);
+-- Whoever moves a job to another subqueue.
 CREATE FUNCTION {schema}.list_again() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  EXECUTE format('INSERT INTO %I.line_blocks (line, block) VALUES ($1, $2)', tg_table_schema) USING new.line, new.seq >> 10;
+  EXECUTE format('INSERT INTO %I.subqueue_blocks (subqueue, block) VALUES ($1, $2)', tg_table_schema)
+  USING new.subqueue, new.seq >> 10;
   RETURN NULL;
 END $$;
-CREATE TRIGGER listed_again AFTER UPDATE OF line ON {schema}.jobs FOR EACH ROW
-WHEN (old.line <> new.line) EXECUTE FUNCTION {schema}.list_again();
+CREATE TRIGGER listed_again AFTER UPDATE OF subqueue ON {schema}.jobs FOR EACH ROW
+WHEN (old.subqueue <> new.subqueue) EXECUTE FUNCTION {schema}.list_again();
 -- In which blocks of 2^13 order numbers there are jobs that were created in a span of 2^29 microseconds.
 CREATE TABLE {schema}.time_blocks (
   block  bigint NOT NULL,
@@ -181,8 +182,8 @@ CREATE TABLE {schema}.events (
 );
 CREATE INDEX events_of_job ON {schema}.events (seq);
 
--- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p' + the parent,
--- 'r' + the root, 'b' + the batch, 'o' + the id of the job that is run again; a long one by its digest.
+-- What jobs are found by beside subqueue and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p' + the
+-- parent, 'r' + the root, 'b' + the batch, 'o' + the id of the job that is run again; a long one by its digest.
 CREATE TABLE {schema}.labels (
   seq   bigint NOT NULL,
   label text NOT NULL,
@@ -328,25 +329,26 @@ CREATE TABLE {schema}.spent (
 );
 CREATE INDEX spent_until ON {schema}.spent (until);
 
--- Where the concurrency keys of a task stand in its lines, for claims, which read no more of them than they want. Written
--- only by who holds the gate of the task.
+-- Where the concurrency keys of a task stand in its subqueues, for claims, which read no more of them than they want.
+-- Written only by who holds the gate of the task.
 CREATE TABLE {schema}.heads (
-  task text COLLATE "C" NOT NULL,
-  key  text COLLATE "C" NOT NULL,
-  line integer NOT NULL,
-  -- Of the first of its jobs in line, which stands there or further back. A rank of null: none is in line.
-  rank smallint,
-  at   bigint NOT NULL,   -- when it arrived or, if that was later, when the key last had its turn
-  seq  bigint NOT NULL,
-  last bigint NOT NULL,   -- when the key last had its turn, in whichever line
-  PRIMARY KEY (task, key, line)
+  task     text COLLATE "C" NOT NULL,
+  key      text COLLATE "C" NOT NULL,
+  subqueue integer NOT NULL,
+  -- Of the first of its queued jobs, which stands there or further back. A rank of null: none is queued.
+  rank     smallint,
+  at       bigint NOT NULL,   -- when it arrived or, if that was later, when the key last had its turn
+  seq      bigint NOT NULL,
+  last     bigint NOT NULL,   -- when the key last had its turn, in whichever subqueue
+  PRIMARY KEY (task, key, subqueue)
 ) WITH (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
 );
-CREATE INDEX heads_in_line ON {schema}.heads (line, rank, at, seq) WHERE rank IS NOT NULL;
--- Jobs with keys that came into line: told to the heads by the next claim, so that who brings them never waits for another.
+CREATE INDEX heads_in_subqueue ON {schema}.heads (subqueue, rank, at, seq) WHERE rank IS NOT NULL;
+-- Jobs with keys that came into a subqueue: told to the heads by the next claim, so that who brings them never waits
+-- for another.
 CREATE TABLE {schema}.arrivals (
-  line       integer NOT NULL,
+  subqueue   integer NOT NULL,
   rank       smallint NOT NULL,
   arrived_at bigint NOT NULL,
   seq        bigint NOT NULL,
@@ -355,7 +357,7 @@ CREATE TABLE {schema}.arrivals (
   -- Each row lives for a moment.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
 );
-CREATE INDEX arrived ON {schema}.arrivals (line);
+CREATE INDEX arrived ON {schema}.arrivals (subqueue);
 
 CREATE TABLE {schema}.leases (
   name   text PRIMARY KEY,
@@ -376,5 +378,5 @@ SELECT
   j.progress, b.payload, j.result, j.error
 FROM {schema}.jobs j
   JOIN {schema}.bodies b ON b.id = j.id
-  JOIN {schema}.lines l ON l.id = j.line
+  JOIN {schema}.subqueues l ON l.id = j.subqueue
   JOIN {schema}.profiles p ON p.id = l.profile;

@@ -9,8 +9,8 @@ CREATE TABLE books (
   pruned           INTEGER NOT NULL,
   profiles_rev     INTEGER NOT NULL,
   settings_rev     INTEGER NOT NULL,
-  lines_rev        INTEGER NOT NULL,  -- grows when a line is added or removed
-  collected        INTEGER NOT NULL,  -- grows when lines are removed: sessions forget what they interned
+  subqueues_rev    INTEGER NOT NULL,  -- grows when a subqueue is added or removed
+  collected        INTEGER NOT NULL,  -- grows when subqueues are removed: sessions forget what they interned
   pruned_completed INTEGER NOT NULL DEFAULT 0,  -- of the pruned jobs, how many had ended in which way
   pruned_failed    INTEGER NOT NULL DEFAULT 0,
   pruned_cancelled INTEGER NOT NULL DEFAULT 0
@@ -22,37 +22,37 @@ CREATE TABLE profiles (
   task     TEXT NOT NULL,
   requires TEXT NOT NULL,     -- {JSON}, keys sorted
   live     INTEGER NOT NULL,  -- 0: no live job needs it; it waits for an ended one to come back or to be pruned
-  base     INTEGER,           -- of the line of a customer: the profile of the task and its requirements
+  base     INTEGER,           -- of the subqueue of a customer: the profile of the task and its requirements
   customer TEXT,              -- whose it is; null: of jobs without a customer
   UNIQUE (task, requires)
 ) STRICT;
 CREATE INDEX profiles_of_base ON profiles (base) WHERE base IS NOT NULL;
 
--- A line is where jobs stand that are alike to every worker: one queue, one profile. In queues that are set by customer,
--- each customer has lines, and these have profiles, of their own.
-CREATE TABLE lines (
+-- A subqueue is where jobs stand that are alike to every worker: one queue, one profile. In queues that are set by
+-- customer, each customer has subqueues, and these have profiles, of their own.
+CREATE TABLE subqueues (
   id      INTEGER PRIMARY KEY AUTOINCREMENT,
   queue   TEXT NOT NULL,
   profile INTEGER NOT NULL,
   UNIQUE (queue, profile)
 ) STRICT;
-CREATE INDEX lines_of_profile ON lines (profile);
+CREATE INDEX subqueues_of_profile ON subqueues (profile);
 
--- The lines in which customers have live jobs, or had: by these their pairs of task and requirements are counted. Whoever
--- inserts a customer's job makes sure that its stake is there.
+-- The subqueues in which customers have live jobs, or had: by these their pairs of task and requirements are counted.
+-- Whoever inserts a customer's job makes sure that its stake is there.
 CREATE TABLE stakes (
   customer TEXT NOT NULL,
-  line     INTEGER NOT NULL,
-  PRIMARY KEY (customer, line)
+  subqueue INTEGER NOT NULL,
+  PRIMARY KEY (customer, subqueue)
 ) STRICT, WITHOUT ROWID;
 
 -- The hot part: narrow, and without what only people read.
 CREATE TABLE jobs (
   seq                 INTEGER PRIMARY KEY,
   id                  BLOB NOT NULL UNIQUE,
-  line                INTEGER NOT NULL,
+  subqueue            INTEGER NOT NULL,
   status              TEXT NOT NULL,
-  stage               INTEGER NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
+  stage               INTEGER NOT NULL,  -- what its status comes to for the indexes: 0 not queued yet, 1 deferred,
                                          -- 2 queued, -1 queued with a key, 3 held, 4 completed, 5 failed or cancelled
   tied                INTEGER NOT NULL DEFAULT 0,  -- 1: another job was stored to wait for it
   rank                INTEGER NOT NULL,  -- the priority, negated: smaller is claimed first
@@ -82,14 +82,14 @@ CREATE TABLE jobs (
                                          -- here, with its worker, and has no row of its own
   took                REAL               -- the seconds that its handler took; null: nobody measured
 ) STRICT;
-CREATE INDEX ready ON jobs (line, rank, arrived_at, seq) WHERE stage = 2;
-CREATE INDEX turns ON jobs (line, turn_key, rank, arrived_at, seq) WHERE stage = -1;
-CREATE INDEX due ON jobs (available_at, line, status, arrived_at) WHERE stage = 1;
-CREATE INDEX parked ON jobs (line, status, arrived_at) WHERE stage = 0;
+CREATE INDEX ready ON jobs (subqueue, rank, arrived_at, seq) WHERE stage = 2;
+CREATE INDEX turns ON jobs (subqueue, turn_key, rank, arrived_at, seq) WHERE stage = -1;
+CREATE INDEX due ON jobs (available_at, subqueue, status, arrived_at) WHERE stage = 1;
+CREATE INDEX parked ON jobs (subqueue, status, arrived_at) WHERE stage = 0;
 CREATE INDEX held ON jobs (worker, claim) WHERE stage = 3;
 CREATE INDEX expiring ON jobs (act_by)
   WHERE act_by IS NOT NULL AND stage < 3;
-CREATE INDEX finished ON jobs (status, finished_at, line) WHERE stage >= 4;
+CREATE INDEX finished ON jobs (status, finished_at, subqueue) WHERE stage >= 4;
 CREATE INDEX unlucky ON jobs (status) WHERE stage = 5;
 CREATE UNIQUE INDEX keys ON jobs (held_key) WHERE held_key IS NOT NULL;
 -- What jobs are found by (engines/sql/finding.py). Nothing here is written by a claim or by the completion of a job: the
@@ -105,15 +105,15 @@ CREATE TRIGGER counted_first BEFORE DELETE ON jobs WHEN old.seq > (SELECT last_s
   UPDATE books SET accepted = accepted + (SELECT max(seq) FROM jobs) - last_seq, last_seq = (SELECT max(seq) FROM jobs);
 END;
 
--- In which blocks of 2^10 order numbers there are jobs of a line.
-CREATE TABLE line_blocks (
-  line  INTEGER NOT NULL,
-  block INTEGER NOT NULL,
-  PRIMARY KEY (line, block)
+-- In which blocks of 2^10 order numbers there are jobs of a subqueue.
+CREATE TABLE subqueue_blocks (
+  subqueue INTEGER NOT NULL,
+  block    INTEGER NOT NULL,
+  PRIMARY KEY (subqueue, block)
 ) STRICT, WITHOUT ROWID;
--- Whoever moves a job to another line.
-CREATE TRIGGER listed_again AFTER UPDATE OF line ON jobs WHEN new.line <> old.line BEGIN
-  INSERT OR IGNORE INTO line_blocks VALUES (new.line, new.seq >> 10);
+-- Whoever moves a job to another subqueue.
+CREATE TRIGGER listed_again AFTER UPDATE OF subqueue ON jobs WHEN new.subqueue <> old.subqueue BEGIN
+  INSERT OR IGNORE INTO subqueue_blocks VALUES (new.subqueue, new.seq >> 10);
 END;
 -- In which blocks of 2^12 order numbers there are jobs that were created in a span of 2^29 microseconds.
 CREATE TABLE time_blocks (
@@ -150,8 +150,8 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_of_job ON events (seq);
 
--- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p', 'r' and 'b' +
--- the id of the parent, the root and the batch, 'o' + the id of the job that is run again.
+-- What jobs are found by beside subqueue and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p', 'r' and
+-- 'b' + the id of the parent, the root and the batch, 'o' + the id of the job that is run again.
 CREATE TABLE labels (
   seq   INTEGER NOT NULL,
   label TEXT NOT NULL,
@@ -273,47 +273,47 @@ CREATE TABLE spent (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX spent_until ON spent (until);
 
--- The concurrency keys of a task: when each last had its turn, and where its first job stands in each line. Claims read
--- as many as they have use for, in their order, however many there are.
+-- The concurrency keys of a task: when each last had its turn, and where its first job stands in each subqueue. Claims
+-- read as many as they have use for, in their order, however many there are.
 CREATE TABLE heads (
   task       TEXT NOT NULL,
   key        TEXT NOT NULL,
-  line       INTEGER NOT NULL,
-  last       INTEGER NOT NULL,  -- 0: never, as far as is remembered; the same in all lines of the task
-  rank       INTEGER,           -- these three are those of the job; null: none of the key is in this line
+  subqueue   INTEGER NOT NULL,
+  last       INTEGER NOT NULL,  -- 0: never, as far as is remembered; the same in all subqueues of the task
+  rank       INTEGER,           -- these three are those of the job; null: none of the key is in this subqueue
   arrived_at INTEGER,
   seq        INTEGER,
   at         INTEGER AS (max(arrived_at, last)) VIRTUAL,
-  PRIMARY KEY (task, key, line)
+  PRIMARY KEY (task, key, subqueue)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX heads_in_line ON heads (line, rank, at, seq) WHERE rank IS NOT NULL;
+CREATE INDEX heads_in_subqueue ON heads (subqueue, rank, at, seq) WHERE rank IS NOT NULL;
 
 -- Whoever writes jobs: a new one may be the first of its key now.
 CREATE TRIGGER heads_of_new AFTER INSERT ON jobs WHEN new.stage = -1 BEGIN
-  INSERT INTO heads (task, key, line, last, rank, arrived_at, seq)
-  SELECT p.task, new.turn_key, new.line,
+  INSERT INTO heads (task, key, subqueue, last, rank, arrived_at, seq)
+  SELECT p.task, new.turn_key, new.subqueue,
     coalesce((SELECT max(last) FROM heads WHERE task = p.task AND key = new.turn_key), 0),
     new.rank, new.arrived_at, new.seq
-  FROM lines l CROSS JOIN profiles p ON p.id = l.profile WHERE l.id = new.line
-  ON CONFLICT (task, key, line) DO UPDATE
+  FROM subqueues l CROSS JOIN profiles p ON p.id = l.profile WHERE l.id = new.subqueue
+  ON CONFLICT (task, key, subqueue) DO UPDATE
   SET rank = excluded.rank, arrived_at = excluded.arrived_at, seq = excluded.seq
   WHERE heads.rank IS NULL
     OR (excluded.rank, excluded.arrived_at, excluded.seq) < (heads.rank, heads.arrived_at, heads.seq);
 END;
 
--- And where one comes into line, or leaves it, its key is looked at again. Claims write no arrival: they do so themselves,
--- for all they give at once.
+-- And where one comes into a subqueue, or leaves it, its key is looked at again. Claims write no arrival: they do so
+-- themselves, for all they give at once.
 CREATE TRIGGER heads_of_changed AFTER UPDATE OF arrived_at ON jobs
 WHEN new.stage = -1 OR old.stage = -1 BEGIN
-  INSERT INTO heads (task, key, line, last, rank, arrived_at, seq)
-  SELECT p.task, new.turn_key, new.line,
+  INSERT INTO heads (task, key, subqueue, last, rank, arrived_at, seq)
+  SELECT p.task, new.turn_key, new.subqueue,
     coalesce((SELECT max(last) FROM heads WHERE task = p.task AND key = new.turn_key), 0),
     j.rank, j.arrived_at, j.seq
-  FROM lines l CROSS JOIN profiles p ON p.id = l.profile LEFT JOIN jobs j ON j.seq = (
-    SELECT seq FROM jobs WHERE stage = -1 AND line = new.line AND turn_key = new.turn_key
+  FROM subqueues l CROSS JOIN profiles p ON p.id = l.profile LEFT JOIN jobs j ON j.seq = (
+    SELECT seq FROM jobs WHERE stage = -1 AND subqueue = new.subqueue AND turn_key = new.turn_key
     ORDER BY rank, arrived_at, seq LIMIT 1)
-  WHERE l.id = new.line
-  ON CONFLICT (task, key, line) DO UPDATE
+  WHERE l.id = new.subqueue
+  ON CONFLICT (task, key, subqueue) DO UPDATE
   SET rank = excluded.rank, arrived_at = excluded.arrived_at, seq = excluded.seq;
 END;
 
