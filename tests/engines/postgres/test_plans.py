@@ -46,8 +46,8 @@ SELECT n, gen_random_uuid(), {now} + n, {now} + n, {now}, CASE WHEN n % 2 = 0 TH
   CASE WHEN n % 2 = 0 THEN '00000000-0000-0000-0000-000000000001'::uuid END, 1 + n % 3, 1, 0, 0, 0, -50,
   CASE WHEN n % 2 = 0 THEN 4 ELSE 2 END, CASE WHEN n % 2 = 0 THEN 'completed' ELSE 'queued' END, NULL
 FROM generate_series(1, {rows}) n;
-INSERT INTO {schema}.bodies (seq, id, payload, spec)
-SELECT seq, id, '{{}}', '{{"task": "work"}}' FROM {schema}.jobs ON CONFLICT DO NOTHING;
+INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
+SELECT seq, id, '{{}}', '{{"task": "work"}}', arrived_at FROM {schema}.jobs ON CONFLICT DO NOTHING;
 INSERT INTO {schema}.attempts (seq, number, data)
 SELECT n, 1, '[1,0,1,"completed",null,null,null,null,null]' FROM generate_series(2, {rows}, 2) n;
 INSERT INTO {schema}.labels (seq, label) SELECT n, 't' || n % 100 FROM generate_series(1, {rows}, 5) n;

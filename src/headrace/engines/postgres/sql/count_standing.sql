@@ -12,10 +12,13 @@ FROM (
   FROM {schema}.jobs WHERE stage = 1 GROUP BY 1, 2
   UNION ALL
   SELECT subqueue, status, count(*), min(arrived_at) FROM {schema}.jobs WHERE stage = 3 GROUP BY 1, 2
-  -- The condition of the index word for word, so that the index alone is read. A status is of one stage.
+  -- The condition of the index word for word, and one status at a time, so that the index alone is read. A status is of
+  -- one stage.
   UNION ALL
-  SELECT subqueue, status, count(*), min(arrived_at) FROM {schema}.jobs
-  WHERE stage IN (0, 5) AND status = ANY ($3) GROUP BY 1, 2
+  SELECT p.* FROM unnest($3::text[]) AS s (status) CROSS JOIN LATERAL (
+    SELECT subqueue, status, count(*), min(arrived_at) FROM {schema}.jobs
+    WHERE stage IN (0, 5) AND status = s.status GROUP BY 1, 2
+  ) p
   UNION ALL
   SELECT subqueue, status, count(*), NULL FROM {schema}.jobs WHERE stage IN (0, 5) AND status = $2 GROUP BY 1, 2
 ) c JOIN {schema}.subqueues l ON l.id = c.subqueue
