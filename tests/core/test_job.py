@@ -188,17 +188,6 @@ def test_headers_and_queries_have_several_values_in_their_order() -> None:
     assert (record["headers"], record["query"]) == ({"accept": ["b", "a", "b"]}, {"q": ["2", "1"], "flag": []})
 
 
-def test_a_spec_of_earlier_versions_is_read_with_one_value_for_each_name() -> None:
-    text = (
-        '{"task":"t","created_at":"2030-05-06T07:08:09.123456Z","headers":{"accept":"text/html","host":"h"},'
-        '"query":{"q":["a","b"],"page":7,"all":true,"name":"x"},"tags":["kept"]}'
-    )
-    spec = spec_of(text)
-    assert spec.headers == {"accept": ("text/html",), "host": ("h",)}
-    assert spec.query == {"q": ("a", "b"), "page": ("7",), "all": ("true",), "name": ("x",)}
-    assert (spec.task, spec.created_at, spec.tags) == ("t", NOW, ("kept",))
-
-
 def test_the_version_before_can_read_a_spec_with_webhooks() -> None:
     spec = Spec(task="t", created_at=NOW, webhook=(Target("wh_1", ("completed",)),))
     text = msgspec.json.encode(spec)

@@ -180,14 +180,6 @@ def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-SHARE_A_NUMBER = frozenset(
-    f"{engine}/migrations/{number}_{name}.sql"
-    for engine, number in (("postgres", "0008"), ("sqlite", "0006"))
-    for name in ("by_customer", "customers", "requests")
-)
-"""Migrations that share a number: their names are kept in stores, so they cannot be changed any more."""
-
-
 def shared_numbers(root: Path) -> list[str]:
     """Each migration has a number of its own, so that their order is plain."""
     found = list[str]()
@@ -198,7 +190,7 @@ def shared_numbers(root: Path) -> list[str]:
             number, place = name.partition("_")[0], f"{folder.parent.name}/migrations/{name}"
             if not (len(number) == 4 and number.isdigit()):
                 found.append(f"{place}: no number of four digits")
-            elif numbers[number] > 1 and place not in SHARE_A_NUMBER:
+            elif numbers[number] > 1:
                 found.append(f"{place}: another migration has this number")
     return found
 

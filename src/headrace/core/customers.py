@@ -16,7 +16,7 @@ from headrace.core.job import Spec
 __all__ = ["REQUIREMENT", "Customers", "dedup_of", "own", "turn_of"]
 
 REQUIREMENT = "headrace.customer"
-"""What lines of customers may require in a store, so that workers of earlier versions do not take their jobs."""
+"""What profiles of a customer's jobs require in a store, so that they are others than those of the task alone."""
 
 _MARK = "\x1f"
 """Begins every key that is not just what was said."""

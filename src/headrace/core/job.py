@@ -78,26 +78,8 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     trace: dict[str, str] | None = None
 
 
-_spec = msgspec.json.Decoder(Spec).decode
-
-
-def spec_of(text: str) -> Spec:
-    """The spec in a JSON text, also as earlier versions wrote it: with one value for each name."""
-    try:
-        return _spec(text)
-    except msgspec.ValidationError:
-        document = msgspec.json.decode(text)
-        if not isinstance(document, dict):
-            raise
-        for name in ("headers", "query"):
-            if isinstance(values := document.get(name), dict):
-                document[name] = {key: _listed(value) for key, value in values.items()}
-        return msgspec.convert(document, Spec)
-
-
-def _listed(value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [value]
-    return [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in values]
+spec_of = msgspec.json.Decoder(Spec).decode
+"""The spec in a JSON text."""
 
 
 class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):

@@ -85,7 +85,7 @@ class Engine(Protocol):
         """Connect, and create the schema in an empty store.
 
         :raises SchemaTooNew: a newer version wrote the store.
-        :raises SchemaTooOld: the store must be migrated first, by command.
+        :raises SchemaTooOld: the store must be migrated first, by command, or was made before the first release.
         :raises Unavailable: the store cannot be reached.
         """
         ...

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from headrace.conformance.entries import items, of
 from headrace.conformance.lab import OOPS, Lab
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Change, Conflict, Key, Verdict
@@ -64,6 +65,23 @@ async def test_what_completions_of_a_batch_share_and_what_not(lab: Lab, alike: b
         assert await lab.get(end.job) == end.job
         assert end.job.result_text == result
         assert (await lab.attempts(end.job))[-1] == end.attempt
+
+
+async def test_an_epoch_may_have_more_than_32_bits(lab: Lab, schema: str, connect: Connect) -> None:
+    worker, epoch = await lab.worker(), 2**40
+    jobs = [await lab.put("one"), *[await lab.put("many") for _ in range(2)]]
+    await (await connect()).execute(f"UPDATE {schema}.jobs SET epoch = {epoch - 1}")
+    claimed = [*await lab.claim(worker, tasks=("one",)), *await lab.claim(worker, tasks=("many",))]
+    assert [(job.id, job.epoch) for job in claimed] == [(job.id, epoch) for job in jobs]
+    one, *many = [await lab.start(job) for job in claimed]
+    assert await lab.engine.entries.append([of(one, *items(lab, 1))], lab.now) == ["kept"]
+    ended = [await lab.finish(one, Failed(error=OOPS, delay=0.0))]
+    ended += [
+        end.job for end in await lab.apply(*(lab.end(job, Completed()) for job in many)) if isinstance(end, Applied)
+    ]
+    for job in ended:
+        assert (await lab.get(job)).epoch == job.epoch == epoch + 1
+        assert [past.epoch for past in await lab.attempts(job)] == [epoch]
 
 
 async def test_a_job_that_does_not_know_its_order_number_is_found_by_its_id(lab: Lab) -> None:

@@ -314,9 +314,8 @@ async def rows_of(connection: Connection, schema: str, job: Job) -> dict[str, li
     }.items():
         rows = await connection.fetch(f"SELECT * FROM {schema}.{table} WHERE {where}", job.seq)
         found[table] = [tuple(value for name, value in row.items() if name not in ("id", "seq")) for row in rows]
-    blocks = (
-        f"SELECT count(*) FROM {schema}.line_blocks b JOIN {schema}.jobs j USING (line) WHERE b.block = j.seq >> 10"
-    )
+    tables = f"{schema}.subqueue_blocks b JOIN {schema}.jobs j USING (subqueue)"
+    blocks = f"SELECT count(*) FROM {tables} WHERE b.block = j.seq >> 10"
     found["found by line"] = [(await connection.fetchval(f"{blocks} AND j.seq = $1", job.seq) > 0,)]
     times = f"SELECT count(*) FROM {schema}.time_blocks t JOIN {schema}.bodies b ON b.created_at >> 29 = t.bucket"
     found["found by time"] = [

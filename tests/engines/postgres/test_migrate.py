@@ -16,22 +16,27 @@ from click.testing import CliRunner, Result
 
 from headrace import App
 from headrace.cli.root import cli
-from headrace.conformance.lab import BEGIN, Lab
-from headrace.core.customers import turn_of
+from headrace.conformance.lab import BEGIN
 from headrace.core.defaults import Rules
 from headrace.engines.postgres import PostgresEngine, migrate
 from headrace.engines.postgres.connection import Connection
-from headrace.engines.postgres.rows import held_key
 from headrace.engines.sql.migrations import Migration
 from headrace.errors import ConfigError, SchemaTooNew, SchemaTooOld
 from headrace.runtime.host import Host
-from tests.support import rekeying
 from tests.support.postgres import apart, shared
 
 pytestmark = pytest.mark.timeout(240)
 
 ROOT = Path(__file__).parents[3]
 NAMES = [step.name for step in migrate.available()]
+
+STEPS = (
+    *migrate.available(),
+    Migration("9001_more", "CREATE TABLE {schema}.more (x int); ALTER TABLE {schema}.jobs ADD more int"),
+    Migration("9002_less", "ALTER TABLE {schema}.more ADD y int; CREATE INDEX more_y ON {schema}.more (y)"),
+)
+"""With steps as later versions may add them."""
+LATER = [step.name for step in STEPS]
 
 CATALOGS = {
     "relations": """
@@ -91,12 +96,17 @@ def engine_of(connection: Connection, *, migrate: bool = False) -> PostgresEngin
     return PostgresEngine(url_of(connection), rules=Rules(), host=Host(), migrate=migrate)
 
 
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make this process one of a later version, which knows ``STEPS``."""
+    monkeypatch.setattr(migrate, "available", lambda: STEPS)
+
+
 async def make_old(connection: Connection, upto: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A schema that an earlier version has made."""
-    steps = migrate.available()
     with monkeypatch.context() as patch:
-        patch.setattr(migrate, "available", lambda: steps[:upto])
-        assert await migrate.apply(connection, '"headrace"', BEGIN) == NAMES[:upto]
+        patch.setattr(migrate, "available", lambda: STEPS[:upto])
+        assert await migrate.apply(connection, '"headrace"', BEGIN) == LATER[:upto]
 
 
 def test_names_are_numbered_in_order_and_say_what_they_do() -> None:
@@ -104,19 +114,19 @@ def test_names_are_numbered_in_order_and_say_what_they_do() -> None:
     assert all(re.fullmatch(r"[0-9]{4}_[a-z][a-z_]*", name) for name in NAMES)
 
 
+@pytest.mark.usefixtures("later")
 async def test_a_fresh_schema_is_what_a_schema_becomes_that_went_through_every_step(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = migrate.available()
-    assert await migrate.apply(connection, '"fresh"', BEGIN) == NAMES
-    for upto in range(1, len(steps) + 1):
+    assert await migrate.apply(connection, '"fresh"', BEGIN) == LATER
+    for upto in range(1, len(STEPS) + 1):
         with monkeypatch.context() as patch:
-            patch.setattr(migrate, "available", lambda upto=upto: steps[:upto])
-            assert await migrate.apply(connection, '"aged"', BEGIN) == [NAMES[upto - 1]]
+            patch.setattr(migrate, "available", lambda upto=upto: STEPS[:upto])
+            assert await migrate.apply(connection, '"aged"', BEGIN) == [LATER[upto - 1]]
     fresh, aged = await catalog(connection, "fresh"), await catalog(connection, "aged")
     assert fresh == aged
     assert all(fresh[kind] for kind in ("relations", "columns", "indexes", "constraints", "views", "sequences"))
-    assert await migrate.applied(connection, '"fresh"') == await migrate.applied(connection, '"aged"') == NAMES
+    assert await migrate.applied(connection, '"fresh"') == await migrate.applied(connection, '"aged"') == LATER
 
 
 async def test_opening_makes_the_schema_in_an_empty_database(connection: Connection) -> None:
@@ -174,22 +184,24 @@ async def test_an_empty_database_opened_by_many_processes_at_once_is_made_once(
     assert await connection.fetchval(f"SELECT count(*) FROM {schema}.books") == 1
 
 
-@pytest.mark.parametrize("upto", range(1, len(NAMES)))
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("upto", range(1, len(LATER)))
 async def test_an_older_schema_is_refused_with_the_remedy_and_left_alone(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, upto: int
 ) -> None:
     await make_old(connection, upto, monkeypatch)
     before = await catalog(connection, "headrace")
-    with pytest.raises(SchemaTooOld, match=f"{NAMES[upto]}.*headrace migrate"):
+    with pytest.raises(SchemaTooOld, match=f"{LATER[upto]}.*headrace migrate"):
         await engine_of(connection).open()
     with pytest.raises(SchemaTooOld):
         async with App(url_of(connection)):
             pass
     assert await catalog(connection, "headrace") == before
-    assert await engine_of(connection).migrations() == (NAMES[:upto], NAMES[upto:])
+    assert await engine_of(connection).migrations() == (LATER[:upto], LATER[upto:])
 
 
-@pytest.mark.parametrize("upto", range(len(NAMES)))
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("upto", range(len(LATER)))
 async def test_whoever_asks_for_it_has_it_migrated_at_the_opening(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, upto: int
 ) -> None:
@@ -201,6 +213,7 @@ async def test_whoever_asks_for_it_has_it_migrated_at_the_opening(
     assert await catalog(connection, "headrace") == await catalog(connection, "other")
 
 
+@pytest.mark.usefixtures("later")
 async def test_many_processes_that_may_migrate_do_so_once(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +222,7 @@ async def test_many_processes_that_may_migrate_do_so_once(
     await asyncio.gather(*(engine.open() for engine in engines))
     for engine in engines:
         await engine.close()
-    assert await migrate.applied(connection, '"headrace"') == NAMES
+    assert await migrate.applied(connection, '"headrace"') == LATER
 
 
 async def test_a_newer_schema_is_refused(connection: Connection) -> None:
@@ -220,6 +233,20 @@ async def test_a_newer_schema_is_refused(connection: Connection) -> None:
     for attempt in (engine.open, engine.migrate, engine_of(connection, migrate=True).open):
         with pytest.raises(SchemaTooNew, match=r"9999_later.*upgrade"):
             await attempt()
+
+
+async def test_a_schema_of_a_version_before_the_first_release_is_refused_and_left_alone(connection: Connection) -> None:
+    engine = engine_of(connection)
+    await engine.migrate()
+    await connection.execute("UPDATE headrace.migrations SET name = '0001_jobs'")
+    await connection.execute("INSERT INTO headrace.migrations VALUES ('0002_overview', '', 0)")
+    before = await catalog(connection, "headrace")
+    attempts = (engine.open, engine.migrate, engine.migrations, engine_of(connection, migrate=True).open)
+    for attempt in attempts:
+        with pytest.raises(SchemaTooOld, match=r"made by a version of headrace before 0\.1\.0.*use a new store"):
+            await attempt()
+    assert await catalog(connection, "headrace") == before
+    assert await migrate.applied(connection, '"headrace"') == ["0001_jobs", "0002_overview"]
 
 
 async def test_the_schema_of_somebody_else_is_refused_and_left_alone(connection: Connection) -> None:
@@ -273,21 +300,22 @@ def headrace(*words: str, code: int = 0) -> Result:
     return result
 
 
+@pytest.mark.usefixtures("later")
 async def test_the_command_plans_without_touching_and_migrates(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     url = url_of(connection)
-    assert headrace("migrate", "--plan", "--url", url).stdout.split() == NAMES
+    assert headrace("migrate", "--plan", "--url", url).stdout.split() == LATER
     assert not await engine_of(connection).exists()
     await make_old(connection, 1, monkeypatch)
     before = await catalog(connection, "headrace")
     planned = json.loads(headrace("migrate", "--plan", "--json", "--url", url).stdout)
-    assert planned == {"pending": NAMES[1:]}
+    assert planned == {"pending": LATER[1:]}
     assert await catalog(connection, "headrace") == before
     refused = headrace("stats", "--url", url, code=5)
     assert "headrace migrate" in refused.output
-    assert headrace("migrate", "--url", url).stdout.split() == NAMES[1:]
+    assert headrace("migrate", "--url", url).stdout.split() == LATER[1:]
     assert "up to date" in headrace("migrate", "--url", url).output
     headrace("stats", "--url", url)
 
@@ -302,16 +330,14 @@ async def test_the_command_says_what_is_in_the_way(
     assert "no_such_database" in headrace("migrate", "--url", gone, code=5).output
 
 
-async def test_keys_of_customers_become_their_own(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = Lab(lambda: engine_of(connection), Host(), Rules())
-    await lab.engine.open()
-    try:
-        jobs = await rekeying.fill(lab, monkeypatch)
-        await connection.execute("DELETE FROM headrace.migrations WHERE name LIKE '%_customers'")
-        assert len(await migrate.apply(connection, '"headrace"', BEGIN)) == 1
-        rows = await connection.fetch("SELECT id, held_key, turn_key FROM headrace.jobs")
-        kept = {id: (held, turn) for id, held, turn in rows}
-        assert kept == {job.id: (held_key(job), turn_of(job.spec)) for job in jobs}
-        await rekeying.check(lab, jobs)
-    finally:
-        await lab.engine.close()
+async def test_the_command_refuses_a_schema_of_a_version_before_the_first_release(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await engine_of(connection).migrate()
+    await connection.execute("UPDATE headrace.migrations SET name = '0001_jobs'")
+    for command, code in (("migrate", 5), ("stats", 5), ("doctor", 1)):
+        said = headrace(command, "--url", url_of(connection), code=code).output
+        assert "before 0.1.0" in said
+        assert "use a new store" in said
+        assert "headrace migrate" not in said, "that would not help"

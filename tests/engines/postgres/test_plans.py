@@ -19,7 +19,7 @@ from headrace.core.defaults import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
-from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
+from headrace.engines.postgres.claiming import Claiming, many_subqueues, one_subqueue
 from headrace.engines.postgres.columns import ALIKE, COMPLETE
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.jobs import delete_old, delete_tied
@@ -40,14 +40,14 @@ BIG = ("jobs", "bodies", "attempts", "events", "labels", "waits", "heads", "arri
 
 FILL = """
 INSERT INTO {schema}.jobs (
-  seq, id, arrived_at, available_at, updated_at, finished_at, worker, line, rev, epoch, unstarted_losses, unnamed, rank,
-  stage, status, state)
+  seq, id, arrived_at, available_at, updated_at, finished_at, worker, subqueue, rev, epoch, unstarted_losses, unnamed,
+  rank, stage, status, state)
 SELECT n, gen_random_uuid(), {now} + n, {now} + n, {now}, CASE WHEN n % 2 = 0 THEN {now} + n END,
   CASE WHEN n % 2 = 0 THEN '00000000-0000-0000-0000-000000000001'::uuid END, 1 + n % 3, 1, 0, 0, 0, -50,
   CASE WHEN n % 2 = 0 THEN 4 ELSE 2 END, CASE WHEN n % 2 = 0 THEN 'completed' ELSE 'queued' END, NULL
 FROM generate_series(1, {rows}) n;
-INSERT INTO {schema}.bodies (seq, id, payload, spec)
-SELECT seq, id, '{{}}', '{{"task": "work"}}' FROM {schema}.jobs ON CONFLICT DO NOTHING;
+INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
+SELECT seq, id, '{{}}', '{{"task": "work"}}', arrived_at FROM {schema}.jobs ON CONFLICT DO NOTHING;
 INSERT INTO {schema}.attempts (seq, number, data)
 SELECT n, 1, '[1,0,1,"completed",null,null,null,null,null]' FROM generate_series(2, {rows}, 2) n;
 INSERT INTO {schema}.labels (seq, label) SELECT n, 't' || n % 100 FROM generate_series(1, {rows}, 5) n;
@@ -58,10 +58,10 @@ INSERT INTO {schema}.batches (
 SELECT gen_random_uuid(), {now} + n, {now} + n, true, false, n % 2 = 0, 1, n % 2, 0, 0,
   CASE n % 2 WHEN 1 THEN {now} + n END
 FROM generate_series(1, {rows} / 10) n;
-INSERT INTO {schema}.heads (task, key, line, rank, at, seq, last)
+INSERT INTO {schema}.heads (task, key, subqueue, rank, at, seq, last)
 SELECT 'work', 'k' || n, 1 + n % 3, CASE n % 2 WHEN 0 THEN -50 END, {now} + n, n, {now}
 FROM generate_series(1, {rows} / 5) n;
-INSERT INTO {schema}.arrivals (line, rank, arrived_at, seq, key)
+INSERT INTO {schema}.arrivals (subqueue, rank, arrived_at, seq, key)
 SELECT 1 + n % 3, -50, {now} + n, n, 'k' || n FROM generate_series(1, {rows} / 5) n;
 SELECT setval('{schema}.seqs', {rows} + 1);
 """
@@ -229,13 +229,13 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "lease": set(),
     "unlease": {"leases_pkey"},
     "insert": {"times_of_block"},
-    "in_line": {"ready", "turns", "heads_in_line"},
+    "in_subqueues": {"ready", "turns", "heads_in_subqueue"},
     "arrive": {"arrived", "heads_pkey"},
     "usage": {"held"},
     "position": {"ready", "turns", "due", "finished"},
     "give": {"jobs_pkey", "bodies_pkey", "heads_pkey"},
     "stand": {"heads_pkey"},
-    "gates": {"gates_pkey", "heads_in_line", "arrived"},
+    "gates": {"gates_pkey", "heads_in_subqueue", "arrived"},
     "limited_head": {"workers_pkey", "held", "due", "arrived"},
     "is_repeat": {"held"},
     "claim of one line": {"ready", "due", "fragile", "workers_pkey", "bodies_pkey"},
@@ -245,7 +245,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
 
 def is_repeat(schema: str) -> str:
     """What the function of this name looks for."""
-    made = PACKAGE.joinpath("migrations", "0020_repeated_claims.sql").read_text()
+    made = PACKAGE.joinpath("migrations", "0001_initial.sql").read_text()
     [(looked,)] = [one.groups() for one in re.finditer(r"RETURN (EXISTS .*);", made)]
     return f"SELECT {looked}".format(schema=schema).replace("of_worker", "$1").replace("= request", "= $2")
 
@@ -253,8 +253,8 @@ def is_repeat(schema: str) -> str:
 def statement(verb: str, schema: str) -> str:
     made: dict[str, Callable[[str], str]] = {
         "is_repeat": is_repeat,
-        "claim of one line": one_line,
-        "claim of many lines": many_lines,
+        "claim of one line": one_subqueue,
+        "claim of many lines": many_subqueues,
         "give": give,
         "stand": stand,
         "delete": delete_old,
@@ -270,7 +270,7 @@ def check_hot(verb: str, plan: Node) -> None:
     )
     for node in plan.all():
         if node.index == "ready":
-            assert "line" in node.sought, node
+            assert "subqueue" in node.sought, node
         if verb == "claim of one line" and node.kind in ("Sort", "Incremental Sort"):
             assert "ready" not in {below.index for below in node.all()}, list(plan.all())  # it is read in order
     if verb.startswith("claim of"):  # what is given is found where it was locked

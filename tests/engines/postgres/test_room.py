@@ -61,7 +61,9 @@ async def refusal(lab: Lab, task: str = "one too many") -> HeadraceError:
 
 async def books(user: Connection, schema: str) -> tuple[int, int]:
     """How often lines changed, and were collected."""
-    row = await user.fetchrow(f"SELECT lines_rev, (SELECT last_value FROM {schema}.collections) FROM {schema}.books")
+    row = await user.fetchrow(
+        f"SELECT subqueues_rev, (SELECT last_value FROM {schema}.collections) FROM {schema}.books"
+    )
     assert row is not None
     return row[0], row[1]
 

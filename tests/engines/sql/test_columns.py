@@ -91,19 +91,6 @@ def test_what_an_insert_writes_is_that_of_a_new_job(engine: ModuleType) -> None:
     assert {"id", "spec", "payload_text", "status", "waits", "not_after", "act_by"} <= set(fields_in(engine.NEW))
 
 
-@pytest.mark.parametrize("rows", [pytest.param(sqlite_rows, id="sqlite"), pytest.param(postgres_rows, id="postgres")])
-def test_a_job_that_an_earlier_version_stored_is_read(rows: ModuleType) -> None:
-    old: dict[str, Any] = {"accept": "text/html"}
-    written = replace(JOB, spec=replace(JOB.spec, headers=old, query={"q": ["a", "b"], "n": 7}))
-    columns = sqlite.RECORD if rows is sqlite_rows else postgres.RECORD
-    stored: dict[str, Any] = dict.fromkeys(column.name for column in columns)
-    stored |= {"spec": msgspec.json.encode(written.spec).decode(), "status": "queued", "payload": "{}"}
-    reader = sqlite_rows.reader() if rows is sqlite_rows else postgres_rows.Reader()
-    job = reader.job(list(stored.values()))
-    assert job.headers == {"accept": ("text/html",)}
-    assert job.query == {"q": ("a", "b"), "n": ("7",)}
-
-
 STATES: dict[str, Any] = {
     "attempt": 2,
     "charged": 1,

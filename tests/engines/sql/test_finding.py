@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-import apsw
-import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -28,8 +26,7 @@ from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.records import SqlRecords
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
-from tests.support.postgres import shared
-from tests.support.schemas import postgres_engine, schema_of
+from tests.support.schemas import postgres_engine
 
 T = TypeVar("T")
 Make = Callable[[Path], Engine]
@@ -68,88 +65,6 @@ def test_searches_agree_with_the_core_when_there_is_much_to_look_at(
             jobs = [job for job in jobs if job.id in here]
             for _ in range(30):
                 await agrees(lab, wish(lab, choose, jobs), jobs)
-        finally:
-            await lab.engine.close()
-
-    asyncio.run(main())
-
-
-INDEXES = ("reasons", "fingerprints", "suspects", "unlisted")
-UNDO = {
-    "sqlite": [
-        "DELETE FROM migrations WHERE name = '0004_finding'",
-        "DROP TRIGGER listed_again",
-        *(f"DROP INDEX {name}" for name in INDEXES),
-        "ALTER TABLE jobs DROP COLUMN created_at",
-        "DROP TABLE line_blocks",
-        "DROP TABLE time_blocks",
-        "DELETE FROM labels WHERE label >= 'c' AND label < 'd' OR label >= 'o' AND label < 'p'",
-    ],
-    "postgres": [
-        "DELETE FROM migrations WHERE name = '0006_finding'",
-        "DROP TRIGGER listed_again ON jobs",
-        "DROP FUNCTION list_again",
-        *(f"DROP INDEX {name}" for name in (*INDEXES, "unlucky")),
-        "ALTER TABLE bodies DROP COLUMN created_at",
-        "DROP TABLE line_blocks",
-        "DROP TABLE time_blocks",
-        "DELETE FROM labels WHERE left(label, 1) IN ('c', 'o')",
-    ],
-}
-"""A store as the version before leaves it."""
-
-AS_BEFORE = {
-    "sqlite": [
-        "UPDATE jobs SET created_at = NULL",
-        "DELETE FROM line_blocks",
-        "DELETE FROM time_blocks",
-        UNDO["sqlite"][-1],
-    ],
-    "postgres": [
-        "UPDATE bodies SET created_at = NULL",
-        "DELETE FROM line_blocks",
-        "DELETE FROM time_blocks",
-        UNDO["postgres"][-1],
-    ],
-}
-"""Jobs as the version before stores them when the schema is the new one."""
-
-
-def execute(kind: str, place: Path, statements: list[str]) -> None:
-    if kind == "sqlite":
-        connection = apsw.Connection(str(place / "store.db"))
-        for statement in statements:
-            connection.execute(statement)
-        connection.close()
-        return
-    with psycopg.connect(shared().url(), options=f"-c search_path={schema_of(place)}") as session:
-        for statement in statements:
-            session.execute(statement.encode())
-
-
-@pytest.mark.parametrize("kind", sorted(MAKERS))
-def test_what_was_stored_before_the_migration_and_by_the_version_before_is_found(kind: str, tmp_path: Path) -> None:
-    async def search(lab: Lab, jobs: list[Job], seed: int) -> None:
-        choose = Choices(seed)
-        for _ in range(30):
-            await agrees(lab, wish(lab, choose, jobs), jobs)
-
-    async def main() -> None:
-        lab = Lab(lambda: MAKERS[kind](tmp_path), Host(), Rules())
-        await lab.engine.open()
-        jobs = await populate(lab, Choices(5), 40)
-        await lab.engine.close()
-        execute(kind, tmp_path, UNDO[kind])
-        lab.engine = lab.make()
-        assert await lab.engine.migrate() == ["0004_finding" if kind == "sqlite" else "0006_finding"]
-        await lab.engine.open()
-        try:
-            await search(lab, jobs, 6)
-            lab.later(1)
-            more = await lab.put_all(*(lab.job("abc"[n % 3], customer="ann", rerun_of=jobs[0].id) for n in range(5)))
-            await search(lab, [*jobs, *more], 7)
-            execute(kind, tmp_path, AS_BEFORE[kind])
-            await search(lab, [*jobs, *more], 8)
         finally:
             await lab.engine.close()
 

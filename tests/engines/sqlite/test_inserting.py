@@ -376,8 +376,8 @@ async def test_lone_jobs_are_listed_wherever_their_numbers_are(lab: Lab) -> None
     """Where one block follows another, and where one span of time follows another within a block."""
     assert isinstance(lab.engine, SqliteEngine)
     lists = (
-        "SELECT count(*) FROM jobs j WHERE NOT EXISTS (SELECT 1 FROM line_blocks b WHERE b.line = j.line AND"
-        " b.block = j.seq >> 10) OR NOT EXISTS (SELECT 1 FROM time_blocks t WHERE t.block = j.seq >> 12 AND"
+        "SELECT count(*) FROM jobs j WHERE NOT EXISTS (SELECT 1 FROM subqueue_blocks b WHERE b.subqueue = j.subqueue"
+        " AND b.block = j.seq >> 10) OR NOT EXISTS (SELECT 1 FROM time_blocks t WHERE t.block = j.seq >> 12 AND"
         " t.bucket = j.created_at >> 29)"
     )
     await lab.put(queue="second")

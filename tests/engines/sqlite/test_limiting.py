@@ -18,15 +18,15 @@ from headrace.engines.sqlite.connection import ask
 from tests.engines.sqlite.test_sql import plan
 
 FIRST = """
-SELECT p.task, j.turn_key, j.line, j.rank, j.arrived_at, j.seq
-FROM (SELECT *, row_number() OVER (PARTITION BY line, turn_key ORDER BY rank, arrived_at, seq) AS place
+SELECT p.task, j.turn_key, j.subqueue, j.rank, j.arrived_at, j.seq
+FROM (SELECT *, row_number() OVER (PARTITION BY subqueue, turn_key ORDER BY rank, arrived_at, seq) AS place
       FROM jobs WHERE stage = -1) j
-JOIN lines l ON l.id = j.line JOIN profiles p ON p.id = l.profile
+JOIN subqueues l ON l.id = j.subqueue JOIN profiles p ON p.id = l.profile
 WHERE j.place = 1 ORDER BY 1, 2, 3"""
-HEADS = "SELECT task, key, line, rank, arrived_at, seq FROM heads WHERE rank IS NOT NULL ORDER BY 1, 2, 3"
+HEADS = "SELECT task, key, subqueue, rank, arrived_at, seq FROM heads WHERE rank IS NOT NULL ORDER BY 1, 2, 3"
 
 STATEMENTS: dict[str, tuple[Any, ...]] = {
-    "rest_of_line": (1, 2, 3, 4),
+    "rest_of_subqueue": (1, 2, 3, 4),
     "rest_of_key": (1, "a", 2, 3, 4),
     "heads": (1,),
     "served": (1,),
@@ -39,9 +39,9 @@ STATEMENTS: dict[str, tuple[Any, ...]] = {
 }
 
 INDEXED = {
-    "rest_of_line": "INDEX ready (line=? AND (rank,arrived_at)>(?,?))",
-    "rest_of_key": "INDEX turns (line=? AND turn_key=? AND (rank,arrived_at)>(?,?))",
-    "heads": "INDEX heads_in_line (line=? AND rank>?)",
+    "rest_of_subqueue": "INDEX ready (subqueue=? AND (rank,arrived_at)>(?,?))",
+    "rest_of_key": "INDEX turns (subqueue=? AND turn_key=? AND (rank,arrived_at)>(?,?))",
+    "heads": "INDEX heads_in_subqueue (subqueue=? AND rank>?)",
     "turn": "PRIMARY KEY (task=? AND key=?)",
 }
 
@@ -124,11 +124,11 @@ async def test_a_key_goes_with_the_line_it_stood_in(lab: Lab) -> None:
     collect = ask("collect")
 
     def empty(connection: apsw.Connection) -> None:
-        connection.execute("DELETE FROM jobs WHERE line = (SELECT id FROM lines WHERE queue = 'goes')")
+        connection.execute("DELETE FROM jobs WHERE subqueue = (SELECT id FROM subqueues WHERE queue = 'goes')")
         connection.execute(collect)
 
     await engine(lab)._writer.run(empty)
-    assert await rows(lab, "SELECT l.queue FROM heads h LEFT JOIN lines l ON l.id = h.line") == [("stays",)]
+    assert await rows(lab, "SELECT l.queue FROM heads h LEFT JOIN subqueues l ON l.id = h.subqueue") == [("stays",)]
 
 
 # What it costs

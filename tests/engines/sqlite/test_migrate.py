@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 import apsw
 import pytest
 
-from headrace.conformance.lab import BEGIN, Lab
-from headrace.core.customers import turn_of
+from headrace.conformance.lab import BEGIN
 from headrace.core.defaults import Rules
-from headrace.engines.sql.record import key_of
 from headrace.engines.sqlite import SqliteEngine, migrate
+from headrace.errors import SchemaTooOld
 from headrace.runtime.host import Host
-from tests.support import rekeying
+
+LATER = (
+    migrate.Migration("0998_more", "CREATE TABLE more (x INTEGER) STRICT; ALTER TABLE jobs ADD COLUMN more INTEGER"),
+    migrate.Migration("0999_less", "ALTER TABLE more ADD COLUMN y INTEGER; CREATE INDEX more_y ON more (y)"),
+)
+"""Steps as later versions may add them."""
 
 
 def schema(connection: apsw.Connection) -> set[tuple[str, str, str]]:
@@ -37,9 +39,11 @@ def test_names_are_numbered_in_order_and_say_what_they_do() -> None:
 def test_a_fresh_file_is_what_a_file_becomes_that_went_through_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = migrate.available()
+    steps = (*migrate.available(), *LATER)
     fresh, old = (apsw.Connection(str(tmp_path / name)) for name in ("fresh.db", "old.db"))
-    migrate.apply(fresh, tmp_path / "fresh.db", BEGIN)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrate, "available", lambda: steps)
+        migrate.apply(fresh, tmp_path / "fresh.db", BEGIN)
     for upto in range(1, len(steps) + 1):
         with monkeypatch.context() as patch:
             patch.setattr(migrate, "available", lambda upto=upto: steps[:upto])
@@ -88,13 +92,17 @@ def test_a_file_made_by_another_meanwhile_is_not_made_again(tmp_path: Path) -> N
     assert migrate.apply(mine, path, BEGIN) == []
 
 
-async def test_keys_of_customers_become_their_own(lab: Lab, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = await rekeying.fill(lab, monkeypatch)
+async def test_a_file_of_a_version_before_the_first_release_is_refused_and_left_alone(file: Path) -> None:
+    engine = SqliteEngine(file, rules=Rules(), host=Host())
+    await engine.migrate()
     connection = apsw.Connection(str(file))
-    connection.execute("DELETE FROM migrations WHERE name LIKE '%_customers'")
-    assert len(migrate.apply(connection, file, BEGIN)) == 1
-    rows: list[Any] = connection.execute("SELECT id, held_key, turn_key FROM jobs").fetchall()
+    connection.execute(
+        "UPDATE migrations SET name = '0001_jobs'; INSERT INTO migrations VALUES ('0002_entries', '', 0)"
+    )
+    before = schema(connection)
+    for attempt in (engine.open, engine.migrate, engine.migrations, lambda: engine.migrate(plan=True)):
+        with pytest.raises(SchemaTooOld, match=r"made by a version of headrace before 0\.1\.0.*use a new store"):
+            await attempt()
+    assert schema(connection) == before
+    assert migrate.applied(connection) == ["0001_jobs", "0002_entries"]
     connection.close()
-    kept = {UUID(bytes=id): (held, turn) for id, held, turn in rows}
-    assert kept == {job.id: (key_of(job), turn_of(job.spec)) for job in jobs}
-    await rekeying.check(lab, jobs)

@@ -97,9 +97,9 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         (
             "position",
             [
-                "INDEX ready (line=? AND (rank,arrived_at)<(?,?))",
-                "INDEX turns (line=? AND turn_key=? AND (rank,arrived_at)<(?,?))",
-                "INDEX turns (line=? AND turn_key>?)",
+                "INDEX ready (subqueue=? AND (rank,arrived_at)<(?,?))",
+                "INDEX turns (subqueue=? AND turn_key=? AND (rank,arrived_at)<(?,?))",
+                "INDEX turns (subqueue=? AND turn_key>?)",
                 "INDEX due (available_at<?)",
                 "INDEX finished (status=? AND finished_at>?)",
             ],
@@ -148,11 +148,14 @@ def test_a_verb_looks_things_up_by_index(writer: apsw.Connection, verb: str, use
     [
         ("SET status = 'queued'", ["INDEX due (available_at<?)"]),
         ("j.claim =", ["USING INDEX held (worker=? AND claim=?)"]),
-        ("WITH RECURSIVE hop", ["INDEX ready (line>?)", "SEARCH served USING PRIMARY KEY (ask=? AND line>?)"]),
-        ("FROM jobs\n  WHERE stage = 2", ["USING INDEX ready (line=?)", "USING INDEX expiring (act_by<?)"]),
+        ("WITH RECURSIVE hop", ["INDEX ready (subqueue>?)", "SEARCH served USING PRIMARY KEY (ask=? AND subqueue>?)"]),
+        ("FROM jobs\n  WHERE stage = 2", ["USING INDEX ready (subqueue=?)", "USING INDEX expiring (act_by<?)"]),
         (
             "WITH RECURSIVE merged",
-            ["ready (line=? AND rank=? AND arrived_at=? AND seq>?)", "ready (line=? AND rank=? AND arrived_at>?)"],
+            [
+                "ready (subqueue=? AND rank=? AND arrived_at=? AND seq>?)",
+                "ready (subqueue=? AND rank=? AND arrived_at>?)",
+            ],
         ),
         ("SET status = ?1", ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"]),
     ],
@@ -208,11 +211,11 @@ class Planned(Finding):
         (Filter(fingerprint=SOME), ["INDEX fingerprints (<expr>=?"]),
         (Filter(suspect=True), ["INDEX suspects"]),
         (Filter(worker=frozenset({ID})), ["INDEX held (worker=?)"]),
-        (Filter(customer=SOME), ["INDEX labelled (label=?", "INDEX unlisted (created_at=?"]),
+        (Filter(customer=SOME), ["INDEX labelled (label=?"]),
         (Filter(rerun_of=ID), ["INDEX labelled (label=?"]),
         (Filter(tag="x"), ["INDEX labelled (label=?"]),
-        (Filter(task=SOME), ["line_blocks", "x USING PRIMARY KEY (line=? AND block<?)", "unlisted"]),
-        (Filter(created_before=NOW), ["x USING PRIMARY KEY (block<?)", "INDEX unlisted"]),
+        (Filter(task=SOME), ["subqueue_blocks", "x USING PRIMARY KEY (subqueue=? AND block<?)"]),
+        (Filter(created_before=NOW), ["x USING PRIMARY KEY (block<?)"]),
         (Filter(finished_before=NOW), ["INDEX finished (status=? AND finished_at<?)"]),
     ],
 )

@@ -154,7 +154,7 @@ async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
         "INSERT INTO bodies",
         "INSERT INTO labels",
         "UPDATE bodies",
-        "INSERT OR IGNORE INTO line_blocks",
+        "INSERT OR IGNORE INTO subqueue_blocks",
         "INSERT OR IGNORE INTO time_blocks",
         "UPDATE books",
     ]

@@ -20,7 +20,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_statements
-from headrace.engines.postgres.moving import Moving, NoLine
+from headrace.engines.postgres.moving import Moving, NoSubqueue
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     ALIKE_IN_COMPLETE,
@@ -234,7 +234,8 @@ class Applying:
         return noted | await self._judge(missed, now) if missed else noted
 
     async def _write_moving(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:
-        """Apply changes after which their jobs stand in other lines, in one transaction; verdicts as of ``_write``."""
+        """Apply changes after which their jobs stand in other subqueues, in one transaction; verdicts as of
+        ``_write``."""
         # What another transaction has locked is left out from the start: the others need not wait for it.
         await self._look_whether_locked([change.job.seq for change in changes.values()])
         free = {place: one for place, one in changes.items() if one.job.seq not in self._locked}
@@ -319,19 +320,19 @@ class Applying:
         return (await self._judge({0: change}, now))[0]
 
     async def moving(self, change: Change, now: datetime) -> tuple[Statements[None] | None, HeadraceError | None]:
-        """What puts the job into another line before the change is applied, if that is necessary; and why an ended job
-        cannot be put into one. The line of an ended job may have been collected since."""
+        """What puts the job into another subqueue before the change is applied, if that is necessary; and why an ended
+        job cannot be put into one. The subqueue of an ended job may have been collected since."""
         try:
             moves = change.moves or change.verb is Verb.RETRY
             return (await self._moving.statements([change], now) if moves else None), None
-        except NoLine as none:
+        except NoSubqueue as none:
             return None, none.why
 
     def statements(
         self, change: Change, inserts: Inserts | None = None, none: HeadraceError | None = None
     ) -> Statements[Verdict]:
         """One change, with the insert of the jobs that follow from it, as statements for any connection; ``none``: why
-        its job can be put into no line."""
+        its job can be put into no subqueue."""
         while True:
             sights = yield from _look(self._schema, [change])
             last, job, holder, attempt = sights[0]

@@ -24,36 +24,38 @@ from headrace.engines.sql.record import micros, moment
 __all__ = ["Claiming"]
 
 _FEW = 2000
-"""Up to this many jobs, a claim reads at once all that it could want of each line."""
+"""Up to this many jobs, a claim reads at once all that it could want of each subqueue."""
 _GROWTH = 4
-"""By what factor each level of a claim of many lines reads deeper than the level before."""
+"""By what factor each level of a claim of many subqueues reads deeper than the level before."""
 
 _SPARE = 50
 _FAR = 100_000
 """The most jobs that a claim looks at."""
 
-_ALIVE, _AGAIN, _LINES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _KEYED, _HEAD = range(9)
+_ALIVE, _AGAIN, _SUBQUEUES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _KEYED, _HEAD = range(9)
 
-_KEYED_IN = "EXISTS (SELECT 1 FROM {schema}.jobs WHERE stage = -1 AND line = {lines})"
-
-
-def _head(schema: str, lines: str) -> str:
-    return sql("claim_head", schema, keyed=_KEYED_IN.format(schema=schema, lines=lines))
+_KEYED_IN = "EXISTS (SELECT 1 FROM {schema}.jobs WHERE stage = -1 AND subqueue = {subqueues})"
 
 
-def one_line(schema: str) -> str:
-    """The statement for an ask that serves one line."""
-    return _head(schema, "$14") + sql("claim_line", schema) + sql("claim_give", schema)
+def _head(schema: str, subqueues: str) -> str:
+    return sql("claim_head", schema, keyed=_KEYED_IN.format(schema=schema, subqueues=subqueues))
 
 
-def few_lines(schema: str) -> str:
-    """The statement for an ask that serves a few lines: all that could be wanted of each line is read at once."""
-    return many_lines(schema, ())
+def one_subqueue(schema: str) -> str:
+    """The statement for an ask that serves one subqueue."""
+    return _head(schema, "$14") + sql("claim_subqueue", schema) + sql("claim_give", schema)
 
 
-def many_lines(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> str:
-    """The statement for an ask that serves many lines: first a few jobs of each, then more where they may come next."""
-    parts = [_head(schema, "ANY ($14)"), sql("claim_lines", schema)]
+def few_subqueues(schema: str) -> str:
+    """The statement for an ask that serves a few subqueues: all that could be wanted of each subqueue is read at
+    once."""
+    return many_subqueues(schema, ())
+
+
+def many_subqueues(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> str:
+    """The statement for an ask that serves many subqueues: first a few jobs of each, then more where they may come
+    next."""
+    parts = [_head(schema, "ANY ($14)"), sql("claim_subqueues", schema)]
     sizes = [*levels, "(SELECT n FROM reach)"]
     for level, size in enumerate(sizes, 1):
         sofar = "" if level == 1 else f"SELECT * FROM read_{level - 1} UNION ALL "
@@ -63,12 +65,12 @@ def many_lines(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> st
 
 
 class Claiming:
-    """The claims of one session, with the lines it serves."""
+    """The claims of one session, with the subqueues it serves."""
 
     def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._schema, self._rules = hot, schema, rules
         self._limiting = Limiting(hot, schema, rules)
-        self._one, self._few, self._many = one_line(schema), few_lines(schema), many_lines(schema)
+        self._one, self._few, self._many = one_subqueue(schema), few_subqueues(schema), many_subqueues(schema)
         self.forget()
 
     def forget(self) -> None:
@@ -90,7 +92,7 @@ class Claiming:
                 continue
             rows = await self._ask(given, ask, serving, promoted, reach)
             head = rows[0]
-            stale = (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev)
+            stale = (head[_SUBQUEUES_REV], head[_SETTINGS_REV]) != (serving.subqueues_rev, serving.settings_rev)
             if not head[_ALIVE]:
                 return await self._dead(ask, stale)
             due = head[_NEXT_DUE]
@@ -126,7 +128,7 @@ class Claiming:
         return Dead()
 
     async def _serving(self, ask: Ask, *, anew: bool = False) -> Serving:
-        """The lines of the ask; :raises ConfigError: it chooses customers in queues that are not set so"""
+        """The subqueues of the ask; :raises ConfigError: it chooses customers in queues that are not set so"""
         serving = await self._served.of(ask, anew=anew)
         if refusal(ask, serving.limits) is not None and not anew:
             serving = await self._served.of(ask, anew=True)
@@ -138,7 +140,7 @@ class Claiming:
         terms = (
             given.worker,
             given.claim,
-            serving.lines_rev,
+            serving.subqueues_rev,
             serving.settings_rev,
             micros(given.assigned_at),
             promoted,
@@ -150,13 +152,13 @@ class Claiming:
             None if given.accepted_at is None else micros(given.accepted_at),
             micros(given.act_by),
         )
-        if len(serving.lines) == 1:
-            return await self._hot.fetch(self._one, *terms, serving.lines[0])
-        if reach * len(serving.lines) <= _FEW:
-            return await self._hot.fetch(self._few, *terms, serving.lines, serving.places, reach)
-        first = reach // max(len(serving.lines), 1) + 1
+        if len(serving.subqueues) == 1:
+            return await self._hot.fetch(self._one, *terms, serving.subqueues[0])
+        if reach * len(serving.subqueues) <= _FEW:
+            return await self._hot.fetch(self._few, *terms, serving.subqueues, serving.places, reach)
+        first = reach // max(len(serving.subqueues), 1) + 1
         sizes = (first, first * _GROWTH, first * _GROWTH**2)
-        return await self._hot.fetch(self._many, *terms, serving.lines, serving.places, reach, *sizes)
+        return await self._hot.fetch(self._many, *terms, serving.subqueues, serving.places, reach, *sizes)
 
     def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving, *, over: bool = False) -> Claimed:
         due, priorities = head[_NEXT_DUE], serving.priorities

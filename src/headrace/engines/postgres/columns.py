@@ -66,7 +66,7 @@ ONE = tuple(column for column in RUN[2:] if column.name not in ("turn_key", "lab
 """The columns that ``insert_one.sql`` takes of one job that has no key to take turns by, and no labels."""
 
 PLAIN = tuple(column for column in ONE if column.name in COMMON_PLAIN)
-"""Those of them that it takes of a job that is in line at once, as most are: the others follow. Each value that is
+"""Those of them that it takes of a job that is queued at once, as most are: the others follow. Each value that is
 passed costs the driver a microsecond."""
 
 RECORD = tuple(column for column in JOB if column.read)
@@ -115,7 +115,7 @@ OWNED = (
     Column("place", "integer"),
     Column("id", "uuid"),
     Column("worker", "uuid"),
-    Column("epoch", "integer"),
+    Column("epoch", "bigint"),
 )
 """The rows that ``owned.sql`` takes: jobs, and who says that they own them."""
 
@@ -175,7 +175,7 @@ _new = _values(NEW)
 def _words_of_one(values: Mapping[str, str]) -> dict[str, str]:
     """What ``insert_one.sql`` says, where these are the values of columns."""
     kept = [column for column in ONE if column.table == "jobs" and column.name in values]
-    news = {f"one_{name}": values[name] for name in ("spec", "created_at", "line")}
+    news = {f"one_{name}": values[name] for name in ("spec", "created_at", "subqueue")}
     return news | {"one_columns": names(kept), "one_values": ", ".join(values[column.name] for column in kept)}
 
 
@@ -194,7 +194,7 @@ WORDS = {
     "claimed_head": ", ".join(f"j.{column.name}" for column in CLAIMED if column.table == "jobs"),
     "new_columns": _in_jobs(NEW),
     "new_values": ", ".join(_new[column.name] for column in NEW if column.table == "jobs"),
-    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels", "line", "created_at", "request")},
+    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels", "subqueue", "created_at", "request")},
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 9),

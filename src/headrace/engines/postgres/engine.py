@@ -83,7 +83,7 @@ class PostgresEngine:
         name = self._schema
         inserting = Inserting(hot, cold, name, self._bus, host)
         claiming = Claiming(hot, name, rules)
-        applying = Applying(warm, cold, name, inserting.of_changes, Moving(name, lambda: inserting.lines))
+        applying = Applying(warm, cold, name, inserting.of_changes, Moving(name, lambda: inserting.subqueues))
         notes = Notes(cold, name, rules, host, inserting.of_changes)
         self._remembering = (inserting, claiming, applying, notes)
         self.jobs = Jobs(hot, cold, name, inserting, claiming, applying)

@@ -27,7 +27,7 @@ from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.columns import OF_PLAIN
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_statements
-from headrace.engines.postgres.lines import Lines
+from headrace.engines.postgres.lines import Subqueues
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.relations import Relatives, hold_relatives, not_now, relate
 from headrace.engines.postgres.rows import (
@@ -105,7 +105,7 @@ _Write = Callable[..., Awaitable[list[Any]]]
 
 
 class Inserting:
-    """The inserts of one session, with the lines it remembers."""
+    """The inserts of one session, with the subqueues it remembers."""
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus, host: Host) -> None:
         self._hot, self._cold, self._schema, self._bus, self._host = hot, cold, schema, bus, host
@@ -115,8 +115,8 @@ class Inserting:
 
     def forget(self) -> None:
         """Forget what an earlier session learned of the store."""
-        self.lines = Lines(self._cold, self._schema, self._host)
-        """The lines that this session knows."""
+        self.subqueues = Subqueues(self._cold, self._schema, self._host)
+        """The subqueues that this session knows."""
         self._listed = (_NOWHERE, 0)
         """A block of order numbers, and a span of time that an insert of this session has listed there.
 
@@ -134,7 +134,7 @@ class Inserting:
         companions: Companions | None = None,
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
-        return await self.lines.insert(jobs, now, batch, whole, companions, self._insert, self._look)
+        return await self.subqueues.insert(jobs, now, batch, whole, companions, self._insert, self._look)
 
     async def _look(self, jobs: list[Job]) -> dict[UUID, InsertAnswer]:
         async with self._cold.connection() as connection:
@@ -142,20 +142,20 @@ class Inserting:
 
     def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
         """The verb ``InsertsOne.insert_one``."""
-        line = self.lines.known(job)
-        if line is None or not is_one(job) or "\0" in job.payload_text:
+        subqueue = self.subqueues.known(job)
+        if subqueue is None or not is_one(job) or "\0" in job.payload_text:
             return False
-        try:  # its other texts are those of a line, which are stored
+        try:  # its other texts are those of a subqueue, which are stored
             if is_at_once(job):
-                text, row = self._text_of_plain, row_at_once(job, line)
+                text, row = self._text_of_plain, row_at_once(job, subqueue)
             else:
-                text, row = self._text_of_one, row_of_one(job, line, Micros())
+                text, row = self._text_of_one, row_of_one(job, subqueue, Micros())
         except (Unstorable, UnicodeError):
             return False  # and ``insert`` says why
         connection = self._hot.at_hand()
         if connection is None:
             return False
-        collected, hints = self.lines.collected, self._bus.ready_now((job.spec.queue,))
+        collected, hints = self.subqueues.collected, self._bus.ready_now((job.spec.queue,))
         block, span = self._listed
         created = micros(job.spec.created_at) >> BUCKET
 
@@ -165,7 +165,7 @@ class Inserting:
                 again = isinstance(error, UniqueViolationError) or (hints and "NOTIFY" in str(error))
                 done(None if again else error)
             elif not rows:
-                self.lines.forget(collected)
+                self.subqueues.forget(collected)
                 done(None)
             else:
                 seq = rows[0][0]
@@ -175,7 +175,7 @@ class Inserting:
 
         hint = hints[0] if hints else _NO_HINT
         listed = block if span == created else _NOWHERE
-        args = (job.id, job.payload_text, collected, self.lines.lock, *hint, listed, *row)
+        args = (job.id, job.payload_text, collected, self.subqueues.lock, *hint, listed, *row)
         self._hot.begin(connection, text, args, over)
         return True
 
@@ -192,22 +192,22 @@ class Inserting:
                 # Some session does not know of the setting, perhaps this one: whoever set it may have died before it
                 # had told all of them.
                 [(collected,)] = await self._hot.fetch(f"SELECT nextval('{self._schema}.collections')")
-                self.lines.forget_unless(collected)
+                self.subqueues.forget_unless(collected)
                 told = True
-            learned = await self.lines.learn(found, now=None)
-            moves = [(job.seq, job.rev, learned.line_of(job)) for job in found]
-            document = {"collected": learned.collected, "lock": self.lines.lock, "rows": moves}
+            learned = await self.subqueues.learn(found, now=None)
+            moves = [(job.seq, job.rev, learned.subqueue_of(job)) for job in found]
+            document = {"collected": learned.collected, "lock": self.subqueues.lock, "rows": moves}
             moved = (await self._hot.fetch(sql("realign", self._schema), encode(document)))[0][0]
             if moved is not None:
                 return int(moved)
-            self.lines.forget(learned.collected)
+            self.subqueues.forget(learned.collected)
 
     async def of_changes(self, jobs: Sequence[Job]) -> Callable[[Sequence[Change]], Statements[Lost]]:
-        """What stores these jobs, which changes insert, as statements for any connection; their lines are interned now.
-        None is refused for want of a profile."""
+        """What stores these jobs, which changes insert, as statements for any connection; their subqueues are interned
+        now. None is refused for want of a profile."""
         refuse_jobs(jobs)
-        await self.lines.renew(jobs)
-        learned = await self.lines.learn(jobs, now=None)
+        await self.subqueues.renew(jobs)
+        learned = await self.subqueues.learn(jobs, now=None)
 
         def insert(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
             return self._statements(jobs, learned, wait=True, tell=True)
@@ -216,7 +216,7 @@ class Inserting:
             try:
                 return (yield from storing_inserts(changes, insert, sql("record_events", self._schema)))
             except Collected:
-                self.lines.doubt(learned)
+                self.subqueues.doubt(learned)
                 raise Unavailable(_GIVEN_UP) from None
 
         return run
@@ -224,13 +224,13 @@ class Inserting:
     async def statements(
         self, jobs: Sequence[Job], companions: Companions | None = None, *, now: datetime | None
     ) -> Statements[list[InsertAnswer]]:
-        """The insert of these jobs as statements for a user's connection; their lines are interned now. ``now`` as
-        of ``KnownLines.learn``."""
+        """The insert of these jobs as statements for a user's connection; their subqueues are interned now. ``now`` as
+        of ``KnownSubqueues.learn``."""
         groups = Groups(companions)
         joined = groups.joined(jobs)
         refuse_jobs(joined)
-        await self.lines.renew(joined)
-        learned = await self.lines.learn(joined, now=now)
+        await self.subqueues.renew(joined)
+        learned = await self.subqueues.learn(joined, now=now)
         refused = groups.refusals(learned.refusals(joined))
         taken = groups.joined([job for job in jobs if job.id not in refused])
 
@@ -241,8 +241,8 @@ class Inserting:
             try:
                 stored = yield from self._statements(taken, learned, wait=True, tell=True, groups=groups)
             except Collected:
-                # New lines must be committed before a transaction that may be rolled back refers to them.
-                self.lines.doubt(learned)
+                # New subqueues must be committed before a transaction that may be rolled back refers to them.
+                self.subqueues.doubt(learned)
                 raise Unavailable(_GIVEN_UP) from None
             rest = iter(groups.leaders(zip(taken, stored, strict=True)))
             return [out[job.id] if job.id in out else next(rest) for job in jobs]
@@ -314,17 +314,17 @@ class Inserting:
     async def _insert_new(self, jobs: list[Job], learned: Learned, write: _Write | None) -> list[InsertAnswer]:
         """Store jobs as if none were stored yet; ``write`` runs the statement, and whatever it needs around it."""
         write = write or self._hot.fetch
-        ids, payloads, runs = runs_of(jobs, learned.line_of)
+        ids, payloads, runs = runs_of(jobs, learned.subqueue_of)
         # The first hint is part of the insert itself: workers hear it with the commit, without another round trip.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
         args = (
             literal(ids),
             literal_of_texts(payloads),
             learned.collected,
-            self.lines.lock,
+            self.subqueues.lock,
         )
-        stakes = stakes_of(jobs, map(learned.line_of, jobs)) if learned.stakes else ()
-        rest = ([whose for whose, _ in stakes], [line for _, line in stakes], *columns(runs, TEXTS_OF_RUN))
+        stakes = stakes_of(jobs, map(learned.subqueue_of, jobs)) if learned.stakes else ()
+        rest = ([whose for whose, _ in stakes], [subqueue for _, subqueue in stakes], *columns(runs, TEXTS_OF_RUN))
         try:
             found = await write(self._text, *args, *_unzipped(hints), *rest)
         except Unavailable as error:
@@ -430,12 +430,12 @@ class Inserting:
     def _store_some(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job]]:
         """Write new jobs, at most ``MAX_BATCH``; those that were new."""
         at = Micros()
-        rows = [row_of_new(job, learned.line_of(job), at) for job in jobs]
+        rows = [row_of_new(job, learned.subqueue_of(job), at) for job in jobs]
         document = {
             "collected": learned.collected,
-            "lock": self.lines.lock,
+            "lock": self.subqueues.lock,
             "rows": rows,
-            "stakes": list(stakes_of(jobs, map(learned.line_of, jobs))) if learned.stakes else [],
+            "stakes": list(stakes_of(jobs, map(learned.subqueue_of, jobs))) if learned.stakes else [],
             "hints": self._bus.written(Hint(Topic.READY, tuple({job.spec.queue for job in jobs}))) if tell else [],
         }
         answer = _stored((yield Statement(sql("insert_document", self._schema), encode(document))))

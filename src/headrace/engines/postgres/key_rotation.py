@@ -1,4 +1,5 @@
-"""How concurrency keys take turns: read the keys in line as far as they are wanted, and move their heads after a deal.
+"""How concurrency keys take turns: read the keys of queued jobs as far as they are wanted, and move their heads after a
+deal.
 
 A head is at the first job of its key or in front of it, never behind. So whoever cancels or takes a job need not know
 of heads: the next claim that comes to the head corrects it.
@@ -23,12 +24,12 @@ from headrace.engines.sql.record import micros
 __all__ = ["FAR", "NOWHERE", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
 
 FAR = 100_000
-"""The most jobs, and the most keys, that a claim reads of a line."""
+"""The most jobs, and the most keys, that a claim reads of a subqueue."""
 
 _ROWS = 20_000
-"""How many jobs a claim reads at most in its first window, of all lines together."""
+"""How many jobs a claim reads at most in its first window, of all subqueues together."""
 _SPARE = 8
-"""How many more keys than wanted jobs are read of a line: some keys may be at their limit."""
+"""How many more keys than wanted jobs are read of a subqueue: some keys may be at their limit."""
 _GROWTH = 8
 """By what factor the next window is wider."""
 _ARRIVALS = 10_000
@@ -42,19 +43,19 @@ _TEXTS = frozenset({0, 1})
 
 
 class Window(msgspec.Struct, frozen=True):
-    """How far a claim looks down each line."""
+    """How far a claim looks down each subqueue."""
 
     depths: list[int]
-    """How many jobs of each line."""
+    """How many jobs of each subqueue."""
     reaches: list[int]
-    """How many keys of each line; 0 unless the gate of its task is locked."""
+    """How many keys of each subqueue; 0 unless the gate of its task is locked."""
     shares: int = 1
     """By what factor more is read of each key than its share of the jobs."""
 
     @classmethod
     def of(cls, ask: Ask, serving: Serving, tasks: Collection[str]) -> Window:
         """The first window for an ask, which is likely to be wide enough."""
-        most = max(_ROWS // max(len(serving.lines), 1), 10)
+        most = max(_ROWS // max(len(serving.subqueues), 1), 10)
         counts = [wanted(group, ask, serving.limits) for group in serving.groups]
         reaches = [
             n + _SPARE if n and group.task in tasks else 0 for n, group in zip(counts, serving.groups, strict=True)
@@ -71,28 +72,28 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct, gc=False):
-    """A key in a line, its head as it was read, and its first jobs."""
+    """A key in a subqueue, its head as it was read, and its first jobs."""
 
     place: int
     task: str
-    line: int
+    subqueue: int
     key: str
     said: tuple[int, int, int]
     last: int
     entries: list[Entry]
     whole: bool = True
-    """Whether ``entries`` are all its jobs in this line."""
+    """Whether ``entries`` are all its jobs in this subqueue."""
 
 
 class Table(msgspec.Struct):
-    """The jobs and keys in line, as far as they were read."""
+    """The queued jobs and their keys, as far as they were read."""
 
     keys: list[_Key]
     groups: list[tuple[Group, list[Entry]]]
     last: dict[Turn, int]
     """When the keys last had their turn."""
-    lines: dict[int, int]
-    """In which line each job was seen."""
+    subqueues: dict[int, int]
+    """In which subqueue each job was seen."""
 
     @property
     def all_read(self) -> list[tuple[Group, list[Entry]]]:
@@ -102,11 +103,15 @@ class Table(msgspec.Struct):
 
 async def arrive(connection: Connection, schema: str, serving: Serving, tasks: Collection[str]) -> bool:
     """Process arrivals of tasks whose gates are locked: move the heads of their keys; whether these were all."""
-    here = [(line, one.task) for line, one in zip(serving.lines, serving.groups, strict=True) if one.task in tasks]
+    here = [
+        (subqueue, one.task)
+        for subqueue, one in zip(serving.subqueues, serving.groups, strict=True)
+        if one.task in tasks
+    ]
     if not here:
         return True
-    lines, names = map(list, zip(*here, strict=True))
-    came: int = await connection.fetchval(sql("arrive", schema), lines, names, _ARRIVALS)
+    subqueues, names = map(list, zip(*here, strict=True))
+    came: int = await connection.fetchval(sql("arrive", schema), subqueues, names, _ARRIVALS)
     return came < _ARRIVALS
 
 
@@ -118,32 +123,32 @@ async def read(
     now: datetime,
     passed: Collection[int] = (),
 ) -> Table:
-    """Read the first jobs of each line and of the first keys in it, without the jobs in ``passed``."""
+    """Read the first jobs of each subqueue and of the first keys in it, without the jobs in ``passed``."""
     slots = [serving.limits.task(group.task).max_per_key or FAR for group in serving.groups]
     most = [min(one * window.shares, depth) for one, depth in zip(slots, window.depths, strict=True)]
     reaches = [n and n + 1 for n in window.reaches]
     widest = max(window.depths, default=0)
-    terms = (serving.lines, window.depths, most, reaches, widest * window.shares)
-    rows: list[Any] = await connection.fetch(sql("in_line", schema), *terms)
+    terms = (serving.subqueues, window.depths, most, reaches, widest * window.shares)
+    rows: list[Any] = await connection.fetch(sql("in_subqueues", schema), *terms)
     plain: dict[int, list[Entry]] = {}
     keys: list[_Key] = []
     moment, late, before = micros(now), False, (0, None)
-    entries, lines = list[Entry](), dict[int, int]()
+    entries, subqueues = list[Entry](), dict[int, int]()
     for number, key, stands, at, of, last, seq, rank, arrived_at, losses, act_by in rows:
         if (number, key) != before:  # the rows of one key come one after the other
             before, place, entries = (number, key), number - 1, []
             if key is None:
                 plain[place] = entries
             else:
-                group, line = serving.groups[place], serving.lines[place]
-                keys.append(_Key(place, group.task, line, key, (stands, at, of), last, entries))
+                group, subqueue = serving.groups[place], serving.subqueues[place]
+                keys.append(_Key(place, group.task, subqueue, key, (stands, at, of), last, entries))
         if seq is not None:
             entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= moment)
             late = late or entry.expired
             entries.append(entry)
-            lines[seq] = serving.lines[number - 1]
+            subqueues[seq] = serving.subqueues[number - 1]
     share = -(-widest * window.shares // max(len(keys), 1))
-    table = Table([], [], {}, lines)
+    table = Table([], [], {}, subqueues)
     for place, entries in plain.items():
         cut = len(entries) == window.depths[place]
         left = _without(entries, passed)
@@ -177,11 +182,13 @@ def _unread(last: Entry) -> Entry:
 
 
 def _beyond(keys: Iterable[_Key], reaches: list[int]) -> dict[int, _Key]:
-    """The last key that was read of each line, one more than wanted: it only marks where the unread keys begin."""
-    lines: dict[int, list[_Key]] = {}
+    """The last key that was read of each subqueue, one more than wanted: it only marks where the unread keys begin."""
+    subqueues: dict[int, list[_Key]] = {}
     for key in keys:
-        lines.setdefault(key.place, []).append(key)
-    return {place: max(read, key=lambda key: key.said) for place, read in lines.items() if len(read) == reaches[place]}
+        subqueues.setdefault(key.place, []).append(key)
+    return {
+        place: max(read, key=lambda key: key.said) for place, read in subqueues.items() if len(read) == reaches[place]
+    }
 
 
 def stands(table: Table, dealt: Dealt) -> Stands:
@@ -194,11 +201,11 @@ def stands(table: Table, dealt: Dealt) -> Stands:
         if not left and not one.whole:
             left = one.entries[-1:]  # the next job was not read, but is behind this one
         if not left:
-            found.append((one.task, one.key, one.line, None, 0, 0, turned))
+            found.append((one.task, one.key, one.subqueue, None, 0, 0, turned))
             continue
         head = left[0]
         if turned or (head.rank, max(head.arrived_at, one.last), head.seq) != one.said:
-            found.append((one.task, one.key, one.line, head.rank, head.arrived_at, head.seq, turned))
+            found.append((one.task, one.key, one.subqueue, head.rank, head.arrived_at, head.seq, turned))
     return _columns(found)
 
 
@@ -207,7 +214,7 @@ def stays(table: Table, seqs: Collection[int]) -> Stands:
     firsts = ((one, [entry for entry in one.entries if entry.seq in seqs][:1]) for one in table.keys)
     return _columns(
         [
-            (one.task, one.key, one.line, entry.rank, entry.arrived_at, entry.seq, False)
+            (one.task, one.key, one.subqueue, entry.rank, entry.arrived_at, entry.seq, False)
             for one, first in firsts
             for entry in first
         ]
@@ -220,5 +227,5 @@ def _columns(rows: list[_Stand]) -> Stands:
 
 def stand(schema: str, first: int = 2, now: str = "$1") -> str:
     """The statement that writes heads of keys; its arrays begin at parameter ``first``."""
-    names = ("tasks", "keys", "lines", "ranks", "ats", "seqs", "turned")
+    names = ("tasks", "keys", "subqueues", "ranks", "ats", "seqs", "turned")
     return sql("stand", schema, now=now, **{name: f"${first + place}" for place, name in enumerate(names)}).strip()

@@ -1,6 +1,6 @@
 """Claims where something is limited.
 
-One transaction locks the gates, reads what is in line and what is in use, lets the core deal, and writes the result.
+One transaction locks the gates, reads what is queued and what is in use, lets the core deal, and writes the result.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Limiting:
         self._head, self._gift, self._stand = sql("limited_head", schema), give(schema), stand(schema)
 
     async def claim(self, given: Grant, ask: Ask, serving: Serving, now: datetime) -> Claimed | Dead | None:
-        """Claim jobs for this ask; None if the lines or the settings have changed since they were read."""
+        """Claim jobs for this ask; None if the subqueues or the settings have changed since they were read."""
         names = _gates(serving)
         # Limited tasks need their gates in any case; only for the others must the statement look for jobs with keys.
         others = [at for at, group in enumerate(serving.groups) if not serving.limits.task(group.task).limited]
-        where = [serving.lines[at] for at in others], [serving.groups[at].task for at in others]
+        where = [serving.subqueues[at] for at in others], [serving.groups[at].task for at in others]
         passed, rounds = set[int](), _ROUNDS
         while True:
             missing = list[str]()
@@ -83,7 +83,7 @@ class Limiting:
                         if answer is not _More.CAME:
                             return answer
             except _Taken as taken:
-                # Deal as if these jobs were not in line, so that the jobs behind them get what they would have used.
+                # Deal as if these jobs were not queued, so that the jobs behind them get what they would have used.
                 passed, rounds = passed | taken.seqs, rounds - 1
             if missing:
                 await self._hot.fetch(sql("add_gates", self._schema), sorted(missing))
@@ -105,8 +105,8 @@ class Limiting:
     ) -> Claimed | Dead | _More | None:
         # Each statement sees what was committed before it began. The gates are locked by now, so this one sees all that
         # their earlier holders wrote.
-        head: Any = await connection.fetchrow(self._head, given.worker, given.claim, serving.lines)
-        if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
+        head: Any = await connection.fetchrow(self._head, given.worker, given.claim, serving.subqueues)
+        if (head["subqueues_rev"], head["settings_rev"]) != (serving.subqueues_rev, serving.settings_rev):
             return None
         if not head["alive"]:
             return Dead()
@@ -142,7 +142,7 @@ class Limiting:
         if passed and len(jobs) < ask.n:
             soon.append(micros(now + _MOMENT))
         left = stays(table, places.keys() - {job.seq for job in jobs}) if len(jobs) < len(places) else None
-        if left is not None:  # others have locked these jobs, which stay in line
+        if left is not None:  # others have locked these jobs, which stay queued
             await connection.execute(self._stand, micros(now), *left)
         return self._claimed(head, jobs, min(soon, default=None), serving, full=bool(dealt.full))
 
@@ -187,8 +187,8 @@ class Limiting:
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         terms = (given.worker, given.claim, given.status.value, at, accepted, micros(given.act_by), *(found or NOWHERE))
         seqs = [entry.seq for entry in dealt.taken]
-        lines = [table.lines[seq] for seq in seqs]
-        return await connection.fetch(self._gift, literal(seqs), *terms, literal(lines))
+        subqueues = [table.subqueues[seq] for seq in seqs]
+        return await connection.fetch(self._gift, literal(seqs), *terms, literal(subqueues))
 
     async def _spend(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
         if dealt.spent:

@@ -1,4 +1,4 @@
-"""Lines and profiles: interned in a commit of their own, remembered by each session, collected when there are many."""
+"""Subqueues and profiles: interned in a commit of their own, remembered by each session, collected when many."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headrace.core.limits.rule import Group, Limits
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
-from headrace.engines.postgres.rows import label, lines_lock
-from headrace.engines.sql.lines import Interned, KnownLines, Recounts, Spot
+from headrace.engines.postgres.rows import label, subqueues_lock
+from headrace.engines.sql.lines import Interned, KnownSubqueues, Recounts, Spot
 from headrace.engines.sql.record import Place, encode, pair_of, queues_by_customer, requires_of
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["Lines", "Served", "Serving"]
+__all__ = ["Served", "Serving", "Subqueues"]
 
 _FRUITLESS, _REST = 3, 60.0
 """How often, within how many seconds, a session may collect without making enough room."""
@@ -34,8 +34,8 @@ _HOLD_OFF = 5.0
 """Seconds after a wait in vain during which a collection does not wait again."""
 
 
-class Lines(KnownLines):
-    """The lines that a session knows."""
+class Subqueues(KnownSubqueues):
+    """The subqueues that a session knows."""
 
     def __init__(self, pool: Pool, schema: str, host: Host) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Lines(KnownLines):
         self._fruitless = {whose: deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS) for whose in (None, OURS)}
         self._hold_off_until = -math.inf
         self._recounts = Recounts(host.clock)
-        self.lock = lines_lock(schema)
+        self.lock = subqueues_lock(schema)
         """The advisory lock that an insert takes shared, and a collection exclusively."""
 
     async def _intern(self, spots: list[Spot], now: datetime | None) -> Interned:
@@ -61,10 +61,10 @@ class Lines(KnownLines):
                 _row(place, digests[place], bases.get(place)) for place in dict.fromkeys(place for place, _ in kept)
             ]
             await connection.execute(sql("intern", self._schema), encode(asked))
-            rows = await connection.fetch(sql("lines", self._schema), sorted(set(digests.values())))
-            lines = {(queue, code): line for queue, code, line in rows}
-            found = {spot: lines[spot[0][0], digests[spot[0]]] for spot in kept}
-            if stakes := [(whose, line) for (_, whose), line in found.items() if whose]:
+            rows = await connection.fetch(sql("subqueues", self._schema), sorted(set(digests.values())))
+            subqueues = {(queue, code): subqueue for queue, code, subqueue in rows}
+            found = {spot: subqueues[spot[0][0], digests[spot[0]]] for spot in kept}
+            if stakes := [(whose, subqueue) for (_, whose), subqueue in found.items() if whose]:
                 await connection.execute(sql("stake", self._schema), encode(stakes))
             collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
             return found, refused, collected
@@ -91,21 +91,21 @@ class Lines(KnownLines):
         return refused
 
     async def renew(self, jobs: Iterable[Job]) -> None:
-        """Forget the lines if any were collected, or a queue was set by customer, since they were learned, and what
+        """Forget the subqueues if any were collected, or a queue was set by customer, since they were learned, and what
         was given up of the stakes for these jobs: for whoever cannot begin anew when that turns out within a
         transaction."""
-        if self._lines:
+        if self._subqueues:
             self.forget_unless((await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0])
         customers = {whose for job in jobs if (whose := staked_by(job.spec))}
         known = [stake for stake in self._stakes if stake[0] in customers]
         if known:
-            held = f"SELECT customer, line FROM {self._schema}.stakes WHERE customer = ANY ($1::text[])"
+            held = f"SELECT customer, subqueue FROM {self._schema}.stakes WHERE customer = ANY ($1::text[])"
             self._stakes -= set(known) - {
-                (whose, line) for whose, line in await self._pool.fetch(held, list(customers))
+                (whose, subqueue) for whose, subqueue in await self._pool.fetch(held, list(customers))
             }
 
     async def _queues(self) -> tuple[int, frozenset[str]]:
-        # The count first: if a queue is set in between, the count has grown by the time that lines are used.
+        # The count first: if a queue is set in between, the count has grown by the time that subqueues are used.
         collected: int = (await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0]
         rows = await self._pool.fetch(sql("settings", self._schema), "queue:")
         return collected, queues_by_customer((key, value) for key, value, _ in rows)
@@ -114,7 +114,7 @@ class Lines(KnownLines):
         """Take from a customer the stakes of whose pairs it has no live job."""
         # The locks first: what an insert wrote that had one of them is seen by the statement that follows.
         rows = await connection.fetch(sql("free_stakes", self._schema), customer)
-        told = (customer, label(f"c{customer}"), [line for (line,) in rows])
+        told = (customer, label(f"c{customer}"), [subqueue for (subqueue,) in rows])
         await connection.execute(sql("recount", self._schema), *told, timeout=LONG_PATIENCE)
 
     async def _without_room(
@@ -197,34 +197,34 @@ def _row(place: Place, code: str, base: str | None) -> tuple[Any, ...]:
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """The lines that an ask serves, the places of their queues, and the revs for which both are valid."""
+    """The subqueues that an ask serves, the places of their queues, and the revs for which both are valid."""
 
-    lines_rev: int
+    subqueues_rev: int
     settings_rev: int
-    lines: list[int]
+    subqueues: list[int]
     places: list[int]
     priorities: dict[str, int]
     """The priorities of the queues that have one."""
     groups: list[Group]
-    """What each line is limited by."""
+    """What each subqueue is limited by."""
     limits: Limits
     chosen: bool = False
-    """Whether these are the lines of some customers only."""
+    """Whether these are the subqueues of some customers only."""
 
     def among(self, admits: Callable[[str | None], bool]) -> Serving:
-        """Only those of the lines whose customers are admitted."""
+        """Only those of the subqueues whose customers are admitted."""
         mine = [at for at, group in enumerate(self.groups) if admits(group.customer)]
-        lines, places, groups = ([each[at] for at in mine] for each in (self.lines, self.places, self.groups))
-        return msgspec.structs.replace(self, lines=lines, places=places, groups=groups)
+        subqueues, places, groups = ([each[at] for at in mine] for each in (self.subqueues, self.places, self.groups))
+        return msgspec.structs.replace(self, subqueues=subqueues, places=places, groups=groups)
 
     @property
     def bounded(self) -> bool:
-        """Whether the core must deal: some of the lines are limited, or a choice is made among customers."""
+        """Whether the core must deal: some of the subqueues are limited, or a choice is made among customers."""
         return self.chosen or any(self.limits.bounded(group.queue, group.task) for group in self.groups)
 
 
 class Served:
-    """Which lines each ask of this session serves."""
+    """Which subqueues each ask of this session serves."""
 
     _KEPT = 64
 
@@ -234,24 +234,24 @@ class Served:
         self._limits_cache = LimitsCache()
 
     async def of(self, ask: Ask, *, anew: bool = False) -> Serving:
-        """The lines of the ask, as remembered; ``anew``: as they are now."""
+        """The subqueues of the ask, as remembered; ``anew``: as they are now."""
         key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)
         if known is None or anew:
             if len(self._asks) >= self._KEPT:
                 self._asks.clear()
             queues = None if ask.queues is None else list(ask.queues)
-            rows = await self._pool.fetch(sql("served", self._schema), sorted(ask.profiles), queues)
-            lines_rev, settings_rev, lines, places, queues_of, tasks, names, priorities, apart, customers = rows[0]
+            [row] = await self._pool.fetch(sql("served", self._schema), sorted(ask.profiles), queues)
+            subqueues_rev, settings_rev, subqueues, places, queues_of, tasks, names, priorities, apart, customers = row
             ranked = dict(zip(names, priorities, strict=True))
             of = zip(queues_of, tasks, customers, strict=True)
             groups = [Group(queue, task, None, customer) for queue, task, customer in of]
             if ask.customers is not None:
                 mine = [at for at, one in enumerate(groups) if apart[at] and ask.customers.admits(one.customer)]
-                lines, places, groups = ([each[at] for at in mine] for each in (lines, places, groups))
+                subqueues, places, groups = ([each[at] for at in mine] for each in (subqueues, places, groups))
             limits = await self._limits_at(settings_rev)
             chosen = ask.customers is not None
-            known = Serving(lines_rev, settings_rev, lines, places, ranked, groups, limits, chosen)
+            known = Serving(subqueues_rev, settings_rev, subqueues, places, ranked, groups, limits, chosen)
             self._asks[key] = known
         return known
 

@@ -26,8 +26,6 @@ _log = logging.getLogger("headrace.postgres")
 
 ON_DEMAND = frozenset({Topic.FREED, Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES, Topic.CHANGED})
 """Topics whose hints are sent only while some session asks for them: there is at least one such hint per job."""
-_NEW = frozenset({Topic.CHANGED})
-"""Those that older versions do not know: they pass over a call that names one, so these have a call of their own."""
 
 _MISSED = (Topic.READY, Topic.SETTINGS, Topic.CHANGED)
 """Topics of which listeners get a hint when some may have been missed; the others are polled often enough."""
@@ -189,11 +187,9 @@ class Listener:
     def _give_sign(self, demand: frozenset[Topic], now: float, *, asks: bool) -> None:
         self._probe += 1
         signs = [(self._channels.private(self._own), str(self._probe))]
-        for some in (demand - _NEW, demand & _NEW):
-            if some or asks:
-                call = Call(self._own, tuple(sorted(some)), self._beat * 1.5, asks)
-                signs.append((self._channels.calls, _encode(call).decode()))
-                asks = False
+        if demand or asks:
+            call = Call(self._own, tuple(sorted(demand)), self._beat * 1.5, asks)
+            signs.append((self._channels.calls, _encode(call).decode()))
         self._signed_at, self._sign_at = now, now + (self._beat / 2 if demand else self._beat)
         self._say(signs)
 

@@ -42,6 +42,7 @@ async def pending(connection: Connection, schema: str) -> list[Migration]:
     """The migrations that the schema still needs.
 
     :raises SchemaTooNew: it went through more than this version knows.
+    :raises SchemaTooOld: a version before the first release made it.
     """
     return migrations.missing(available(), await applied(connection, schema), _place(schema))
 

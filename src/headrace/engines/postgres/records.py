@@ -18,7 +18,7 @@ from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
+from headrace.engines.sql.dialect import Asked, Asking, Dialect
 from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import STAGES, encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
@@ -29,27 +29,20 @@ __all__ = ["Records"]
 T = TypeVar("T")
 
 _PARKED = [status.value for status in Status if STAGES[status] == 0]
-"""The statuses of jobs that are not in line yet."""
-
-_CREATED = (
-    "CASE WHEN b.created_at > 0 THEN b.created_at"
-    " ELSE (extract(epoch FROM (b.spec::json ->> 'created_at')::timestamptz) * 1000000)::bigint END"
-)
+"""The statuses of jobs that are not queued yet."""
 
 
 def _dialect(schema: str) -> Dialect:
     tables = {"jobs": f"{schema}.jobs", "bodies": f"{schema}.bodies"}
     return Dialect(
         prefix=f"{schema}.",
-        line_shift=10,
+        subqueue_shift=10,
         time_shift=13,
         state="(j.state::json ->> {})",
         number="::integer",
-        created=_CREATED,
-        customer="CASE WHEN b.created_at IS NULL THEN b.spec::json ->> 'customer' END",
-        rerun_of="CASE WHEN b.created_at IS NULL THEN b.spec::json ->> 'rerun_of' END",
-        unlisted=Part(f"{schema}.bodies", "x.created_at IS NULL", ordered=True),
-        task=f"(SELECT p.task FROM {schema}.lines l JOIN {schema}.profiles p ON p.id = l.profile WHERE l.id = j.line)",
+        created="b.created_at",
+        task=f"(SELECT p.task FROM {schema}.subqueues l JOIN {schema}.profiles p ON p.id = l.profile"
+        " WHERE l.id = j.subqueue)",
         has_error="j.error IS NOT NULL",
         error_type="(SELECT i.error::json ->> 'type' FROM {jobs} i WHERE i.seq = j.seq)".format(**tables),
         page=sql("find", schema),
@@ -57,7 +50,7 @@ def _dialect(schema: str) -> Dialect:
         join="JOIN",
         by_status=frozenset({0, 5}),
         by_number=f"{schema}.jobs j",
-        blocks_of_lines=sql("blocks_of_lines", schema),
+        blocks_of_subqueues=sql("blocks_of_subqueues", schema),
         ranges="json_array_elements(?::text::json) AS k (r) CROSS JOIN LATERAL (SELECT * FROM {jobs} i"
         " WHERE i.seq >= (k.r ->> 0)::bigint AND i.seq < (k.r ->> 1)::bigint OFFSET 0) j".format(**tables),
         all_of_them=" OFFSET 0",

@@ -47,7 +47,6 @@ __all__ = [
     "is_one",
     "key_lock",
     "label",
-    "lines_lock",
     "request_key",
     "request_lock",
     "row_at_once",
@@ -57,6 +56,7 @@ __all__ = [
     "row_of_one",
     "row_of_report",
     "runs_of",
+    "subqueues_lock",
 ]
 
 if TYPE_CHECKING:
@@ -157,9 +157,10 @@ def key_lock(schema: str, job: Job) -> int:
     return lock_number(schema, "key", held_key(job) or "")
 
 
-def lines_lock(schema: str) -> int:
-    """The number of the advisory lock that whoever puts a job in line takes shared, and a collection exclusively."""
-    return lock_number(schema, "lines")
+def subqueues_lock(schema: str) -> int:
+    """The number of the advisory lock that whoever puts a job into a subqueue takes shared, and a collection
+    exclusively."""
+    return lock_number(schema, "subqueues")
 
 
 def label(text: str) -> str:
@@ -181,7 +182,7 @@ is_new = make_is_new(NEW)
 
 row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
     "row_of_new",
-    "job, line, at",
+    "job, subqueue, at",
     [row(column.new for column in NEW)],
     stage_of=stage_of,
     held_key=held_key,
@@ -191,14 +192,14 @@ row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 """A job as ``insert_document.sql`` takes it."""
 
 row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
-    "row_of_one", "job, line, at", [row(column.new for column in ONE)], stage_of=stage_of
+    "row_of_one", "job, subqueue, at", [row(column.new for column in ONE)], stage_of=stage_of
 )
 """A job as ``insert_one.sql`` takes it."""
 
 row_at_once: Callable[[Job, int], tuple[Any, ...]] = function(
-    "row_at_once", "job, line", [row(column.new for column in PLAIN)], at=EachMicros()
+    "row_at_once", "job, subqueue", [row(column.new for column in PLAIN)], at=EachMicros()
 )
-"""A job that is in line at once as ``insert_one.sql`` takes it with the words ``OF_PLAIN``."""
+"""A job that is queued at once as ``insert_one.sql`` takes it with the words ``OF_PLAIN``."""
 
 
 def is_one(job: Job) -> bool:
@@ -212,7 +213,7 @@ def is_one(job: Job) -> bool:
 
 _row_of_run: Callable[[int, int, Job, int, Micros], tuple[Any, ...]] = function(
     "row_of_run",
-    "first, last, job, line, at",
+    "first, last, job, subqueue, at",
     [row(column.new or column.name for column in RUN)],
     stage_of=stage_of,
     labels=labels,
@@ -224,7 +225,7 @@ _alike: Callable[[Job, Job], bool] = function(
 """Whether two new jobs differ only in id and payload; by identity, since jobs submitted together share the objects."""
 
 
-def runs_of(jobs: Sequence[Job], line: Callable[[Job], int]) -> tuple[list[UUID], list[str], list[tuple[Any, ...]]]:
+def runs_of(jobs: Sequence[Job], subqueue: Callable[[Job], int]) -> tuple[list[UUID], list[str], list[tuple[Any, ...]]]:
     """The ids and payloads of new jobs, and their other columns once for each run, as ``insert.sql`` takes them.
 
     The jobs of a run are otherwise alike, as those are that were submitted together.
@@ -233,10 +234,10 @@ def runs_of(jobs: Sequence[Job], line: Callable[[Job], int]) -> tuple[list[UUID]
     first = 1
     for number, job in enumerate(jobs, 1):
         if not _alike(job, before):
-            runs.append(_row_of_run(first, number - 1, before, line(before), at))
+            runs.append(_row_of_run(first, number - 1, before, subqueue(before), at))
             first = number
         before = job
-    runs.append(_row_of_run(first, len(jobs), before, line(before), at))
+    runs.append(_row_of_run(first, len(jobs), before, subqueue(before), at))
     return [job.id for job in jobs], [job.payload_text for job in jobs], runs
 
 

@@ -39,7 +39,7 @@ class Transactions:
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
         inserts = await self._inserting.of_changes(change.inserts) if change.inserts else None
-        await self._inserting.lines.renew([change.job])
+        await self._inserting.subqueues.renew([change.job])
         return self._apply(change, inserts, *await self._applying.moving(change, now))
 
     def _apply(

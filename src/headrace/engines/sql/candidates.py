@@ -56,8 +56,7 @@ class Candidates:
         terms, found = self._terms, list[list[Part]]()
         filter, jobs = terms.filter, terms.jobs
         for several in labels_asked(filter):
-            parts = [Part(terms.labels, "x.label = ?", [terms.label(text)], True) for text in several]
-            found.append(parts if terms.unlabelled(several) is None else [*parts, terms.sql.unlisted])
+            found.append([Part(terms.labels, "x.label = ?", [terms.label(text)], True) for text in several])
         if filter.worker:
             found.append([Part(jobs, f"x.stage = {_HELD} AND x.worker = ?", [id]) for id in sorted(filter.worker)])
         if filter.fingerprint:

@@ -243,7 +243,7 @@ NEW_STATE = "None if job.waits == 0 and job.not_after is job.told is None else s
 _JOB = (
     Column("seq", "bigint", read="seq=seq"),
     Column("id", "uuid", "job.id", read="id=id"),
-    Column("line", "integer", "line"),
+    Column("subqueue", "integer", "subqueue"),
     Column("status", "text", "job.status", "job.status", "status=STATUS[status]", given="status=given.status"),
     Column("stage", "smallint", "stage_of(job)", "stage_of(job)"),
     Column("rank", "smallint", "rank_of(job)"),
@@ -251,7 +251,7 @@ _JOB = (
     moment("arrived_at", new=True),
     moment("updated_at", new=True, given="updated_at=at[assigned_at]"),
     plain("rev", "integer"),
-    plain("epoch", "integer"),
+    plain("epoch", "bigint"),
     plain("unstarted_losses", "integer"),
     plain("worker", "uuid", given="worker=given.worker"),
     plain("claim", "bigint", given="claim=given.claim"),
@@ -290,12 +290,12 @@ def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:
     return tuple(msgspec.structs.replace(column, **own.get(column.name, {})) for column in _JOB)
 
 
-PLAIN = frozenset({"id", "line", "rank", "created_at", "payload", "spec"})
-"""The columns in which new jobs differ that are in line at once (``record.is_at_once``)."""
+PLAIN = frozenset({"id", "subqueue", "rank", "created_at", "payload", "spec"})
+"""The columns in which new jobs differ that are queued at once (``record.is_at_once``)."""
 
 
 def at_once(plain: Mapping[str, str]) -> dict[str, str]:
-    """By column the SQL for what is kept of a job that is in line at once, given that for ``PLAIN``; all others are
+    """By column the SQL for what is kept of a job that is queued at once, given that for ``PLAIN``; all others are
     null."""
     moments = dict.fromkeys(("available_at", "arrived_at", "updated_at"), plain["created_at"])
     return {"status": f"'{Status.QUEUED.value}'", "stage": str(STAGES[Status.QUEUED]), **moments, **plain}

@@ -32,18 +32,13 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     prefix: str
     """Before the name of each table."""
-    line_shift: int
-    """The size of a block in the list of lines, as a power of two."""
+    subqueue_shift: int
+    """The size of a block in the list of subqueues, as a power of two."""
     time_shift: int
     state: str
     """A field of the state as text; ``{}`` is its number."""
     created: str
     """When the job was created."""
-    customer: str
-    """In the spec."""
-    rerun_of: str
-    unlisted: Part
-    """The jobs that are in no list."""
     error_type: str
     """Of the job of this order number: ``j`` may be anything that has one."""
     page: str
@@ -57,13 +52,13 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     all_of_them: str
     """After a selection that is not to be merged with what is around it."""
     task: str
-    """Of the job in this line: ``j`` may be anything that has one."""
+    """Of the job in this subqueue: ``j`` may be anything that has one."""
     has_error: str
     by_status: frozenset[int]
     """The stages that have an index by status in the order of numbers."""
     by_number: str
     """The table of jobs, gone through by their numbers."""
-    blocks_of_lines: str
-    """The statement for the blocks of lines, the last ones first: which lines, below which block, how many."""
+    blocks_of_subqueues: str
+    """The statement for the blocks of subqueues, the last ones first: which subqueues, below which block, how many."""
     ranges: str
     """The tables for jobs in ranges of order numbers, which are one value, a list of pairs."""

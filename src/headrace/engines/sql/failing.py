@@ -66,7 +66,7 @@ def _part(terms: Terms, where: str, among: int | None = None) -> tuple[str, list
     read from documents is read once."""
     seen = f"coalesce(CAST({terms.field('failed_at')} AS bigint), j.finished_at, j.updated_at)"  # fingerprint.seen_at
     failed = f"CASE j.status WHEN '{Status.FAILED}' THEN 1 ELSE 0 END"
-    what = f"j.seq AS seq, j.line AS line, j.finished_at AS ended_at, {failed} AS failed"
+    what = f"j.seq AS seq, j.subqueue AS subqueue, j.finished_at AS ended_at, {failed} AS failed"
     what = f"{what}, {terms.sql.has_error} AS wrong, {seen} AS seen, {terms.field('fingerprint')} AS print"
     chosen = terms.select(what, f"{terms.jobs} j", where)
     if among is None:

@@ -6,9 +6,8 @@ their order:
 
 - The index of a label, a reason or a fingerprint has them in the order of their numbers.
 - For tasks, queues and ranges of time there are lists of blocks. A block is a range of order numbers. An entry says
-  that some of its jobs stand in a line, or were created in a span of time. An insert adds few, not one for each job.
-
-Jobs that were stored by a version without these lists are marked (``created_at`` is null) and looked at every time.
+  that some of its jobs stand in a subqueue, or were created in a span of time. An insert adds few, not one for each
+  job.
 
 One question takes several statements. All of them see the store as of one moment: else a job that moves between two of
 them would be found twice, or not at all.
@@ -115,9 +114,8 @@ class Finder:
             return _Search(self, filter, now, None)
         terms = [f"{name} IN ({marks(of)})" for name, of in (("p.task", filter.task), ("l.queue", filter.queue)) if of]
         prefix = self.dialect.prefix
-        asked = (
-            f"SELECT l.id FROM {prefix}lines l JOIN {prefix}profiles p ON p.id = l.profile WHERE {' AND '.join(terms)}"
-        )
+        tables = f"{prefix}subqueues l JOIN {prefix}profiles p ON p.id = l.profile"
+        asked = f"SELECT l.id FROM {tables} WHERE {' AND '.join(terms)}"
         rows = yield asked, [*sorted(filter.task), *sorted(filter.queue)]
         return _Search(self, filter, now, [row[0] for row in rows]) if rows else None
 
@@ -125,10 +123,10 @@ class Finder:
 class _Search:
     """One filter, as of one moment."""
 
-    def __init__(self, finder: Finder, filter: Filter, now: datetime, lines: list[int] | None) -> None:
-        self._finder, self._filter, self._now, self._lines = finder, filter, now, lines
+    def __init__(self, finder: Finder, filter: Filter, now: datetime, subqueues: list[int] | None) -> None:
+        self._finder, self._filter, self._now, self._subqueues = finder, filter, now, subqueues
         self._sql = finder.dialect
-        self._terms = Terms(self._sql, filter, now, lines, finder.label, finder.text)
+        self._terms = Terms(self._sql, filter, now, subqueues, finder.label, finder.text)
         self._candidates = Candidates(self._terms)
         self._jobs, self._values = self._terms.jobs, self._terms.values
 
@@ -165,8 +163,8 @@ class _Search:
             return (yield from self._of_parts(ordered[0], place, most))
         if until is not None or filter.created_after is not None:
             return (yield from self._of_blocks(self._blocks_of_time(until), self._sql.time_shift, place, most))
-        if self._lines is not None:
-            return (yield from self._of_blocks(self._blocks_of_lines, self._sql.line_shift, place, most))
+        if self._subqueues is not None:
+            return (yield from self._of_blocks(self._blocks_of_subqueues, self._sql.subqueue_shift, place, most))
         if choices and Status.COMPLETED not in self._terms.among and filter.finished_after is None:
             # To sort them, all have to be gathered. Where they are very many, they are not far.
             floor = yield from self._floor(place, FAR)
@@ -207,8 +205,8 @@ class _Search:
     # -- blocks
 
     def _of_blocks(self, blocks: Callable[[int, int], Asked], shift: int, place: int, most: int) -> Asking[list[Job]]:
-        """The newest jobs below a place in the blocks that are asked for so, and of those that are in no list."""
-        found, apart = list[Job](), (yield from self._of_parts([self._sql.unlisted], place, most))
+        """The newest jobs below a place in the blocks that are asked for so."""
+        found = list[Job]()
         last = (place >> shift) + 1
         for size in _rounds():
             rows = yield blocks(last, size)
@@ -222,8 +220,7 @@ class _Search:
             if len(found) >= most or len(rows) < size:
                 break
             last = rows[-1][0]
-        together = {job.seq: job for job in (*found, *apart)}
-        return sorted(together.values(), key=lambda job: -job.seq)[:most]
+        return found[:most]
 
     def _blocks_of_time(self, until: datetime | None) -> Callable[[int, int], Asked]:
         """What asks for blocks by their time, the last ones first: below which block, how many."""
@@ -235,8 +232,8 @@ class _Search:
         asked = f"SELECT DISTINCT x.block FROM {table} x WHERE {where} ORDER BY x.block DESC LIMIT ?"
         return lambda last, size: (asked, [last, *edges, size])
 
-    def _blocks_of_lines(self, last: int, size: int) -> Asked:
-        return self._sql.blocks_of_lines, [self._lines, last, size]
+    def _blocks_of_subqueues(self, last: int, size: int) -> Asked:
+        return self._sql.blocks_of_subqueues, [self._subqueues, last, size]
 
     # -- counts and groups
 

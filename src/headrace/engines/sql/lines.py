@@ -1,7 +1,7 @@
-"""Inserting into lines: a session remembers the lines that it has interned, until lines are collected.
+"""Inserting into subqueues: a session remembers the subqueues that it has interned, until subqueues are collected.
 
-A customer has a stake in each line in which it has, or had, live jobs: by these its pairs of task and requirements are
-counted (``core.limits.profiles``). A session remembers them, too. An insert makes sure that they are still there.
+A customer has a stake in each subqueue in which it has, or had, live jobs: by these its pairs of task and requirements
+are counted (``core.limits.profiles``). A session remembers them, too. An insert makes sure that they are still there.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from headrace.engines.sql.record import Place, place_of
 from headrace.errors import HeadraceError
 from headrace.runtime.clock import Clock
 
-__all__ = ["Collected", "Interned", "KnownLines", "Learned", "Recounts", "Spot", "Stakes", "spot_of", "stakes_of"]
+__all__ = ["Collected", "Interned", "KnownSubqueues", "Learned", "Recounts", "Spot", "Stakes", "spot_of", "stakes_of"]
 
 Spot = tuple[Place, str | None]
 """A place, and for whom it counts (``staked_by``)."""
 
 Stakes = frozenset[tuple[str, int]]
-"""Customers, each with a line in which it has a stake."""
+"""Customers, each with a subqueue in which it has a stake."""
 
 Interned = tuple[dict[Spot, int], dict[Spot, HeadraceError], int]
-"""Lines by spot, why other spots were refused one, and the count of collections for which the lines are valid."""
+"""Subqueues by spot, why other spots were refused one, and the count of collections for which the subqueues are
+valid."""
 
 
 def spot_of(job: Job, by_customer: Container[str]) -> Spot:
@@ -40,14 +41,16 @@ def spot_of(job: Job, by_customer: Container[str]) -> Spot:
     return place_of(job, by_customer), staked_by(job.spec)
 
 
-def stakes_of(jobs: Iterable[Job], lines: Iterable[int]) -> Stakes:
-    """The stakes that jobs need which stand in these lines."""
-    pairs = zip(jobs, lines, strict=True)
-    return frozenset((whose, line) for job, line in pairs if job.spec.customer and (whose := staked_by(job.spec)))
+def stakes_of(jobs: Iterable[Job], subqueues: Iterable[int]) -> Stakes:
+    """The stakes that jobs need which stand in these subqueues."""
+    pairs = zip(jobs, subqueues, strict=True)
+    return frozenset(
+        (whose, subqueue) for job, subqueue in pairs if job.spec.customer and (whose := staked_by(job.spec))
+    )
 
 
 class Collected(Exception):
-    """Lines were collected, or stakes given up, since this session learned of them."""
+    """Subqueues were collected, or stakes given up, since this session learned of them."""
 
 
 class Recounts:
@@ -94,100 +97,101 @@ class Recounts:
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """The lines of the spots of some jobs at one count of collections, and why other spots were refused one."""
+    """The subqueues of the spots of some jobs at one count of collections, and why other spots were refused one."""
 
     spots: list[Spot]
     """The spot of each job."""
-    lines: dict[Place, int]
+    subqueues: dict[Place, int]
     collected: int
     refused: dict[Spot, HeadraceError]
     by_customer: frozenset[str] = frozenset()
-    """The queues in which customers have lines of their own."""
+    """The queues in which customers have subqueues of their own."""
     stakes: Stakes = frozenset()
     """Those that the jobs need which were not refused."""
 
-    def line_of(self, job: Job) -> int:
-        """The line of a job that was not refused one."""
-        return self.lines[place_of(job, self.by_customer)]
+    def subqueue_of(self, job: Job) -> int:
+        """The subqueue of a job that was not refused one."""
+        return self.subqueues[place_of(job, self.by_customer)]
 
-    def lines_of(self, jobs: Sequence[Job]) -> list[int]:
-        """The lines of those of the jobs, in their order, that were not refused one."""
+    def subqueues_of(self, jobs: Sequence[Job]) -> list[int]:
+        """The subqueues of those of the jobs, in their order, that were not refused one."""
         if len(jobs) == len(self.spots):
-            return [self.lines[place] for place, _ in self.spots]
-        return [self.line_of(job) for job in jobs]
+            return [self.subqueues[place] for place, _ in self.spots]
+        return [self.subqueue_of(job) for job in jobs]
 
     def refusals(self, jobs: Sequence[Job]) -> dict[UUID, HeadraceError]:
-        """Why some of the jobs, which were learned of, have no line."""
+        """Why some of the jobs, which were learned of, have no subqueue."""
         if not self.refused:
             return {}
         pairs = zip(jobs, self.spots, strict=True)
         return {job.id: self.refused[spot] for job, spot in pairs if spot in self.refused}
 
 
-class KnownLines:
-    """The lines that this session knows; valid for one count of collections, and so is what it knows of queues."""
+class KnownSubqueues:
+    """The subqueues that this session knows; valid for one count of collections, and so is what it knows of queues."""
 
     def __init__(self) -> None:
-        self._lines: dict[Place, int] = {}
+        self._subqueues: dict[Place, int] = {}
         self._stakes: set[tuple[str, int]] = set()
         self._collected = -1
         self._by_customer: frozenset[str] = frozenset()
 
     async def _intern(self, spots: list[Spot], now: datetime | None) -> Interned:
-        """Make the lines and stakes of these spots that are missing; ``now``: unless that is a profile too many by the
-        keys that are valid then."""
+        """Make the subqueues and stakes of these spots that are missing; ``now``: unless that is a profile too many by
+        the keys that are valid then."""
         raise NotImplementedError
 
     async def _queues(self) -> tuple[int, frozenset[str]]:
-        """The count of collections, and the queues in which customers have lines of their own, read after it."""
+        """The count of collections, and the queues in which customers have subqueues of their own, read after it."""
         raise NotImplementedError
 
     @property
     def collected(self) -> int:
-        """The count of collections for which the lines are valid; -1 if none is known."""
+        """The count of collections for which the subqueues are valid; -1 if none is known."""
         return self._collected
 
     def known(self, job: Job) -> int | None:
-        """The line of a job, if this session remembers it."""
-        return self._lines.get(place_of(job, self._by_customer))
+        """The subqueue of a job, if this session remembers it."""
+        return self._subqueues.get(place_of(job, self._by_customer))
 
     def forget(self, collected: int) -> None:
-        """Forget the lines that were learned at this count, because lines were collected since."""
+        """Forget the subqueues that were learned at this count, because subqueues were collected since."""
         if collected == self._collected:
-            self._lines.clear()
+            self._subqueues.clear()
             self._stakes.clear()
             self._collected = -1
 
     def doubt(self, learned: Learned) -> None:
         """Look again at what was learned, because it was not valid any more."""
         if learned.stakes:
-            self._stakes -= learned.stakes  # whoever interns them anew hears whether lines were collected, too
+            self._stakes -= learned.stakes  # whoever interns them anew hears whether subqueues were collected, too
         else:
             self.forget(learned.collected)
 
     def forget_unless(self, collected: int) -> None:
-        """Forget the lines, unless they were learned at this count."""
+        """Forget the subqueues, unless they were learned at this count."""
         if collected != self._collected:
             self.forget(self._collected)
 
     def recall(self, job: Job) -> tuple[int, int] | None:
-        """The line of a job and the count of collections for which it is valid, if both are known; from any thread."""
+        """The subqueue of a job and the count of collections for which it is valid, if both are known; from any
+        thread."""
         collected, by_customer = self._collected, self._by_customer
-        line = self._lines.get(place_of(job, by_customer))
+        subqueue = self._subqueues.get(place_of(job, by_customer))
         if (
-            line is not None
+            subqueue is not None
             and job.spec.customer
             and (whose := staked_by(job.spec))
-            and (whose, line) not in self._stakes
+            and (whose, subqueue) not in self._stakes
         ):
             return None
-        # The session's own thread forgets all lines before it learns anew: what is still so was so all the while.
-        if line is None or collected != self._collected or by_customer is not self._by_customer:
+        # The session's own thread forgets all subqueues before it learns anew: what is still so was so all the while.
+        if subqueue is None or collected != self._collected or by_customer is not self._by_customer:
             return None
-        return line, collected
+        return subqueue, collected
 
     async def learn(self, jobs: Sequence[Job], *, now: datetime | None) -> Learned:
-        """The lines of these jobs; those that this session does not remember are interned.
+        """The subqueues of these jobs; those that this session does not remember are interned.
 
         ``now``: those that would need one profile too many by the keys that are valid then are refused; None: none is.
         """
@@ -195,7 +199,7 @@ class KnownLines:
         while True:
             if self._collected == -1:
                 collected, by_customer = await self._queues()
-                self._lines.clear()
+                self._subqueues.clear()
                 self._stakes.clear()
                 self._collected, self._by_customer = collected, by_customer
                 refused.clear()
@@ -205,29 +209,30 @@ class KnownLines:
             if not missing:
                 break
             found, none, collected = await self._intern(missing, now)
-            if collected != self._collected:  # lines were collected, perhaps by this very call, or a queue was set
-                self._lines.clear()
+            if collected != self._collected:  # subqueues were collected, perhaps by this very call, or a queue was set
+                self._subqueues.clear()
                 self._stakes.clear()
                 refused.clear()
                 self._collected, self._by_customer = await self._queues()
                 # Unless all were asked for: to intern the others now could take the room of what was just made.
                 if self._collected != collected or len(missing) < len(wanted):
                     continue
-            for (place, whose), line in found.items():
-                self._lines[place] = line
+            for (place, whose), subqueue in found.items():
+                self._subqueues[place] = subqueue
                 if whose:
-                    self._stakes.add((whose, line))
+                    self._stakes.add((whose, subqueue))
             refused |= none
-        # A copy: before this insert is written, another one of this session may notice a collection and forget lines.
-        lines = {spot[0]: self._lines[spot[0]] for spot in wanted if spot not in refused}
-        stakes = frozenset((spot[1], lines[spot[0]]) for spot in wanted if spot[1] and spot not in refused)
-        return Learned(spots, lines, self._collected, refused, self._by_customer, stakes)
+        # A copy: before this insert is written, another one of this session may notice a collection and forget
+        # subqueues.
+        subqueues = {spot[0]: self._subqueues[spot[0]] for spot in wanted if spot not in refused}
+        stakes = frozenset((spot[1], subqueues[spot[0]]) for spot in wanted if spot[1] and spot not in refused)
+        return Learned(spots, subqueues, self._collected, refused, self._by_customer, stakes)
 
     def _knows(self, spot: Spot) -> bool:
-        """Whether the line of a spot is known, and the stake that it takes."""
+        """Whether the subqueue of a spot is known, and the stake that it takes."""
         place, whose = spot
-        line = self._lines.get(place)
-        return line is not None and (not whose or (whose, line) in self._stakes)
+        subqueue = self._subqueues.get(place)
+        return subqueue is not None and (not whose or (whose, subqueue) in self._stakes)
 
     async def insert(
         self,
@@ -239,10 +244,10 @@ class KnownLines:
         write: Callable[[list[Job], Learned, Batch | None, bool, Groups], Awaitable[list[InsertAnswer]]],
         look: Callable[[list[Job]], Awaitable[dict[UUID, InsertAnswer]]],
     ) -> list[InsertAnswer]:
-        """The verb ``Jobs.insert``; ``write`` stores the jobs that have lines, or raises ``Collected``; ``look`` knows
-        the answers to those that are not new.
+        """The verb ``Jobs.insert``; ``write`` stores the jobs that have subqueues, or raises ``Collected``; ``look``
+        knows the answers to those that are not new.
 
-        A group one of whom is refused a line is refused, unless its leader is not new.
+        A group one of whom is refused a subqueue is refused, unless its leader is not new.
         """
         groups = Groups(companions) if companions else NO_GROUPS
         joined, whole = groups.joined(jobs), whole or batch is not None

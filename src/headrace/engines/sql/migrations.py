@@ -38,8 +38,15 @@ def missing(known: Sequence[Migration], done: Sequence[str], place: object) -> l
     """The migrations that a store still needs.
 
     :raises SchemaTooNew: it went through more than this version knows.
+    :raises SchemaTooOld: a version before the first release made it.
     """
     names = [migration.name for migration in known]
+    # Every version since then begins a store with the same migration.
+    if done and names[0] not in done:
+        raise SchemaTooOld(
+            f"{place} was made by a version of headrace before 0.1.0 and cannot be migrated:"
+            " let its jobs end with that version, then use a new store"
+        )
     strange = [name for name in done if name not in names]
     if strange:
         raise SchemaTooNew(

@@ -82,7 +82,7 @@ _QUEUED = Status.QUEUED  # looked up once: in Python 3.11 that is a call
 
 
 def is_at_once(job: Job) -> bool:
-    """Whether a new job is in line from the moment it was created, as ``core.lifecycle.submit`` makes most: what is
+    """Whether a new job is queued from the moment it was created, as ``core.lifecycle.submit`` makes most: what is
     kept of it follows from that moment. By identity, since it is one object."""
     return (
         job.status is _QUEUED
@@ -202,7 +202,7 @@ def request_of(job: Job) -> str | None:
 
 
 def labels_of(job: Job) -> Iterable[str]:
-    """What the job is found by beside its line and status."""
+    """What the job is found by beside its subqueue and status."""
     labels = {f"t{tag}" for tag in job.spec.tags}
     spec = job.spec
     if spec.schedule is not None:
@@ -230,13 +230,14 @@ def labels_asked(filter: Filter) -> list[list[str]]:
 
 
 Place = tuple[str, str, str, str]
-"""Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): what makes a line."""
+"""Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): what makes a
+subqueue."""
 
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def place_of(job: Job, by_customer: Container[str] = frozenset()) -> Place:
-    """Where the job stands; ``by_customer``: the queues in which customers have lines of their own."""
+    """Where the job stands; ``by_customer``: the queues in which customers have subqueues of their own."""
     spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
     queue = spec.queue if job.moved_to is None else job.moved_to
     whose = encode(spec.customer) if queue in by_customer else ""
@@ -249,8 +250,8 @@ def pair_of(place: Place) -> Pair:
 
 
 def requires_of(place: Place) -> str:
-    """What the profile of a line requires, as it is kept: lines of customers have profiles of their own, each of which
-    stands for that of the task and its requirements alone."""
+    """What the profile of a subqueue requires, as it is kept: subqueues of customers have profiles of their own, each
+    of which stands for that of the task and its requirements alone."""
     _, _, needs, whose = place
     if not whose:
         return needs
@@ -259,12 +260,12 @@ def requires_of(place: Place) -> str:
 
 
 def queues_by_customer(settings: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """The queues in which customers have lines of their own, from settings by key and document."""
+    """The queues in which customers have subqueues of their own, from settings by key and document."""
     return limits_of(settings).by_customer
 
 
 def rank_of(job: Job) -> int:
-    """Its priority as lines are ordered by it: smaller is claimed first."""
+    """Its priority as subqueues are ordered by it: smaller is claimed first."""
     return -job.priority
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -40,13 +40,14 @@ class Terms:
         sql: Dialect,
         filter: Filter,
         now: datetime,
-        lines: list[int] | None,
+        subqueues: list[int] | None,
         label: Callable[[str], str],
         text: Callable[[str], Asked],
     ) -> None:
-        """``lines``: those of the tasks and queues that are asked for; None: any. ``label``, ``text``: how the engine
-        stores a label, and how it looks for a text."""
-        self.sql, self.filter, self.now, self.lines, self.label, self._text = sql, filter, now, lines, label, text
+        """``subqueues``: those of the tasks and queues that are asked for; None: any. ``label``, ``text``: how the
+        engine stores a label, and how it looks for a text."""
+        self.sql, self.filter, self.now, self.subqueues = sql, filter, now, subqueues
+        self.label, self._text = label, text
         self.jobs, self.labels = f"{sql.prefix}jobs", f"{sql.prefix}labels"
         # A deferred job that is due is seen as queued, but stored as deferred.
         self.among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
@@ -62,7 +63,7 @@ class Terms:
     def in_any_status(self) -> Terms:
         """The same without a status: for who asks for one in words of their own."""
         filter = replace(self.filter, status=frozenset())
-        return Terms(self.sql, filter, self.now, self.lines, self.label, self._text)
+        return Terms(self.sql, filter, self.now, self.subqueues, self.label, self._text)
 
     def select(self, what: str, source: str, extra: str = "") -> str:
         """The statement that selects this of the jobs of a source for which all terms hold."""
@@ -80,10 +81,6 @@ class Terms:
         """That a job is suspect."""
         return f"{self.field('suspect', table)}{self.sql.number} > 0"
 
-    def unlabelled(self, labels: Sequence[str]) -> str | None:
-        """What such labels stand for in the spec of a job that was stored by a version that does not write them."""
-        return {"c": self.sql.customer, "o": self.sql.rerun_of}.get(labels[0][0])
-
     def _add(self, term: str, *values: Any) -> None:
         self._terms.append(term)
         self.values += values
@@ -93,8 +90,8 @@ class Terms:
         if filter.status:
             self._add(f"j.stage IN ({', '.join(map(str, stages_of(self.among)))})")
             self._add(f"{_SEEN} IN ({marks(filter.status)})", micros(self.now), *sorted(filter.status))
-        if self.lines is not None:
-            self._add(f"j.line IN ({', '.join(map(str, self.lines))})")
+        if self.subqueues is not None:
+            self._add(f"j.subqueue IN ({', '.join(map(str, self.subqueues))})")
         if filter.reason:
             reason = f"{self.field('reason')} IN ({marks(filter.reason)})"
             self._add(f"j.stage = {_BAD} AND {reason}", *sorted(filter.reason))
@@ -111,12 +108,7 @@ class Terms:
             texts = [self.label(text) for text in several]
             # A number, not EXISTS: for EXISTS a planner might choose to read all jobs with the label first.
             one = f"SELECT 1 FROM {self.labels} o WHERE o.seq = j.seq AND o.label IN ({marks(texts)}) LIMIT 1"
-            has = f"({one}) IS NOT NULL"
-            spec = self.unlabelled(several)
-            if spec is None:
-                self._add(has, *texts)
-            else:
-                self._add(f"{has} OR {spec} IN ({marks(several)})", *texts, *(text[1:] for text in several))
+            self._add(f"({one}) IS NOT NULL", *texts)
 
     def _ask_for_times(self) -> None:
         filter = self.filter

@@ -144,7 +144,7 @@ class _Taking(ChangeSet):
 
 
 class _Moving(ChangeSet):
-    """Changes after which their jobs stand in other lines."""
+    """Changes after which their jobs stand in other subqueues."""
 
     def write(self, connection: apsw.Connection) -> list[int]:
         connection.execute("BEGIN IMMEDIATE")
@@ -169,7 +169,7 @@ class _Merging(ChangeSet):
 
 
 class _Reviving(_Taking):
-    """One change that brings an ended job back; its line may have been collected since."""
+    """One change that brings an ended job back; its subqueue may have been collected since."""
 
     def __init__(self, changes: Sequence[Change], limited: Limited) -> None:
         super().__init__(changes)

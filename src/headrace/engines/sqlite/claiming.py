@@ -22,7 +22,7 @@ class Head(msgspec.Struct, array_like=True):
     """The answer to a claim, except for its jobs."""
 
     alive: bool
-    lines_rev: int
+    subqueues_rev: int
     profiles_rev: int
     settings_rev: int
     next_due: int | None
@@ -39,7 +39,7 @@ _head = msgspec.json.Decoder(Head, strict=False).decode
 
 
 class Claiming:
-    """The claims on one connection, with the lines that each ask serves, and the limits."""
+    """The claims on one connection, with the subqueues that each ask serves, and the limits."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -70,9 +70,9 @@ class Claiming:
                 # More jobs are due than one statement queues. Nothing is given before all of them are queued.
                 connection.execute(statement("promote"), (times[0], PROMOTED))
                 continue
-            if not head.alive or (head.lines_rev == rev and known):
+            if not head.alive or (head.subqueues_rev == rev and known):
                 return head, jobs, limits
-            number, rev = self._served.of(connection, ask, head.lines_rev)
+            number, rev = self._served.of(connection, ask, head.subqueues_rev)
 
     def _limited(
         self,
@@ -87,7 +87,7 @@ class Claiming:
         connection.execute("BEGIN IMMEDIATE")
         head, jobs, dealt = _head(connection.execute(statement("claim_top"), (given.worker.bytes,)).get), "[]", None
         # While this waited for the lock of the file, others may have changed a limit or paused a queue.
-        if head.alive and head.lines_rev == rev and head.settings_rev == self._limiting.rev:
+        if head.alive and head.subqueues_rev == rev and head.settings_rev == self._limiting.rev:
             if head.next_due is not None and head.next_due <= micros(now):
                 connection.execute(statement("promote"), (micros(now), PROMOTED))
                 head = _head(connection.execute(statement("claim_top"), (given.worker.bytes,)).get)

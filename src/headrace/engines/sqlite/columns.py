@@ -37,7 +37,7 @@ NEW = tuple(column for column in JOB if column.new)
 """The rows that ``insert_rows.sql`` takes."""
 
 PLAIN = tuple(column for column in NEW if column.name in COMMON_PLAIN)
-"""What ``insert_plain.sql`` takes of a job that is in line at once, as most are: the rest of its row follows."""
+"""What ``insert_plain.sql`` takes of a job that is queued at once, as most are: the rest of its row follows."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The rows of the view ``record``."""

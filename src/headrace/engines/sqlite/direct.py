@@ -29,13 +29,13 @@ class Direct:
             if job.spec.dedup is not None or job.spec.request_key is not None:
                 return None
             refuse_jobs((job,))
-        known = self._jobs.lines.recall(job)
+        known = self._jobs.subqueues.recall(job)
         if known is None:
             return None
-        line, collected = known
+        subqueue, collected = known
         if alone:
-            seq = self._writer.run_at_once(LoneInsertion(job, line, collected, self._jobs.numbers).write_new)
+            seq = self._writer.run_at_once(LoneInsertion(job, subqueue, collected, self._jobs.numbers).write_new)
         else:
-            insertion = Insertion([job], [line], collected)
+            insertion = Insertion([job], [subqueue], collected)
             seq = self._writer.run_at_once(insertion.write_new) if insertion.is_plain else None
         return Inserted(replace(job, seq=seq)) if seq else None

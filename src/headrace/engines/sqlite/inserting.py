@@ -67,13 +67,13 @@ class Insertion:
     def __init__(
         self,
         jobs: list[Job],
-        lines: list[int],
+        subqueues: list[int],
         collected: int,
         of: Batch | None = None,
         whole: bool = False,
         groups: Groups = NO_GROUPS,
     ) -> None:
-        self._jobs, self._lines, self._collected = jobs, lines, collected
+        self._jobs, self._subqueues, self._collected = jobs, subqueues, collected
         self._of, self._whole, self._groups = of, whole, groups
         self._new = all(is_new(job) for job in jobs)
         self.is_plain = self._new and of is None and not any(map(is_related, jobs)) and not asked_for(jobs)
@@ -81,8 +81,8 @@ class Insertion:
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> _Args:
-        rows, jobs, lines = self._rows(chosen), self._jobs, self._lines
-        stakes = stakes_of((jobs[index] for index in chosen), (lines[index] for index in chosen))
+        rows, jobs, subqueues = self._rows(chosen), self._jobs, self._subqueues
+        stakes = stakes_of((jobs[index] for index in chosen), (subqueues[index] for index in chosen))
         labels = [
             (place, label)
             for place, index in enumerate(chosen)
@@ -99,22 +99,22 @@ class Insertion:
             encode(labels),
             _requests(self._jobs[index] for index in chosen),
             len(rows),
-            encode(_lists([jobs[index] for index in chosen], [lines[index] for index in chosen])),
+            encode(_lists([jobs[index] for index in chosen], [subqueues[index] for index in chosen])),
             self._collected,
             encode(list(stakes)) if stakes else None,
         )
 
     def _rows(self, chosen: Sequence[int]) -> list[tuple[Any, ...]]:
         at, rows = Micros(), list[tuple[Any, ...]]()
-        row, before, line_before = (), None, 0
+        row, before, subqueue_before = (), None, 0
         for index in chosen:
-            job, line = self._jobs[index], self._lines[index]
-            if before is not None and line == line_before and is_like(job, before):
+            job, subqueue = self._jobs[index], self._subqueues[index]
+            if before is not None and subqueue == subqueue_before and is_like(job, before):
                 row = row_like(row, job)
             else:
-                row = row_of_new(job, line, at)
+                row = row_of_new(job, subqueue, at)
             rows.append(row)
-            before, line_before = job if self._new else None, line
+            before, subqueue_before = job if self._new else None, subqueue
         return rows
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
@@ -130,7 +130,7 @@ class Insertion:
         return answers
 
     def write_new(self, connection: apsw.Connection) -> int:
-        """Store plain jobs if all are new and their lines are valid; the order number of the first, else 0."""
+        """Store plain jobs if all are new and their subqueues are valid; the order number of the first, else 0."""
         try:
             return self._insert(connection, self._args) + 1
         except (apsw.ConstraintError, Collected):
@@ -170,44 +170,44 @@ class Numbers:
     def __init__(self) -> None:
         self._next = 0
         self._listed: dict[int, tuple[int, int]] = {}
-        """By line the last block of numbers and span of time for which there are entries."""
+        """By subqueue the last block of numbers and span of time for which there are entries."""
 
-    def next(self, line: int, bucket: int) -> int:
-        """The next number, if it is in a block in which this line and this span of time are listed; else 0."""
+    def next(self, subqueue: int, bucket: int) -> int:
+        """The next number, if it is in a block in which this subqueue and this span of time are listed; else 0."""
         number = self._next
-        return number if self._listed.get(line) == (number >> _LINE_BLOCK, bucket) else 0
+        return number if self._listed.get(subqueue) == (number >> _SUBQUEUE_BLOCK, bucket) else 0
 
     def used(self, number: int) -> None:
-        """The next number was given to a job of whose line and time it was asked for."""
+        """The next number was given to a job of whose subqueue and time it was asked for."""
         self._next = number + 1
 
-    def learned(self, number: int, line: int, bucket: int) -> None:
+    def learned(self, number: int, subqueue: int, bucket: int) -> None:
         """This number was given to a job, which was listed."""
         if len(self._listed) >= _MOST_LISTED:
             self._listed.clear()
         self._next = number + 1
-        self._listed[line] = number >> _LINE_BLOCK, bucket
+        self._listed[subqueue] = number >> _SUBQUEUE_BLOCK, bucket
 
 
 class LoneInsertion:
-    """One new job, without keys, labels or relations, and only if the session knows its line."""
+    """One new job, without keys, labels or relations, and only if the session knows its subqueue."""
 
-    __slots__ = ("_bucket", "_collected", "_job", "_line", "_numbers", "_plain", "_row")
+    __slots__ = ("_bucket", "_collected", "_job", "_numbers", "_plain", "_row", "_subqueue")
 
-    def __init__(self, job: Job, line: int, collected: int, numbers: Numbers) -> None:
-        self._job, self._line, self._collected, self._numbers = job, line, collected, numbers
+    def __init__(self, job: Job, subqueue: int, collected: int, numbers: Numbers) -> None:
+        self._job, self._subqueue, self._collected, self._numbers = job, subqueue, collected, numbers
         self._plain = self._row = None
         if is_at_once(job):
-            self._plain = row_of_plain(job, line)
+            self._plain = row_of_plain(job, subqueue)
             self._bucket: int = self._plain[_CREATED] >> BUCKET
         else:
-            self._row = row_of_one(job, line, collected)
+            self._row = row_of_one(job, subqueue, collected)
             self._bucket = micros(job.spec.created_at) >> BUCKET
 
     def write_new(self, connection: apsw.Connection) -> int:
-        """Store the job if it is new and its line is valid; its order number, else 0."""
-        line, bucket, numbers = self._line, self._bucket, self._numbers
-        if self._plain is not None and (number := numbers.next(line, bucket)):
+        """Store the job if it is new and its subqueue is valid; its order number, else 0."""
+        subqueue, bucket, numbers = self._subqueue, self._bucket, self._numbers
+        if self._plain is not None and (number := numbers.next(subqueue, bucket)):
             try:
                 connection.execute(_PLAIN, (number, self._collected, *self._plain))
             except apsw.ConstraintError:
@@ -216,26 +216,26 @@ class LoneInsertion:
                 numbers.used(number)
                 return number
         try:
-            row = self._row or row_of_one(self._job, line, self._collected)
+            row = self._row or row_of_one(self._job, subqueue, self._collected)
             seq: int = connection.execute(_ONE, row).get
-        except apsw.ConstraintError:  # that lines were collected is one, too
+        except apsw.ConstraintError:  # that subqueues were collected is one, too
             return 0
-        numbers.learned(seq, line, bucket)
+        numbers.learned(seq, subqueue, bucket)
         return seq
 
 
 _ONE, _PLAIN = ask("insert_one"), ask("insert_plain")
 _CREATED = [column.name for column in PLAIN].index("created_at")
-_LINE_BLOCK = 10
-"""By how many bits order numbers are shifted for the list of blocks by line; those by time are larger."""
+_SUBQUEUE_BLOCK = 10
+"""By how many bits order numbers are shifted for the list of blocks by subqueue; those by time are larger."""
 _MOST_LISTED = 1000
-"""Of how many lines it is remembered where they are listed."""
+"""Of how many subqueues it is remembered where they are listed."""
 
 
-def _lists(jobs: Iterable[Job], lines: Iterable[int]) -> tuple[list[int], list[int]]:
-    """The lines of jobs, and the spans of time in which they were created: what the lists of blocks say of them."""
+def _lists(jobs: Iterable[Job], subqueues: Iterable[int]) -> tuple[list[int], list[int]]:
+    """The subqueues of jobs, and the spans of time in which they were created: what the lists of blocks say of them."""
     specs = {id(job.spec): job.spec for job in jobs}  # jobs that were submitted together share theirs
-    return list(set(lines)), list({micros(spec.created_at) >> BUCKET for spec in specs.values()})
+    return list(set(subqueues)), list({micros(spec.created_at) >> BUCKET for spec in specs.values()})
 
 
 def _requests(jobs: Iterable[Job]) -> str:
@@ -254,13 +254,13 @@ def inserting(
     queues = yield from by_customer()
     spots = {job.id: spot_of(job, queues) for job in joined}
     # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
-    lines, none = yield from interning(dict.fromkeys(spots.values()), limited)
+    subqueues, none = yield from interning(dict.fromkeys(spots.values()), limited)
     refused = groups.refusals({job.id: none[spots[job.id]] for job in joined if spots[job.id] in none})
     known: dict[UUID, InsertAnswer] = {id: Refused(why) for id, why in refused.items()}
     if refused:
         known |= yield from answering([job for job in jobs if job.id in refused])
     out = groups.of(refused)
-    taken = [(job, lines[spots[job.id]]) for job in joined if job.id not in out]
+    taken = [(job, subqueues[spots[job.id]]) for job in joined if job.id not in out]
 
     def insert(chosen: Sequence[int]) -> Statements[int]:
         at = Micros()

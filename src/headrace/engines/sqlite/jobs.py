@@ -26,7 +26,7 @@ from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.inserting import Insertion, LoneInsertion, Numbers, answering
-from headrace.engines.sqlite.lines import Lines, by_customer, realigning
+from headrace.engines.sqlite.lines import Subqueues, by_customer, realigning
 from headrace.engines.sqlite.rows import RECORD_TYPE, is_one, jobs_of, reader
 from headrace.errors import NotOpen, Unstorable
 
@@ -44,7 +44,7 @@ class Jobs:
 
     def forget(self) -> None:
         """Forget what was learned from a connection that is closed; called whenever the session is opened."""
-        self.lines = Lines(self._writer, self._recounts)
+        self.subqueues = Subqueues(self._writer, self._recounts)
         self.numbers = Numbers()
         """Of lone jobs."""
         self._claiming = Claiming(self._rules)
@@ -58,7 +58,7 @@ class Jobs:
         whole: bool = False,
         companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        return await self.lines.insert(jobs, now, batch, whole, companions, self._insert, self._look)
+        return await self.subqueues.insert(jobs, now, batch, whole, companions, self._insert, self._look)
 
     async def _look(self, jobs: list[Job]) -> dict[UUID, InsertAnswer]:
         def read(connection: apsw.Connection) -> dict[UUID, InsertAnswer]:
@@ -72,12 +72,12 @@ class Jobs:
     async def _insert(
         self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool, groups: Groups
     ) -> list[InsertAnswer]:
-        insertion = Insertion(jobs, learned.lines_of(jobs), learned.collected, batch, whole, groups)
+        insertion = Insertion(jobs, learned.subqueues_of(jobs), learned.collected, batch, whole, groups)
         stored = await self._writer.run(insertion.write)
         return stored if isinstance(stored, list) else insertion.inserted(stored)
 
     def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
-        known = self.lines.recall(job) if is_one(job) else None
+        known = self.subqueues.recall(job) if is_one(job) else None
         if known is None:
             return False
         try:

@@ -1,6 +1,6 @@
 """Claims where something is limited.
 
-One transaction of the writing thread reads what is in line and what is in use, lets the core deal, and writes the
+One transaction of the writing thread reads what is queued and what is in use, lets the core deal, and writes the
 result.
 """
 
@@ -36,14 +36,14 @@ class Limiting:
         self._rules = rules
         self._limits_cache = LimitsCache()
         self._bounded: dict[tuple[int, int], bool] = {}
-        """Whether any line of an ask is limited, by the number of the ask and the rev of its lines."""
+        """Whether any subqueue of an ask is limited, by the number of the ask and the rev of its subqueues."""
 
     @property
     def rev(self) -> int:
         """The rev of the settings that the limits were read from."""
         return self._limits_cache.rev
 
-    def of(self, connection: apsw.Connection, ask: Ask, number: int, lines_rev: int, now: int) -> Limits | None:
+    def of(self, connection: apsw.Connection, ask: Ask, number: int, subqueues_rev: int, now: int) -> Limits | None:
         """The limits, if one may matter to this ask, or if jobs with keys are queued or due; otherwise None.
 
         :raises ConfigError: the ask chooses customers in queues that are not set so
@@ -58,11 +58,11 @@ class Limiting:
             if (why := refusal(ask, limits)) is not None:
                 raise why
             return limits
-        bounded = self._bounded.get((number, lines_rev))
+        bounded = self._bounded.get((number, subqueues_rev))
         if bounded is None:
-            lines: list[Any] = connection.execute(statement("served"), (number,)).fetchall()
-            bounded = any(limits.bounded(queue, task) for _, queue, task in lines)
-            self._bounded[number, lines_rev] = bounded
+            subqueues: list[Any] = connection.execute(statement("served"), (number,)).fetchall()
+            bounded = any(limits.bounded(queue, task) for _, queue, task in subqueues)
+            self._bounded[number, subqueues_rev] = bounded
         if bounded or connection.execute(statement("keyed"), (now, PROMOTED)).get:
             return limits
         return None
@@ -90,18 +90,18 @@ class Limiting:
     def _deal(
         self, connection: apsw.Connection, number: int, ask: Ask, worker: UUID, now: datetime, limits: Limits
     ) -> Dealt:
-        lines: list[Any] = connection.execute(statement("occupied"), (number,)).fetchall()
-        lines = [line for line in lines if not limits.queue(line[1]).paused]
+        subqueues: list[Any] = connection.execute(statement("occupied"), (number,)).fetchall()
+        subqueues = [subqueue for subqueue in subqueues if not limits.queue(subqueue[1]).paused]
         held, times = _held(connection), 1
         held_of = list[str | None]()
         if ask.customers is not None:
             held_of = _held_of(connection, worker)
-            lines = [line for line in lines if ask.customers.admits(line[3], held_of)]
+            subqueues = [subqueue for subqueue in subqueues if ask.customers.admits(subqueue[3], held_of)]
         while True:
             used = usage_of(held)
             table = _Table(connection, micros(now), limits, used)
             try:
-                groups = table.groups(lines, ask, times)
+                groups = table.groups(subqueues, ask, times)
                 if limits.rates:
                     paced = limits.paces(group for group, _ in groups)
                     used.spent = usage_of((), _spent(connection, paced)).spent
@@ -114,29 +114,30 @@ class Limiting:
 
 
 class _Table:
-    """The jobs and keys in line, read only as far as the deal asks for them."""
+    """The queued jobs and their keys, read only as far as the deal asks for them."""
 
     def __init__(self, connection: apsw.Connection, now: int, limits: Limits, used: Usage) -> None:
         self._connection, self._now = connection, now
         self._limits, self._used = limits, used
         self._open: list[apsw.Cursor] = []
 
-    def groups(self, lines: list[Any], ask: Ask, times: int) -> list[tuple[Group, Iterator[Entry]]]:
-        """The groups in these lines; of keys only the first that may have a slot, ``times`` as many as are wanted."""
+    def groups(self, subqueues: list[Any], ask: Ask, times: int) -> list[tuple[Group, Iterator[Entry]]]:
+        """The groups in these subqueues; of keys only the first that may have a slot, ``times`` as many as are
+        wanted."""
         found = list[tuple[Group, Iterator[Entry]]]()
-        for line, queue, task, customer, keyed, *first in lines:
+        for subqueue, queue, task, customer, keyed, *first in subqueues:
             group = Group(queue, task, None, customer)
             most = wanted(group, ask, self._limits)
             if first[0] is not None and most:
-                found.append((group, self._of_line(line, self._entry(*first))))
+                found.append((group, self._of_subqueue(subqueue, self._entry(*first))))
             if keyed and most:
-                found += self._of_keys(line, group, most * times)
+                found += self._of_keys(subqueue, group, most * times)
         return found
 
-    def _of_keys(self, line: int, of: Group, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
+    def _of_keys(self, subqueue: int, of: Group, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
         queue, task, whose = of.queue, of.task, of.customer
         slots, used, told = self._limits.task(task).max_per_key, self._used, False
-        for key, last, at, *row in self._rows(statement("heads"), line):
+        for key, last, at, *row in self._rows(statement("heads"), subqueue):
             free = None if slots is None else slots - used.held.get(("key", task, key), 0)
             entry = self._entry(*row)
             if free is not None and free < 1:
@@ -152,17 +153,18 @@ class _Table:
                 used.last[task, key] = last
             # If the first job takes the only free slot of the key, no others of the key are wanted.
             alone = free == 1 and not entry.expired
-            yield Group(queue, task, key, whose), iter((entry,)) if alone else self._of_key(line, key, entry)
+            yield Group(queue, task, key, whose), iter((entry,)) if alone else self._of_key(subqueue, key, entry)
 
-    def _of_line(self, line: int, first: Entry) -> Iterator[Entry]:
-        """The jobs without keys of a line: the first, which was read already, and the others when they are wanted."""
+    def _of_subqueue(self, subqueue: int, first: Entry) -> Iterator[Entry]:
+        """The jobs without keys of a subqueue: the first, which was read already, and the others when they are
+        wanted."""
         yield first
-        yield from self._entries(statement("rest_of_line"), line, first.rank, first.arrived_at, first.seq)
+        yield from self._entries(statement("rest_of_subqueue"), subqueue, first.rank, first.arrived_at, first.seq)
 
-    def _of_key(self, line: int, key: str, first: Entry) -> Iterator[Entry]:
+    def _of_key(self, subqueue: int, key: str, first: Entry) -> Iterator[Entry]:
         """The jobs of a key: the first, which was read already, and the others when they are asked for."""
         yield first
-        yield from self._entries(statement("rest_of_key"), line, key, first.rank, first.arrived_at, first.seq)
+        yield from self._entries(statement("rest_of_key"), subqueue, key, first.rank, first.arrived_at, first.seq)
 
     def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
         for row in self._rows(text, *terms):

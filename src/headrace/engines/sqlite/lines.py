@@ -1,4 +1,4 @@
-"""Lines and profiles: interned once, remembered by each session, collected only when there are too many."""
+"""Subqueues and profiles: interned once, remembered by each session, collected only when there are too many."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from headrace.core.job import Job
 from headrace.core.limits.profiles import OURS, Pair, allowed, excess, no_room, refusal, room_for, staked_by
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_text
-from headrace.engines.sql.lines import Interned, KnownLines, Recounts, Spot, spot_of
+from headrace.engines.sql.lines import Interned, KnownSubqueues, Recounts, Spot, spot_of
 from headrace.engines.sql.record import Place, encode, pair_of, place_of, queues_by_customer, rank_of, requires_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.errors import HeadraceError
 
-__all__ = ["Limited", "Lines", "Served", "by_customer", "interning", "moving", "realigning", "reviving"]
+__all__ = ["Limited", "Served", "Subqueues", "by_customer", "interning", "moving", "realigning", "reviving"]
 
 Limited = tuple[Recounts, datetime]
 """By what the limit of profiles is judged: when customers may be counted anew, and as of when their keys are valid."""
 
 
-class Lines(KnownLines):
-    """The lines that a session knows."""
+class Subqueues(KnownSubqueues):
+    """The subqueues that a session knows."""
 
     def __init__(self, writer: DbThread, recounts: Recounts) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Lines(KnownLines):
 
 
 def by_customer() -> Statements[frozenset[str]]:
-    """The queues in which customers have lines of their own, as a statement for a transaction that is open."""
+    """The queues in which customers have subqueues of their own, as a statement for a transaction that is open."""
     return queues_by_customer(_settings((yield Statement(_QUEUES, ""))))
 
 
@@ -70,22 +70,22 @@ _settings = msgspec.json.Decoder(list[tuple[str, str]]).decode
 def interning(
     spots: Iterable[Spot], limited: Limited | None
 ) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
-    """The lines of these spots, made where missing, with the stakes of customers in them, as statements for a
+    """The subqueues of these spots, made where missing, with the stakes of customers in them, as statements for a
     transaction that is open; and why some have none. ``limited`` None: none is refused for want of a profile."""
     wanted = list(spots)
     refused = dict[Spot, HeadraceError]() if limited is None else (yield from _over(wanted, *limited))
     rest = [spot for spot in wanted if spot not in refused]
-    lines, none = yield from _lines(rest, limited is not None)
+    subqueues, none = yield from _subqueues(rest, limited is not None)
     for_whom = None if any(whose is None for _, whose in none) else OURS
     if none and limited is not None and limited[0].may(for_whom):
         # This looks at every job, so it is done only when there is no room left. It also takes away what was just made,
         # since no job is in it yet: so all of them are made again, and nothing is collected after that.
         with limited[0].counting(for_whom):
             yield Statement(statement("collect"), "")
-        lines, none = yield from _lines(rest, True)
-    if stakes := [(whose, line) for (_, whose), line in lines.items() if whose]:
+        subqueues, none = yield from _subqueues(rest, True)
+    if stakes := [(whose, subqueue) for (_, whose), subqueue in subqueues.items() if whose]:
         yield Statement(statement("stake"), encode(stakes))
-    return lines, refused | none
+    return subqueues, refused | none
 
 
 def _over(spots: Sequence[Spot], recounts: Recounts, now: datetime) -> Statements[dict[Spot, HeadraceError]]:
@@ -113,15 +113,15 @@ def _pairs(customer: str) -> Statements[set[Pair]]:
     return set(_as_pairs((yield Statement(statement("staked"), encode(customer)))))
 
 
-def _lines(spots: Iterable[Spot], limited: bool) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
-    lines, none = dict[Spot, int](), dict[Spot, HeadraceError]()
+def _subqueues(spots: Iterable[Spot], limited: bool) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
+    subqueues, none = dict[Spot, int](), dict[Spot, HeadraceError]()
     for place, whose in spots:
-        line = yield from _line(place, (room_for(whose), whose is None) if limited else (None, False))
-        if line is None:
+        subqueue = yield from _subqueue(place, (room_for(whose), whose is None) if limited else (None, False))
+        if subqueue is None:
             none[place, whose] = no_room(whose)
         else:
-            lines[place, whose] = line
-    return lines, none
+            subqueues[place, whose] = subqueue
+    return subqueues, none
 
 
 def moving(changes: Sequence[Change]) -> Statements[None]:
@@ -146,7 +146,7 @@ def reviving(change: Change, limited: Limited) -> Statements[HeadraceError | Non
 
 
 def realigning(jobs: Sequence[Job]) -> Statements[None]:
-    """Put jobs that are in line where they would stand if they came now."""
+    """Put queued jobs where they would stand if they came now."""
     yield Statement(statement("step_in"), (yield from _move([(job, job.rev) for job in jobs])))
 
 
@@ -154,16 +154,16 @@ def _move(jobs: Sequence[tuple[Job, int]]) -> Statements[str]:
     """Move jobs, each if it is still at its rev; what was moved where."""
     queues = yield from by_customer()
     spots = [spot_of(job, queues) for job, _ in jobs]
-    lines, _ = yield from interning(dict.fromkeys(spots), None)
+    subqueues, _ = yield from interning(dict.fromkeys(spots), None)
     found = zip(jobs, spots, strict=True)
-    document = encode([(job.seq, rev, lines[spot], rank_of(job)) for (job, rev), spot in found])
-    # First out of line, where that is: the head of a key follows when its first job leaves or comes.
+    document = encode([(job.seq, rev, subqueues[spot], rank_of(job)) for (job, rev), spot in found])
+    # First out of the subqueue, where that is: the head of a key follows when its first job leaves or comes.
     yield Statement(statement("step_out"), document)
     yield Statement(statement("move"), document)
     return document
 
 
-_ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
+_ADD_SUBQUEUE = "INSERT INTO subqueues (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
 
 _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 _customer = msgspec.json.Decoder(str | None).decode
@@ -171,13 +171,13 @@ _texts = msgspec.json.Decoder(list[str]).decode
 _as_pairs = msgspec.json.Decoder(list[Pair]).decode
 
 
-def _line(place: Place, room: tuple[int | None, bool]) -> Statements[int | None]:
-    """The line of a place, made if it is missing; None: it would need a new profile where there is no ``room``: so many
-    may be live, or so many without those of customers."""
+def _subqueue(place: Place, room: tuple[int | None, bool]) -> Statements[int | None]:
+    """The subqueue of a place, made if it is missing; None: it would need a new profile where there is no ``room``: so
+    many may be live, or so many without those of customers."""
     queue, task, needs, whose = place
     wanted = (queue, task, requires_of(place))
-    found = yield Statement(statement("find_line"), encode(wanted))
-    profile, line = _found(found) if found else (None, None)
+    found = yield Statement(statement("find_subqueue"), encode(wanted))
+    profile, subqueue = _found(found) if found else (None, None)
     if profile is None:
         # For both, before either is made: what is refused takes no room.
         new = {wanted[1:], (task, needs)} if whose else {wanted[1:]}
@@ -185,19 +185,19 @@ def _line(place: Place, room: tuple[int | None, bool]) -> Statements[int | None]
             return None
         base = (yield from _base((queue, task, needs))) if whose else None
         yield from _add_profile((*wanted, base, _customer(whose) if whose else None))
-        found = yield Statement(statement("find_line"), encode(wanted))
-        profile, line = _found(found)
-        if line is not None:  # it may stand for another profile than before
-            yield Statement("UPDATE books SET lines_rev = lines_rev + 1", "")
-    if line is None:
-        line = int((yield Statement(_ADD_LINE, encode((place[0], profile)))))
-        yield Statement("UPDATE books SET lines_rev = lines_rev + 1", "")
-    return line
+        found = yield Statement(statement("find_subqueue"), encode(wanted))
+        profile, subqueue = _found(found)
+        if subqueue is not None:  # it may stand for another profile than before
+            yield Statement("UPDATE books SET subqueues_rev = subqueues_rev + 1", "")
+    if subqueue is None:
+        subqueue = int((yield Statement(_ADD_SUBQUEUE, encode((place[0], profile)))))
+        yield Statement("UPDATE books SET subqueues_rev = subqueues_rev + 1", "")
+    return subqueue
 
 
 def _base(wanted: tuple[str, str, str]) -> Statements[int]:
     """The profile that those of customers stand for, made if it is missing."""
-    found = yield Statement(statement("find_line"), encode(wanted))
+    found = yield Statement(statement("find_subqueue"), encode(wanted))
     return _found(found)[0] if found else (yield from _add_profile((*wanted, None, None)))
 
 
@@ -209,24 +209,25 @@ def _add_profile(row: tuple[Any, ...]) -> Statements[int]:
 
 
 class Served:
-    """The lines that each ask of this session serves, kept in a temporary table for claims to read."""
+    """The subqueues that each ask of this session serves, kept in a temporary table for claims to read."""
 
     _KEPT = 64
 
     def __init__(self) -> None:
         self._asks: dict[Any, tuple[int, int]] = {}
 
-    def of(self, connection: apsw.Connection, ask: Ask, lines_rev: int | None = None) -> tuple[int, int]:
-        """The ask's number and the rev of the lines it was made from; made anew if that is not ``lines_rev``."""
+    def of(self, connection: apsw.Connection, ask: Ask, subqueues_rev: int | None = None) -> tuple[int, int]:
+        """The ask's number and the rev of the subqueues it was made from; made anew if that is not
+        ``subqueues_rev``."""
         key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)
-        if known is not None and lines_rev in (None, known[1]):
+        if known is not None and subqueues_rev in (None, known[1]):
             return known
         if known is None and len(self._asks) >= self._KEPT:
             connection.execute("DELETE FROM served")
             self._asks.clear()
-        # The rev is read first, so that a line that is added in between makes the next claim look again.
-        rev: int = connection.execute("SELECT lines_rev FROM books").get
+        # The rev is read first, so that a subqueue that is added in between makes the next claim look again.
+        rev: int = connection.execute("SELECT subqueues_rev FROM books").get
         number = len(self._asks) if known is None else known[0]
         queues = None if ask.queues is None else encode(ask.queues)
         connection.execute("DELETE FROM served WHERE ask = ?", (number,))
@@ -235,7 +236,7 @@ class Served:
         else:
             asked = (encode(sorted(ask.profiles)), queues)
             rows: list[Any] = connection.execute(statement("of_customers"), asked).fetchall()
-            found = [(number, line) for line, customer in rows if ask.customers.admits(customer)]
-            connection.executemany("INSERT INTO served (ask, line) VALUES (?, ?)", found)
+            found = [(number, subqueue) for subqueue, customer in rows if ask.customers.admits(customer)]
+            connection.executemany("INSERT INTO served (ask, subqueue) VALUES (?, ?)", found)
         self._asks[key] = (number, rev)
         return self._asks[key]

@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import apsw
-import msgspec
 
-from headrace.core.customers import dedup_of, turn_of
-from headrace.core.job import Spec
 from headrace.engines.sql import migrations
 from headrace.engines.sql.migrations import Migration
-from headrace.engines.sql.record import encode, micros
+from headrace.engines.sql.record import micros
 from headrace.engines.sqlite.connection import refuse_foreign
 
 __all__ = ["APPLICATION_ID", "Migration", "applied", "apply", "available", "pending"]
 
 APPLICATION_ID = 0x68656164
 """Marks the file as headrace's ("head")."""
-
-
-_spec = msgspec.json.Decoder(Spec).decode
-_rate = msgspec.json.Decoder(tuple[str, str, str, str]).decode
-
-
-def _own_dedup(*args: Any) -> str:
-    spec = _spec(args[0])
-    return encode((spec.task, dedup_of(spec)))
-
-
-def _own_turn(*args: Any) -> str | None:
-    return turn_of(_spec(args[0]))
-
-
-def _own_rate(*args: Any) -> str:
-    kind, name, task, _ = _rate(args[0])
-    return encode((kind, name, task, turn_of(_spec(args[1]))))
-
-
-_FUNCTIONS = {"own_dedup": _own_dedup, "own_turn": _own_turn, "own_rate": _own_rate}
-"""What migrations may call: rules of the core that SQL has no words for."""
 
 
 def available() -> tuple[Migration, ...]:
@@ -61,6 +35,7 @@ def pending(connection: apsw.Connection, path: Path) -> list[Migration]:
     """The migrations that the file still needs.
 
     :raises SchemaTooNew: it went through more than this version knows.
+    :raises SchemaTooOld: a version before the first release made it.
     """
     return migrations.missing(available(), applied(connection), path)
 
@@ -87,8 +62,6 @@ def apply(connection: apsw.Connection, path: Path, now: datetime) -> list[str]:
         "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, checksum TEXT NOT NULL, at INTEGER NOT NULL)"
         " STRICT, WITHOUT ROWID"
     )
-    for name, function in _FUNCTIONS.items():
-        connection.create_scalar_function(name, function, deterministic=True)
     for step in steps:
         connection.execute(step.script)
         connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (step.name, step.checksum, micros(now)))

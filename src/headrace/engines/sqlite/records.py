@@ -20,9 +20,9 @@ from headrace.core.query import Filter
 from headrace.engine.statements import walk
 from headrace.engines.refusing import has_halves
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
+from headrace.engines.sql.dialect import Asked, Asking, Dialect
 from headrace.engines.sql.finding import Finder
-from headrace.engines.sql.record import encode, micros
+from headrace.engines.sql.record import encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import counting
 from headrace.engines.sqlite.connection import ask
@@ -38,15 +38,12 @@ _spec = msgspec.json.Decoder(Spec).decode
 
 DIALECT = Dialect(
     prefix="",
-    line_shift=10,
+    subqueue_shift=10,
     time_shift=12,
     state="(j.state ->> {})",
     number="",
-    created="coalesce(j.created_at, created((SELECT spec FROM bodies WHERE seq = j.seq)))",
-    customer="iif(j.created_at IS NULL, (SELECT spec ->> 'customer' FROM bodies WHERE seq = j.seq), NULL)",
-    rerun_of="iif(j.created_at IS NULL, (SELECT spec ->> 'rerun_of' FROM bodies WHERE seq = j.seq), NULL)",
-    unlisted=Part("jobs", "x.created_at IS NULL", ordered=True),
-    task="(SELECT p.task FROM lines l JOIN profiles p ON p.id = l.profile WHERE l.id = j.line)",
+    created="j.created_at",
+    task="(SELECT p.task FROM subqueues l JOIN profiles p ON p.id = l.profile WHERE l.id = j.subqueue)",
     has_error="(SELECT error FROM ends WHERE seq = j.seq) IS NOT NULL",
     error_type="(SELECT error ->> 'type' FROM ends WHERE seq = j.seq)",
     page="SELECT (SELECT doc FROM record WHERE seq = found.seq) FROM ({found}) found ORDER BY found.seq DESC",
@@ -54,9 +51,9 @@ DIALECT = Dialect(
     join="CROSS JOIN",
     by_status=frozenset({5}),
     by_number="jobs j NOT INDEXED",
-    blocks_of_lines=(
-        "SELECT DISTINCT x.block FROM json_each(?) l CROSS JOIN line_blocks x ON x.line = l.value AND x.block < ?"
-        " ORDER BY x.block DESC LIMIT ?"
+    blocks_of_subqueues=(
+        "SELECT DISTINCT x.block FROM json_each(?) l CROSS JOIN subqueue_blocks x"
+        " ON x.subqueue = l.value AND x.block < ? ORDER BY x.block DESC LIMIT ?"
     ),
     ranges="json_each(?) k CROSS JOIN jobs j ON j.seq >= (k.value ->> 0) AND j.seq < (k.value ->> 1)",
     all_of_them=" LIMIT -1 OFFSET 0",
@@ -78,12 +75,8 @@ def prepare(connection: apsw.Connection) -> None:
             return True  # it is looked at again, and shown as one that cannot be
         return text in error.type.lower() or text in error.message.lower()
 
-    def created(*args: Any) -> int:
-        return micros(_spec(args[0]).created_at)
-
     connection.create_scalar_function("mentions", mentions, 2, deterministic=True)
     connection.create_scalar_function("mentions_error", mentions_error, 2, deterministic=True)
-    connection.create_scalar_function("created", created, 1, deterministic=True)
 
 
 class Finding(Finder):

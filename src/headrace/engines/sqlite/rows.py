@@ -80,7 +80,7 @@ def sights_of(document: str) -> list[Sight]:
 is_new = make_is_new(NEW)
 
 row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
-    "row_of_new", "job, line, at", [row(column.new for column in NEW)], stage_of=stage_of, held_key=key_of
+    "row_of_new", "job, subqueue, at", [row(column.new for column in NEW)], stage_of=stage_of, held_key=key_of
 )
 """A job as ``insert_rows.sql`` takes it."""
 
@@ -99,11 +99,11 @@ row_like: Callable[[tuple[Any, ...], Job], tuple[Any, ...]] = function(
     "row, job",
     [row(column.new if column.name in _OWN else f"row[{place}]" for place, column in enumerate(NEW))],
 )
-"""``row_of_new`` of a new job that is like the one whose row this is, and in the same line."""
+"""``row_of_new`` of a new job that is like the one whose row this is, and in the same subqueue."""
 
 row_of_one: Callable[[Job, int, int], tuple[Any, ...]] = function(
     "row_of_one",
-    "job, line, collected",
+    "job, subqueue, collected",
     [
         "at = Micros()",
         row(
@@ -119,21 +119,22 @@ row_of_one: Callable[[Job, int, int], tuple[Any, ...]] = function(
     Micros=Micros,
     BUCKET=BUCKET,
 )
-"""A job as ``insert_one.sql`` takes it, in a line that is valid for this count of collections."""
+"""A job as ``insert_one.sql`` takes it, in a subqueue that is valid for this count of collections."""
 
 row_of_plain: Callable[[Job, int], tuple[Any, ...]] = function(
     "row_of_plain",
-    "job, line",
+    "job, subqueue",
     [row("job.id.bytes" if column.type == "uuid" else column.new for column in PLAIN)],
     at=EachMicros(),
 )
-"""A job that is in line at once as ``insert_plain.sql`` takes it, behind its number and the count of collections."""
+"""A job that is queued at once as ``insert_plain.sql`` takes it, behind its number and the count of collections."""
 
 
 def is_one(job: Job) -> bool:
     """Whether ``insert_one.sql`` stores all there is of a job: it is new, and has no keys, labels or relations.
 
-    If its line is known, it need not be looked whether it has texts that cannot be kept: the others are in the line.
+    If its subqueue is known, it need not be looked whether it has texts that cannot be kept: the others are in the
+    subqueue.
     """
     spec = job.spec
     return (

@@ -7,11 +7,11 @@ changed AS (
     unnamed = CASE WHEN j.worker IS NOT DISTINCT FROM c.worker AND j.epoch = c.epoch THEN j.unnamed ELSE 0 END
   FROM c WHERE j.seq = c.seq AND j.rev = c.rev_before
   RETURNING CASE WHEN j.tied <> 0 AND position('e' IN c.notes) > 0 THEN ~c.place ELSE c.place END AS place,
-    c.seq, c.attempt_number, c.attempt, c.event, c.notes, c.tally, c.stage, j.line, j.turn_key, j.rank, j.arrived_at
+    c.seq, c.attempt_number, c.attempt, c.event, c.notes, c.tally, c.stage, j.subqueue, j.turn_key, j.rank, j.arrived_at
 ),
 in_turn AS (
-  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
-  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM changed WHERE stage = -1 GROUP BY 1, 2, 3
+  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
+  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM changed WHERE stage = -1 GROUP BY 1, 2, 3
 ),
 tried AS (
   -- A streak of equal attempts shares one record, with their count and the end of the last one.

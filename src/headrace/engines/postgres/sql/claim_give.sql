@@ -22,7 +22,7 @@ given AS (
   RETURNING {claimed_head}
 )
 -- First a row with what the worker should know, then the jobs, without what this claim has just written on them.
-SELECT alive, again, lines_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen, keyed,
+SELECT alive, again, subqueues_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen, keyed,
   {claimed_nulls}
 FROM head
 UNION ALL

@@ -1,12 +1,12 @@
--- What a claim must know before it picks: $1 worker, $2 request, $3 lines_rev and $4 settings_rev at which the lines
--- were read, $5 the moment, $6 whether to pick although deferred jobs are due. Jobs with keys are left to limited
--- claims.
+-- What a claim must know before it picks: $1 worker, $2 request, $3 subqueues_rev and $4 settings_rev at which the
+-- subqueues were read, $5 the moment, $6 whether to pick although deferred jobs are due. Jobs with keys are left to
+-- limited claims.
 WITH me AS MATERIALIZED (
   -- Burying waits for this lock, so that no claim commits for a worker that is dead already.
   SELECT 1 FROM {schema}.workers WHERE id = $1 AND alive FOR KEY SHARE
 ),
 head AS MATERIALIZED (
-  SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev,
+  SELECT EXISTS (SELECT 1 FROM me) AS alive, subqueues_rev, profiles_rev, settings_rev,
     (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
     -- Whether this is a repeated request. Asked with the row of the worker locked, not before: whoever waits for that
     -- lock must not keep a repeat waiting that has it.
@@ -15,7 +15,7 @@ head AS MATERIALIZED (
   FROM {schema}.books
 ),
 go AS MATERIALIZED (
-  SELECT alive AND NOT again AND NOT keyed AND lines_rev = $3 AND settings_rev = $4
+  SELECT alive AND NOT again AND NOT keyed AND subqueues_rev = $3 AND settings_rev = $4
     AND ($6 OR next_due IS NULL OR next_due > $5) AS ahead
   FROM head
 ),

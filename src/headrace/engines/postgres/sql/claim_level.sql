@@ -1,9 +1,9 @@
 next_{level} AS MATERIALIZED (
-  SELECT o.line, o.place, m.rank, m.arrived_at, m.seq, m.number
+  SELECT o.subqueue, o.place, m.rank, m.arrived_at, m.seq, m.number
   FROM open_{before} o CROSS JOIN LATERAL (
     SELECT x.*, row_number() OVER () AS number FROM (
       SELECT j.rank, j.arrived_at, j.seq FROM {schema}.jobs j
-      WHERE j.stage = 2 AND j.line = o.line AND (j.rank, j.arrived_at, j.seq) > (o.rank, o.arrived_at, o.seq)
+      WHERE j.stage = 2 AND j.subqueue = o.subqueue AND (j.rank, j.arrived_at, j.seq) > (o.rank, o.arrived_at, o.seq)
         AND (j.act_by IS NULL OR j.act_by > $5 OR j.unstarted_losses >= $9)
       ORDER BY j.rank, j.arrived_at, j.seq
       LIMIT {size}
@@ -12,12 +12,12 @@ next_{level} AS MATERIALIZED (
 ),
 read_{level} AS MATERIALIZED (
   SELECT * FROM (
-    {sofar}SELECT line, place, rank, arrived_at, seq FROM next_{level}
+    {sofar}SELECT subqueue, place, rank, arrived_at, seq FROM next_{level}
   ) r
   ORDER BY place, rank, arrived_at, seq LIMIT (SELECT n FROM reach)
 ),
 open_{level} AS MATERIALIZED (
-  SELECT n.line, n.place, n.rank, n.arrived_at, n.seq
+  SELECT n.subqueue, n.place, n.rank, n.arrived_at, n.seq
   FROM next_{level} n
   WHERE n.number = {size} AND (
     (SELECT count(*) FROM read_{level}) < (SELECT n FROM reach)

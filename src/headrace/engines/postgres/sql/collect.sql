@@ -1,17 +1,18 @@
--- Forget the lines that no job is in, and mark the profiles that no live job needs as not live; whether there were any.
--- Runs under the lock, and looks at every job once.
+-- Forget the subqueues that no job is in, and mark the profiles that no live job needs as not live; whether there were
+-- any. Runs under the lock, and looks at every job once.
 WITH used AS MATERIALIZED (
   SELECT l.id, l.profile, u.live
-  FROM (SELECT line, bool_or(stage < 4) AS live FROM {schema}.jobs GROUP BY line) u JOIN {schema}.lines l ON l.id = u.line
+  FROM (SELECT subqueue, bool_or(stage < 4) AS live FROM {schema}.jobs GROUP BY subqueue) u
+    JOIN {schema}.subqueues l ON l.id = u.subqueue
 ),
 gone AS (
-  DELETE FROM {schema}.lines WHERE id NOT IN (SELECT id FROM used) RETURNING 1
+  DELETE FROM {schema}.subqueues WHERE id NOT IN (SELECT id FROM used) RETURNING 1
 ),
-gone_heads AS (DELETE FROM {schema}.heads WHERE line NOT IN (SELECT id FROM used)),
-gone_blocks AS (DELETE FROM {schema}.line_blocks WHERE line NOT IN (SELECT id FROM used)),
-gone_stakes AS (DELETE FROM {schema}.stakes WHERE line NOT IN (SELECT id FROM used)),
-gone_arrivals AS (DELETE FROM {schema}.arrivals WHERE line NOT IN (SELECT id FROM used)),
--- The profile of a customer's line stands for another, which is needed as long as it is.
+gone_heads AS (DELETE FROM {schema}.heads WHERE subqueue NOT IN (SELECT id FROM used)),
+gone_blocks AS (DELETE FROM {schema}.subqueue_blocks WHERE subqueue NOT IN (SELECT id FROM used)),
+gone_stakes AS (DELETE FROM {schema}.stakes WHERE subqueue NOT IN (SELECT id FROM used)),
+gone_arrivals AS (DELETE FROM {schema}.arrivals WHERE subqueue NOT IN (SELECT id FROM used)),
+-- The profile of a customer's subqueue stands for another, which is needed as long as it is.
 needed AS MATERIALIZED (
   SELECT id, bool_or(live) AS live FROM (
     SELECT profile AS id, live FROM used
@@ -30,6 +31,6 @@ rested AS (
 found AS MATERIALIZED (
   SELECT EXISTS (SELECT 1 FROM gone) OR EXISTS (SELECT 1 FROM dropped) OR EXISTS (SELECT 1 FROM rested) AS some_are
 ),
--- From now on, the lines that sessions remember are not valid.
-booked AS (UPDATE {schema}.books SET lines_rev = lines_rev + 1 WHERE (SELECT some_are FROM found))
+-- From now on, the subqueues that sessions remember are not valid.
+booked AS (UPDATE {schema}.books SET subqueues_rev = subqueues_rev + 1 WHERE (SELECT some_are FROM found))
 SELECT some_are, CASE WHEN some_are THEN nextval('{schema}.collections') END FROM found

@@ -1,9 +1,9 @@
 -- Jobs by queue and status as seen at a moment. $1 the moment
 SELECT l.queue, c.status, sum(c.jobs)::bigint, min(c.oldest)
 FROM (
-  SELECT line, CASE WHEN stage = 1 AND available_at <= $1 THEN 'queued' ELSE status END AS status, count(*) AS jobs,
+  SELECT subqueue, CASE WHEN stage = 1 AND available_at <= $1 THEN 'queued' ELSE status END AS status, count(*) AS jobs,
     min(CASE WHEN stage >= 4 THEN NULL WHEN stage = 1 AND available_at <= $1 THEN available_at ELSE arrived_at END)
       AS oldest
   FROM {schema}.jobs GROUP BY 1, 2
-) c JOIN {schema}.lines l ON l.id = c.line
+) c JOIN {schema}.subqueues l ON l.id = c.subqueue
 GROUP BY 1, 2

@@ -7,14 +7,14 @@ turns AS (
     SELECT h.ctid
     FROM (
       SELECT DISTINCT p.task, j.turn_key
-      FROM old o JOIN {schema}.jobs j ON j.seq = o.seq JOIN {schema}.lines l ON l.id = j.line
+      FROM old o JOIN {schema}.jobs j ON j.seq = o.seq JOIN {schema}.subqueues l ON l.id = j.subqueue
         JOIN {schema}.profiles p ON p.id = l.profile
       WHERE j.turn_key IS NOT NULL
     ) k CROSS JOIN LATERAL (
       SELECT i.ctid FROM {schema}.heads i
       WHERE i.task = k.task AND i.key = k.turn_key AND i.rank IS NULL AND i.last <= {latest}
         -- Jobs that arrived since the last claim have not moved the head yet.
-        AND (SELECT 1 FROM {schema}.arrivals a WHERE a.line = i.line AND a.key = i.key LIMIT 1) IS NULL
+        AND (SELECT 1 FROM {schema}.arrivals a WHERE a.subqueue = i.subqueue AND a.key = i.key LIMIT 1) IS NULL
       OFFSET 0
     ) h
   ))
@@ -28,11 +28,12 @@ events AS (DELETE FROM {schema}.events WHERE seq = ANY (ARRAY(SELECT seq FROM ol
 labels AS (DELETE FROM {schema}.labels WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
 entries AS (DELETE FROM {schema}.entries WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
 waits AS (DELETE FROM {schema}.waits WHERE child = ANY (ARRAY(SELECT seq FROM old))),
-line_blocks AS (
-  DELETE FROM {schema}.line_blocks WHERE ctid = ANY (ARRAY(
-    SELECT o.ctid FROM {schema}.lines l CROSS JOIN LATERAL (
-      SELECT i.ctid FROM {schema}.line_blocks i
-      WHERE i.line = l.id AND i.block < (SELECT seq FROM {schema}.jobs WHERE seq > 0 ORDER BY seq LIMIT 1) >> 10 OFFSET 0
+subqueue_blocks AS (
+  DELETE FROM {schema}.subqueue_blocks WHERE ctid = ANY (ARRAY(
+    SELECT o.ctid FROM {schema}.subqueues l CROSS JOIN LATERAL (
+      SELECT i.ctid FROM {schema}.subqueue_blocks i
+      WHERE i.subqueue = l.id AND i.block < (SELECT seq FROM {schema}.jobs WHERE seq > 0 ORDER BY seq LIMIT 1) >> 10
+      OFFSET 0
     ) o
   ))
 ),

@@ -1,16 +1,17 @@
 -- Store a batch of new jobs in one statement; fails as a whole if an id is stored already. $1 ids and $2 payloads of
--- all, as texts of arrays; $3 the count of collections for which the lines are valid, $4 the lock against collecting,
--- $5 and $6 channels and messages of hints; $7 and $8 customers and the lines in which they need a stake; from $9 on
--- columns.RUN, for each run of jobs that are otherwise alike, as texts of arrays. Answers the order number of the first
--- job, from which the others count up; null if the lines are not valid, or a stake was given up.
+-- all, as texts of arrays; $3 the count of collections for which the subqueues are valid, $4 the lock against
+-- collecting, $5 and $6 channels and messages of hints; $7 and $8 customers and the subqueues in which they need a
+-- stake; from $9 on columns.RUN, for each run of jobs that are otherwise alike, as texts of arrays. Answers the order
+-- number of the first job, from which the others count up; null if the subqueues are not valid, or a stake was given
+-- up.
 WITH held AS MATERIALIZED (
   -- Locked until the end: whoever gives up stakes leaves those alone that are in use just now.
-  SELECT s.line FROM unnest($7::text[], $8::integer[]) AS w (customer, line)
-    JOIN {schema}.stakes s ON s.customer = w.customer AND s.line = w.line
+  SELECT s.subqueue FROM unnest($7::text[], $8::integer[]) AS w (customer, subqueue)
+    JOIN {schema}.stakes s ON s.customer = w.customer AND s.subqueue = w.subqueue
   FOR KEY SHARE OF s
 ),
 gate AS MATERIALIZED (
-  -- The lock first: if a line was collected before it was taken, the count has grown.
+  -- The lock first: if a subqueue was collected before it was taken, the count has grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared($4) IS NOT NULL
     THEN (SELECT last_value FROM {schema}.collections) = $3 AND (SELECT count(*) FROM held) = cardinality($7) END AS open
 ),
@@ -29,15 +30,15 @@ stored AS (
   FROM arriving
 ),
 in_turn AS (
-  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
-  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM arriving WHERE stage = -1 GROUP BY 1, 2, 3
+  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
+  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM arriving WHERE stage = -1 GROUP BY 1, 2, 3
 ),
 kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
   SELECT seq, id, payload, spec, created_at FROM arriving
 ),
 runs AS MATERIALIZED (
-  SELECT f.seq, r.line, r.created_at >> 29 AS bucket FROM first f CROSS JOIN unnest({run_arrays}) AS r ({run_names})
+  SELECT f.seq, r.subqueue, r.created_at >> 29 AS bucket FROM first f CROSS JOIN unnest({run_arrays}) AS r ({run_names})
 ),
 {list_blocks.sql}
 labelled AS (

@@ -1,13 +1,13 @@
 -- Store new jobs whose ids and keys were looked up, in one step, as part of a transaction.
--- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[columns.NEW], …],
--- "stakes": [[customer, line], …], "hints": [[channel, message], …]}
--- Answers {"open": whether the lines and stakes are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer
--- stored than rows: an id came between, or a key; of a dedup key the bare bodies must be removed. To a transaction that
--- cannot see what came between all are a failure to serialize, not one of uniqueness.
+-- {"collected": the count at which the subqueues are good, "lock": the lock against collecting, "rows": [[columns.NEW],
+-- …], "stakes": [[customer, subqueue], …], "hints": [[channel, message], …]} Answers {"open": whether the subqueues and
+-- stakes are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer stored than rows: an id came between, or
+-- a key; of a dedup key the bare bodies must be removed. To a transaction that cannot see what came between all are a
+-- failure to serialize, not one of uniqueness.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 held AS MATERIALIZED (
-  SELECT s.line FROM doc CROSS JOIN json_array_elements(d -> 'stakes') AS w (r)
-    JOIN {schema}.stakes s ON s.customer = r ->> 0 AND s.line = (r ->> 1)::integer
+  SELECT s.subqueue FROM doc CROSS JOIN json_array_elements(d -> 'stakes') AS w (r)
+    JOIN {schema}.stakes s ON s.customer = r ->> 0 AND s.subqueue = (r ->> 1)::integer
   FOR KEY SHARE OF s
 ),
 gate AS MATERIALIZED (
@@ -34,15 +34,15 @@ stored AS (
   SELECT a.seq, {new_values}, 1, 0, 0, 0
   FROM kept JOIN arriving a USING (seq)
   ON CONFLICT (held_key) WHERE held_key IS NOT NULL DO NOTHING
-  RETURNING seq, line, stage, turn_key, rank, arrived_at
+  RETURNING seq, subqueue, stage, turn_key, rank, arrived_at
 ),
 runs AS MATERIALIZED (
-  SELECT a.seq, {new_line} AS line, {new_created_at} >> 29 AS bucket FROM stored JOIN arriving a USING (seq)
+  SELECT a.seq, {new_subqueue} AS subqueue, {new_created_at} >> 29 AS bucket FROM stored JOIN arriving a USING (seq)
 ),
 {list_blocks.sql}
 in_turn AS (
-  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
-  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM stored WHERE stage = -1 GROUP BY 1, 2, 3
+  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
+  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM stored WHERE stage = -1 GROUP BY 1, 2, 3
 ),
 labelled AS (
   INSERT INTO {schema}.labels (seq, label)

@@ -1,11 +1,11 @@
 -- Store one new job that nothing else refers to, which is neither in a turn nor labelled; fails if its id is stored
--- already. $1 the id, $2 the payload; $3 the count of collections for which the line is valid, $4 the lock against
+-- already. $1 the id, $2 the payload; $3 the count of collections for which the subqueue is valid, $4 the lock against
 -- collecting, $5 and $6 the channel and the message of a hint, or null; $7 a block in which the span of time in which it
 -- was created is listed already, or -1; from $8 on columns.ONE, or columns.PLAIN. Answers the order number; no row if the
--- line is not valid.
+-- subqueue is not valid.
 WITH first AS MATERIALIZED (
   SELECT nextval('{schema}.seqs') AS seq
-  -- The lock first: if a line was collected before it was taken, the count has grown.
+  -- The lock first: if a subqueue was collected before it was taken, the count has grown.
   WHERE CASE WHEN pg_advisory_xact_lock_shared($4) IS NOT NULL
     THEN (SELECT last_value FROM {schema}.collections) END = $3
 ),
@@ -18,7 +18,7 @@ kept AS (
   SELECT seq, $1, $2, {one_spec}, {one_created_at} FROM first
 ),
 -- As list_blocks.sql does it, but for one job nothing has to be sorted, and nothing looked up.
-listed AS (INSERT INTO {schema}.line_blocks (line, block) SELECT {one_line}, seq >> 10 FROM first),
+listed AS (INSERT INTO {schema}.subqueue_blocks (subqueue, block) SELECT {one_subqueue}, seq >> 10 FROM first),
 timed AS (
   INSERT INTO {schema}.time_blocks (block, bucket)
   SELECT seq >> 13, {one_created_at} >> 29 FROM first WHERE seq >> 13 <> $7

@@ -1,5 +1,5 @@
--- Make profiles and lines that are missing. [[queue, task, what the profile requires, its digest; for the line of a
--- customer also the customer, and requirements and digest of the profile that it stands for], …]
+-- Make profiles and subqueues that are missing. [[queue, task, what the profile requires, its digest; for the subqueue
+-- of a customer also the customer, and requirements and digest of the profile that it stands for], …]
 WITH wanted AS MATERIALIZED (
   SELECT r ->> 0 AS queue, r ->> 1 AS task, r ->> 2 AS requires, r ->> 3 AS digest, r ->> 4 AS customer,
     r ->> 5 AS base_requires, r ->> 6 AS base
@@ -31,12 +31,12 @@ known AS (
   UNION
   SELECT p.id, p.digest FROM {schema}.profiles p WHERE p.digest IN (SELECT digest FROM wanted) AND p.live
 ),
-lined AS (
-  INSERT INTO {schema}.lines (queue, profile)
+added AS (
+  INSERT INTO {schema}.subqueues (queue, profile)
   SELECT DISTINCT w.queue, k.id FROM wanted w JOIN known k USING (digest) ORDER BY 1, 2
   ON CONFLICT (queue, profile) DO NOTHING
   RETURNING 1
 )
 UPDATE {schema}.books
 SET profiles_rev = profiles_rev + (SELECT (count(*) > 0)::integer FROM made),
-  lines_rev = lines_rev + (SELECT (count(*) > 0)::integer FROM lined)
+  subqueues_rev = subqueues_rev + (SELECT (count(*) > 0)::integer FROM added)

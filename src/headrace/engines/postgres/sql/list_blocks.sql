@@ -1,5 +1,5 @@
--- Where new jobs are found, for engines/sql/finding.py: "runs" has order numbers, lines and spans of time.
-listed AS (INSERT INTO {schema}.line_blocks (line, block) SELECT DISTINCT line, seq >> 10 FROM runs),
+-- Where new jobs are found, for engines/sql/finding.py: "runs" has order numbers, subqueues and spans of time.
+listed AS (INSERT INTO {schema}.subqueue_blocks (subqueue, block) SELECT DISTINCT subqueue, seq >> 10 FROM runs),
 timed AS (
   INSERT INTO {schema}.time_blocks (block, bucket)
   SELECT DISTINCT r.seq >> 13, r.bucket FROM runs r

@@ -6,10 +6,10 @@ WITH promoted AS (
   WHERE seq = ANY (ARRAY(
     SELECT seq FROM {schema}.jobs WHERE stage = 1 AND available_at <= $1
     ORDER BY available_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-  RETURNING seq, line, turn_key, rank, arrived_at
+  RETURNING seq, subqueue, turn_key, rank, arrived_at
 ),
 in_turn AS (
-  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
-  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM promoted WHERE turn_key IS NOT NULL GROUP BY 1, 2, 3
+  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
+  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM promoted WHERE turn_key IS NOT NULL GROUP BY 1, 2, 3
 )
 SELECT count(*) FROM promoted

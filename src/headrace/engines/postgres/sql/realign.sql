@@ -1,6 +1,6 @@
--- Put jobs that are in line into other lines, each if it is still there and nobody has it locked.
--- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[seq, rev, line],
--- …]}. Answers how many; null if the lines are not good, and nothing was done.
+-- Put queued jobs into other subqueues, each if it is still there and nobody has it locked.
+-- {"collected": the count at which the subqueues are good, "lock": the lock against collecting, "rows": [[seq, rev,
+-- subqueue], …]}. Answers how many; null if the subqueues are not good, and nothing was done.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 gate AS MATERIALIZED (
   SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
@@ -8,7 +8,7 @@ gate AS MATERIALIZED (
   FROM doc
 ),
 moving AS MATERIALIZED (
-  SELECT (r ->> 0)::bigint AS seq, (r ->> 1)::integer AS rev, (r ->> 2)::integer AS line
+  SELECT (r ->> 0)::bigint AS seq, (r ->> 1)::integer AS rev, (r ->> 2)::integer AS subqueue
   FROM doc CROSS JOIN json_array_elements(d -> 'rows') AS e (r) WHERE (SELECT open FROM gate)
 ),
 held AS MATERIALIZED (
@@ -16,13 +16,13 @@ held AS MATERIALIZED (
   WHERE j.seq = ANY (ARRAY(SELECT seq FROM moving)) AND j.stage IN (2, -1) ORDER BY j.seq FOR UPDATE SKIP LOCKED
 ),
 moved AS (
-  UPDATE {schema}.jobs j SET line = m.line FROM moving m JOIN held h ON h.seq = m.seq
-  WHERE j.seq = m.seq AND j.rev = m.rev AND j.line <> m.line
-  RETURNING j.line, j.turn_key, j.stage, j.rank, j.arrived_at, j.seq
+  UPDATE {schema}.jobs j SET subqueue = m.subqueue FROM moving m JOIN held h ON h.seq = m.seq
+  WHERE j.seq = m.seq AND j.rev = m.rev AND j.subqueue <> m.subqueue
+  RETURNING j.subqueue, j.turn_key, j.stage, j.rank, j.arrived_at, j.seq
 ),
 -- A head may be in front of the jobs of its key: so who left need not be known, who came must be.
 in_turn AS (
-  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
-  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM moved WHERE stage = -1 GROUP BY 1, 2, 3
+  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
+  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM moved WHERE stage = -1 GROUP BY 1, 2, 3
 )
 SELECT CASE WHEN open THEN (SELECT count(*) FROM moved) END::text FROM gate

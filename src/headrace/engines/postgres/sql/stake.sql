@@ -1,3 +1,3 @@
--- Give customers stakes in lines. [[customer, line], …]
-INSERT INTO {schema}.stakes (customer, line)
+-- Give customers stakes in subqueues. [[customer, subqueue], …]
+INSERT INTO {schema}.stakes (customer, subqueue)
 SELECT r ->> 0, (r ->> 1)::integer FROM json_array_elements($1::text::json) AS e (r) ON CONFLICT DO NOTHING

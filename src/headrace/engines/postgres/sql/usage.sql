@@ -1,4 +1,4 @@
 -- The held jobs by queue, task and key: how many.
 SELECT l.queue, p.task, h.turn_key, h.jobs
-FROM (SELECT line, turn_key, count(*) AS jobs FROM {schema}.jobs WHERE stage = 3 GROUP BY 1, 2) h
-JOIN {schema}.lines l ON l.id = h.line JOIN {schema}.profiles p ON p.id = l.profile
+FROM (SELECT subqueue, turn_key, count(*) AS jobs FROM {schema}.jobs WHERE stage = 3 GROUP BY 1, 2) h
+JOIN {schema}.subqueues l ON l.id = h.subqueue JOIN {schema}.profiles p ON p.id = l.profile

@@ -1,5 +1,5 @@
 -- What a claim of limited jobs must know before it deals. ?1 worker
 SELECT json_array(
-  EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive), lines_rev, profiles_rev, settings_rev,
+  EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive), subqueues_rev, profiles_rev, settings_rev,
   (SELECT min(available_at) FROM jobs WHERE stage = 1))
 FROM books

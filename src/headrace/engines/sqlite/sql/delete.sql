@@ -37,7 +37,7 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     AND (task, key) IN (
       SELECT p.task, j.turn_key
       FROM old o CROSS JOIN jobs j ON j.seq = o.seq
-        CROSS JOIN lines l ON l.id = j.line CROSS JOIN profiles p ON p.id = l.profile
+        CROSS JOIN subqueues l ON l.id = j.subqueue CROSS JOIN profiles p ON p.id = l.profile
       WHERE j.turn_key IS NOT NULL);
   UPDATE books SET pruned = pruned + (SELECT count(*) FROM old),
     pruned_completed = pruned_completed + kinds.completed, pruned_failed = pruned_failed + kinds.failed,
@@ -55,8 +55,8 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM waits WHERE child IN (SELECT seq FROM old);
   DELETE FROM entries WHERE seq IN (SELECT seq FROM old);
   DELETE FROM jobs WHERE seq IN (SELECT seq FROM old);
-  DELETE FROM line_blocks WHERE (line, block) IN (
-    SELECT b.line, b.block FROM lines l CROSS JOIN line_blocks b ON b.line = l.id
+  DELETE FROM subqueue_blocks WHERE (subqueue, block) IN (
+    SELECT b.subqueue, b.block FROM subqueues l CROSS JOIN subqueue_blocks b ON b.subqueue = l.id
     WHERE b.block < (SELECT min(seq) FROM jobs) >> 10);
   DELETE FROM time_blocks WHERE block < (SELECT min(seq) FROM jobs) >> 12;
   DELETE FROM batches WHERE id IN (

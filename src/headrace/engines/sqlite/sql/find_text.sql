@@ -8,6 +8,7 @@
       THEN 1
     WHEN e.error IS NULL THEN 0
     ELSE mentions_error(e.error, f.text) END
-  FROM (SELECT ? AS text) f CROSS JOIN bodies b CROSS JOIN lines l ON l.id = j.line CROSS JOIN profiles p ON p.id = l.profile
+  FROM (SELECT ? AS text) f CROSS JOIN bodies b CROSS JOIN subqueues l ON l.id = j.subqueue
+    CROSS JOIN profiles p ON p.id = l.profile
     LEFT JOIN ends e ON e.seq = b.seq
   WHERE b.seq = j.seq)

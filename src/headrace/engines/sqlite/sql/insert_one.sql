@@ -3,12 +3,12 @@
 -- The values of columns.NEW; bucket: the span of time in which it was created
 CREATE TEMP VIEW lone_arrival AS SELECT {one_nulls}, NULL AS bucket, NULL AS collected;
 CREATE TEMP TRIGGER arriving_alone INSTEAD OF INSERT ON lone_arrival BEGIN
-  SELECT raise(ABORT, 'lines were collected') FROM books WHERE collected <> new.collected;
+  SELECT raise(ABORT, 'subqueues were collected') FROM books WHERE collected <> new.collected;
   {count_jobs};
   INSERT INTO jobs (seq, {new_columns}, rev, epoch, unstarted_losses, unnamed)
   SELECT last_seq + 1, {one_values}, 1, 0, 0, 0 FROM books;
   INSERT INTO bodies (seq, payload, spec) SELECT last_seq + 1, new.payload, new.spec FROM books;
-  INSERT OR IGNORE INTO line_blocks (line, block) SELECT new.line, last_seq + 1 >> 10 FROM books;
+  INSERT OR IGNORE INTO subqueue_blocks (subqueue, block) SELECT new.subqueue, last_seq + 1 >> 10 FROM books;
   INSERT OR IGNORE INTO time_blocks (block, bucket) SELECT last_seq + 1 >> 12, new.bucket FROM books;
   UPDATE books SET last_seq = last_seq + 1, accepted = accepted + 1;
 END;

@@ -1,4 +1,4 @@
--- What insert_one.sql does, for a job that is in line at once, whose order number is known, and which is in the lists of
+-- What insert_one.sql does, for a job that is queued at once, whose order number is known, and which is in the lists of
 -- blocks by that: nothing is looked up but whether the number is the next one, and the books are left alone. Fails if it
 -- is not the next one, as it does if the id is stored already.
 -- The values of columns.PLAIN

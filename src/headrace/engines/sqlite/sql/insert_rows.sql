@@ -7,7 +7,7 @@
   SELECT (SELECT last_seq FROM books) + 1 + (value ->> 0), value ->> 1 FROM jsonb_each({labels});
   UPDATE bodies SET request = e.value ->> 1
   FROM jsonb_each({requests}) e WHERE bodies.seq = (SELECT last_seq FROM books) + 1 + (e.value ->> 0);
-  INSERT OR IGNORE INTO line_blocks (line, block)
+  INSERT OR IGNORE INTO subqueue_blocks (subqueue, block)
   SELECT e.value, o.last >> 10 FROM jsonb_each({lists}, '$[0]') e CROSS JOIN (
     SELECT last_seq + 1 AS last FROM books UNION ALL SELECT last_seq + {n} FROM books) o;
   INSERT OR IGNORE INTO time_blocks (block, bucket)

@@ -1,3 +1,3 @@
--- The lines of customers that an ask may serve, and whose they are. ?1 profiles, ?2 queues, null for all
-SELECT l.id, p.customer FROM lines l CROSS JOIN profiles p ON p.id = l.profile
+-- The subqueues of customers that an ask may serve, and whose they are. ?1 profiles, ?2 queues, null for all
+SELECT l.id, p.customer FROM subqueues l CROSS JOIN profiles p ON p.id = l.profile
 WHERE p.base IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR l.queue IN (SELECT value FROM json_each(?2)))

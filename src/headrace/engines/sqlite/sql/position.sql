@@ -1,35 +1,36 @@
 -- The position of a job: how many are before it, how many of these have keys, whether there may be more; how many jobs
 -- of its queue ended lately, since when that was counted, when the first of them was claimed. ?1 queue; its place in
--- line: ?2 rank, ?3 arrival, ?4 order number; ?5 the moment, ?6 how many are looked at, ?7 and ?8 statuses, ?9 since
--- when.
-WITH RECURSIVE keys (line, key) AS (
+-- subqueue: ?2 rank, ?3 arrival, ?4 order number; ?5 the moment, ?6 how many are looked at, ?7 and ?8 statuses, ?9
+-- since when.
+WITH RECURSIVE keys (subqueue, key) AS (
   -- From the first job of a key to the first of the next key, by the index: the jobs behind it cost nothing.
   SELECT l.id, j.turn_key
-  FROM lines l CROSS JOIN jobs j
-    ON j.seq = (SELECT seq FROM jobs WHERE stage = -1 AND line = l.id ORDER BY turn_key LIMIT 1)
+  FROM subqueues l CROSS JOIN jobs j
+    ON j.seq = (SELECT seq FROM jobs WHERE stage = -1 AND subqueue = l.id ORDER BY turn_key LIMIT 1)
   WHERE l.queue = ?1
   UNION ALL
-  SELECT k.line, j.turn_key
+  SELECT k.subqueue, j.turn_key
   FROM keys k CROSS JOIN jobs j ON j.seq = (
-    SELECT seq FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key ORDER BY turn_key LIMIT 1)
+    SELECT seq FROM jobs WHERE stage = -1 AND subqueue = k.subqueue AND turn_key > k.key ORDER BY turn_key LIMIT 1)
   LIMIT ?6 + 1
 ),
 due AS MATERIALIZED (
-  SELECT seq, line, rank, available_at, turn_key, act_by
+  SELECT seq, subqueue, rank, available_at, turn_key, act_by
   FROM jobs WHERE stage = 1 AND available_at <= ?5 ORDER BY available_at LIMIT ?6 + 1
 ),
 before AS MATERIALIZED (
   SELECT NULL AS turn_key, j.act_by
-  FROM lines l CROSS JOIN jobs j ON j.stage = 2 AND j.line = l.id AND (j.rank, j.arrived_at, j.seq) < (?2, ?3, ?4)
+  FROM subqueues l CROSS JOIN jobs j ON j.stage = 2 AND j.subqueue = l.id
+    AND (j.rank, j.arrived_at, j.seq) < (?2, ?3, ?4)
   WHERE l.queue = ?1
   UNION ALL
   SELECT d.turn_key, d.act_by
-  FROM due d CROSS JOIN lines l ON l.id = d.line AND l.queue = ?1
+  FROM due d CROSS JOIN subqueues l ON l.id = d.subqueue AND l.queue = ?1
   WHERE (d.rank, d.available_at, d.seq) < (?2, ?3, ?4)
   UNION ALL
   SELECT k.key, j.act_by
   FROM keys k CROSS JOIN jobs j
-    ON j.stage = -1 AND j.line = k.line AND j.turn_key = k.key AND (j.rank, j.arrived_at, j.seq) < (?2, ?3, ?4)
+    ON j.stage = -1 AND j.subqueue = k.subqueue AND j.turn_key = k.key AND (j.rank, j.arrived_at, j.seq) < (?2, ?3, ?4)
   LIMIT ?6 + 1
 ),
 -- The act_by of a queued job is its last moment to start: after it the job is not claimed any more.
@@ -37,11 +38,11 @@ ahead AS MATERIALIZED (SELECT turn_key FROM before WHERE act_by IS NULL OR act_b
 recent AS MATERIALIZED (
   SELECT * FROM (
     SELECT * FROM (
-      SELECT seq, finished_at, line FROM jobs WHERE stage >= 4 AND status = ?7 AND finished_at > ?9
+      SELECT seq, finished_at, subqueue FROM jobs WHERE stage >= 4 AND status = ?7 AND finished_at > ?9
       ORDER BY finished_at DESC LIMIT ?6 + 1)
     UNION ALL
     SELECT * FROM (
-      SELECT seq, finished_at, line FROM jobs WHERE stage >= 4 AND status = ?8 AND finished_at > ?9
+      SELECT seq, finished_at, subqueue FROM jobs WHERE stage >= 4 AND status = ?8 AND finished_at > ?9
       ORDER BY finished_at DESC LIMIT ?6 + 1)
   )
   ORDER BY finished_at DESC LIMIT ?6 + 1
@@ -50,7 +51,7 @@ span AS MATERIALIZED (SELECT iif(count(*) > ?6, min(finished_at), ?9) AS since F
 done AS MATERIALIZED (
   SELECT j.assigned_at
   FROM span s CROSS JOIN recent r ON r.finished_at > s.since
-    CROSS JOIN lines l ON l.id = r.line AND l.queue = ?1
+    CROSS JOIN subqueues l ON l.id = r.subqueue AND l.queue = ?1
     CROSS JOIN jobs j ON j.seq = r.seq
   WHERE j.assigned_at IS NOT NULL
 )

@@ -1,7 +1,7 @@
--- Take from a customer the stakes in lines of whose task and requirements it has no live job. $1: "customer"
-DELETE FROM stakes WHERE customer = $1 ->> '$' AND line NOT IN (
-  SELECT l.id FROM lines l CROSS JOIN profiles p ON p.id = l.profile WHERE coalesce(p.base, p.id) IN (
+-- Take from a customer the stakes in subqueues of whose task and requirements it has no live job. $1: "customer"
+DELETE FROM stakes WHERE customer = $1 ->> '$' AND subqueue NOT IN (
+  SELECT l.id FROM subqueues l CROSS JOIN profiles p ON p.id = l.profile WHERE coalesce(p.base, p.id) IN (
     SELECT coalesce(q.base, q.id)
-    FROM labels a CROSS JOIN jobs j ON j.seq = a.seq CROSS JOIN lines m ON m.id = j.line
+    FROM labels a CROSS JOIN jobs j ON j.seq = a.seq CROSS JOIN subqueues m ON m.id = j.subqueue
       CROSS JOIN profiles q ON q.id = m.profile
     WHERE a.label = 'c' || ($1 ->> '$') AND j.stage < 4))

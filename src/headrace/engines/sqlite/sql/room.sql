@@ -8,5 +8,5 @@ SELECT (SELECT count(*) FROM profiles WHERE live) + new <= most OR (
   own AND new + (
     SELECT count(*) FROM profiles WHERE live AND coalesce(base, id) NOT IN (
       SELECT coalesce(q.base, q.id)
-      FROM stakes s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles q ON q.id = l.profile)) <= most)
+      FROM stakes s CROSS JOIN subqueues l ON l.id = s.subqueue CROSS JOIN profiles q ON q.id = l.profile)) <= most)
 FROM wanted

@@ -1,2 +1,2 @@
--- Give customers stakes in lines. $1: [[customer, line], …]
-INSERT OR IGNORE INTO stakes (customer, line) SELECT value ->> 0, value ->> 1 FROM json_each($1)
+-- Give customers stakes in subqueues. $1: [[customer, subqueue], …]
+INSERT OR IGNORE INTO stakes (customer, subqueue) SELECT value ->> 0, value ->> 1 FROM json_each($1)

@@ -1,4 +1,4 @@
--- Put jobs back in line after they were moved there. To set arrived_at has a trigger look for the head of the key.
--- $1: [[seq, rev, line, rank], …]
+-- Put jobs back into the order of their subqueues after they were moved there. To set arrived_at has a trigger look for
+-- the head of the key. $1: [[seq, rev, subqueue, rank], …]
 UPDATE jobs SET stage = iif(turn_key IS NULL, 2, -1), arrived_at = arrived_at
 FROM jsonb_each($1) e WHERE jobs.seq = e.value ->> 0

@@ -1,9 +1,0 @@
--- Several lines, merged: read without locks, first a few jobs of each line, then more of those whose next jobs may
--- still be among the first, until the first $16 of all are known. Then lock as many of these as are wanted, in order.
--- $14 the lines, $15 the place of each, $17 to $19 how many jobs of each line the first three levels read.
-reach AS MATERIALIZED (SELECT $16 + n AS n FROM marks),
-open_0 AS MATERIALIZED (
-  SELECT line, place, (-32768)::smallint AS rank, 0::bigint AS arrived_at, 0::bigint AS seq
-  FROM unnest($14::integer[], $15::integer[]) AS t (line, place)
-  WHERE (SELECT ahead FROM go)
-),
