@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.root import cli
+from tests.support.forks import HEADRACE, Command
 
 QUICK = """
 import asyncio
@@ -81,10 +82,9 @@ class Shell:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command as a process of its own; ended with the test at the latest."""
-        command = [sys.executable, "-m", "headrace", *words]
-        child = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        pipe = subprocess.PIPE
+        command = [*HEADRACE, *words]
+        child = Command(command, cwd=self.folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         self._children.append(child)
         return child
 

@@ -48,17 +48,17 @@ def _matters(item: pytest.Item) -> bool:
 
 def _engine(item: pytest.Item) -> str | None:
     """The engine that a parameter of this test names."""
-    return next((value for value in _parameters(item).values() if value == CHOSEN or _is_other(value)), None)
+    return next((str(value) for value in _parameters(item).values() if _names_engine(value)), None)
 
 
 def _same(item: pytest.Item) -> Hashable:
     """What tests have in common that differ by their engine only."""
-    rest = {name: repr(value) for name, value in _parameters(item).items() if value != CHOSEN and not _is_other(value)}
+    rest = {name: repr(value) for name, value in _parameters(item).items() if not _names_engine(value)}
     return item.nodeid.partition("[")[0], frozenset(rest.items())
 
 
-def _is_other(value: object) -> bool:
-    return isinstance(value, str) and value in OTHERS
+def _names_engine(value: object) -> bool:
+    return isinstance(value, str) and (value == CHOSEN or value in OTHERS)
 
 
 def _parameters(item: pytest.Item) -> dict[str, object]:

@@ -15,6 +15,7 @@ from typing import Any
 from headrace.hub.table import OPERATIONS
 from tests.hub.contract.hooks import OWN
 from tests.hub.process import Running, started
+from tests.support.forks import run
 
 __all__ = ["Verdict", "asked"]
 
@@ -137,5 +138,4 @@ def _schemathesis(hub: Running, document: Path, key: str, examples: int, seed: i
 
 def _run(*words: str) -> str:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-    command = [sys.executable, "-m", "headrace", *words]
-    return subprocess.run(command, env=clean, check=True, capture_output=True, text=True).stdout
+    return run(*words, env=clean, check=True).stdout
