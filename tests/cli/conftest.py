@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.root import cli
 from tests.support.forks import HEADRACE, Command
+from tests.support.sqlite_files import new_store
 
 QUICK = """
 import asyncio
@@ -106,7 +107,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     for name in ("HEADRACE_URL", "HEADRACE_APP", "HEADRACE_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     made = Shell(tmp_path)
-    made("migrate", "--url", made.url)
+    new_store(tmp_path / "jobs.db")
     yield made
     made.end()
     for name, module in list(sys.modules.items()):  # quick, and what a test wrote beside it

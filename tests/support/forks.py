@@ -29,7 +29,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-__all__ = ["HEADRACE", "Command", "run"]
+__all__ = ["HEADRACE", "Command", "import_all", "run"]
 
 HEADRACE = (sys.executable, "-m", "headrace")
 """How a command begins."""
@@ -232,22 +232,23 @@ def _become(ask: Mapping[str, Any], files: Sequence[int]) -> None:
     sys.argv[1:] = ask["words"]
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """Import all that a command may need, and spare forks of this process from copying it when garbage is collected."""
     import headrace
 
     for found in pkgutil.walk_packages(headrace.__path__, "headrace."):
         name = found.name
         if not name.startswith(NOT_IMPORTED) and not name.rpartition(".")[2].startswith(("__", "demo")):
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 def _main() -> NoReturn:
     control = socket.socket(fileno=int(sys.argv[1]))
     del sys.path[0]  # the folder of this file
-    _import_all()
+    import_all()
     assert threading.active_count() == 1, threading.enumerate()
-    gc.collect()
-    gc.freeze()
     _become(*_serve(control))
     control.detach()
     try:
