@@ -26,7 +26,7 @@ EVERYTHING: list[tuple[str, list[tuple[Scheme, str]]]] = [("sqlite", looks()), (
 """On which engine, and in which looks: what a page looks like does not depend on the engine."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[App, str]]:
@@ -41,7 +41,7 @@ async def scene(
     [pytest.param(*one, marks=pytest.mark.xdist_group(f"walk-{one[0]}"), id=one[0]) for one in EVERYTHING],
     indirect=["scene"],
 )
-@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.timeout(600)
 async def test_every_page_looks_right(
     scene: tuple[App, str], ways: list[tuple[Scheme, str]], browser: Browser, tmp_path: Path
