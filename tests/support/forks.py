@@ -50,7 +50,7 @@ class Command(subprocess.Popen[Any]):
     _ended: int | None = None
     """Where the exit status comes from; None: from the system, since this process is the parent."""
 
-    # The two below are where Popen starts a process and where it looks whether it ended, in all versions since 3.3.
+    # What is overridden is where Popen starts a process and where it looks whether it ended.
 
     def _execute_child(self, *given: Any) -> None:
         start = super()._execute_child  # type: ignore[misc]  # it is not public
@@ -72,8 +72,8 @@ class Command(subprocess.Popen[Any]):
             self.pid = _forked(ask, [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)], end)
         finally:
             os.close(end)
-            for pipe in {*pipes} - {-1}:
-                os.close(pipe)
+            names = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+            self._close_pipe_fds(*(named[name] for name in names))  # type: ignore[attr-defined]  # not public either
         self._ended = ended
         self._child_created = True
 
@@ -180,7 +180,9 @@ def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
                 os.close(end)
         if control.fileno() in ready:
             head, files, _, _ = socket.recv_fds(control, _length.size, 4)
-            if not head:
+            if not head:  # the tests are over, and nobody is left to end what a failed one has forgotten
+                for pid in children:
+                    os.kill(pid, signal.SIGKILL)
                 raise SystemExit
             said = control.recv(_length.unpack(head)[0], socket.MSG_WAITALL)
             *standard, end = files
