@@ -41,7 +41,7 @@ help: ## list the targets
 run: $(VENV)/.package ## run the demo; options in ARGS, as in make run ARGS=--once
 	@$(BIN)/headrace demo $(ARGS)
 
-test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test ARGS="-k retry"
+test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test ARGS="-k retry" or ARGS=--every-engine
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 quick: $(VENV)/.dev ## run the core, memory and SQLite tests and a smoke of the rest, within a minute on two cores

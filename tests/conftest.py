@@ -12,10 +12,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import folders
+from tests.support.engines import pytest_addoption, pytest_collection_modifyitems
 from tests.support.seed import pytest_configure, pytest_report_header
 from tests.support.turns import pytest_xdist_make_scheduler
 
-__all__ = ["pytest_configure", "pytest_report_header", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_report_header",
+    "pytest_xdist_make_scheduler",
+]
 
 # How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,6 +17,7 @@ from tests.support.until import until
 
 
 @pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.every_engine
 async def test_a_worker_runs_what_is_submitted(kind: str, tmp_path: Path) -> None:
     sums = Sums(url_of(kind, tmp_path))
     async with sums.app, sums.app.worker(concurrency=4) as worker:

@@ -35,6 +35,8 @@ from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 EAST, WEST = timezone(timedelta(hours=14)), timezone(-timedelta(hours=12))
 FIRST, LAST = datetime.min.replace(tzinfo=EAST), datetime.max.replace(tzinfo=WEST)
 """Moments that have no UTC."""

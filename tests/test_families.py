@@ -248,6 +248,7 @@ async def test_a_burst_ends_when_nothing_is_left_to_release(url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.every_engine
 async def test_a_parent_may_complete_in_a_transaction(kind: str, tmp_path: Path) -> None:
     app = App(url_of(kind, tmp_path))
     gate = asyncio.Event()

@@ -14,6 +14,8 @@ from headrace import App, Context, Continuous, Rate, Stream
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 class Pool:
     """Something that is opened once per worker."""

@@ -25,7 +25,7 @@ from headrace.runtime.host import Host
 from tests.support.apps import ENGINES, url_of
 from tests.support.hubs import Hubs
 
-pytestmark = pytest.mark.parametrize("kind", [*ENGINES, "remote"])
+pytestmark = [pytest.mark.every_engine, pytest.mark.parametrize("kind", [*ENGINES, "remote"])]
 
 INNOCENT = 60
 

@@ -12,6 +12,8 @@ from headrace.errors import ConfigError, UnknownTask, UnknownWorker
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_a_job_runs_where_its_requirements_are_met(kind: str, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ async def test_a_key_is_held_for_a_period(url: str) -> None:
         assert (await site.app.verify()).ok
 
 
+@pytest.mark.every_engine
 async def test_the_last_of_many_submits_counts(url: str) -> None:
     site = Index(url)
     async with site.app:
@@ -123,6 +124,7 @@ async def test_a_running_job_lets_go_and_the_next_holds_the_key(url: str) -> Non
         assert not (await replacing.submit(4)).duplicate
 
 
+@pytest.mark.every_engine
 async def test_whatever_is_claimed_meanwhile_the_last_word_is_run_last(url: str) -> None:
     site = Index(url)
     replacing = site.index.options(on_duplicate="replace")

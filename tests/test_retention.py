@@ -18,6 +18,7 @@ HOUR = Kept(completed=3600, failed=3600, cancelled=3600)
 
 
 @pytest.mark.parametrize("engine", [one for one in ENGINES if one != "memory"])
+@pytest.mark.every_engine
 async def test_a_pruner_that_does_not_know_the_task_obeys(engine: str, tmp_path: Path) -> None:
     clock, url = FakeClock(datetime.now(UTC)), url_of(engine, tmp_path)
     app, other = App(url, clock=clock), App(url, clock=clock)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -180,9 +181,14 @@ def _beside(file: Path, url: str) -> str:
 
 def _parse(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return _document(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+@lru_cache(8)  # each App reads the same file, which takes longer than all else that it does to open
+def _document(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
 
 
 def _read(file: Path) -> dict[str, Any]:

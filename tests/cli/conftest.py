@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.root import cli
+from tests.support.forks import HEADRACE, Command
+from tests.support.sqlite_files import new_store
 
 QUICK = """
 import asyncio
@@ -81,10 +83,9 @@ class Shell:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command as a process of its own; ended with the test at the latest."""
-        command = [sys.executable, "-m", "headrace", *words]
-        child = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        pipe = subprocess.PIPE
+        command = [*HEADRACE, *words]
+        child = Command(command, cwd=self.folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         self._children.append(child)
         return child
 
@@ -106,7 +107,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     for name in ("HEADRACE_URL", "HEADRACE_APP", "HEADRACE_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     made = Shell(tmp_path)
-    made("migrate", "--url", made.url)
+    new_store(tmp_path / "jobs.db")
     yield made
     made.end()
     for name, module in list(sys.modules.items()):  # quick, and what a test wrote beside it

@@ -18,6 +18,8 @@ from headrace.engines.sql import finding
 from headrace.errors import ConfigError
 from tests.support.apps import ENGINES, Sums, url_of
 
+pytestmark = pytest.mark.every_engine
+
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 ID = UUID(int=7)
 

@@ -20,6 +20,8 @@ from headrace.wiring import connect
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.hostile import WICKED, raw_in
 
+pytestmark = pytest.mark.every_engine
+
 
 def test_constructing_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

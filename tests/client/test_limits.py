@@ -23,6 +23,8 @@ from headrace.worker.worker import Worker
 from tests.support.apps import ENGINES, busy_worker, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.fixture(params=ENGINES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:

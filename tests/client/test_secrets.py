@@ -10,6 +10,8 @@ import pytest
 from headrace import App
 from tests.support.apps import ENGINES, url_of
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_whoever_asks_first_makes_it_and_all_get_the_same(kind: str, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 from headrace import App
 from tests.support.apps import url_of
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 async def test_many_log_in_with_one_key_at_once(store: str, tmp_path: Path) -> None:

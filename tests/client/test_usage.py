@@ -12,6 +12,8 @@ from headrace.core.limits.rate import Rate
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_held_jobs_are_counted_by_queue_task_and_key_and_rates_by_what_is_left(kind: str, tmp_path: Path) -> None:

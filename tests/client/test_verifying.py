@@ -13,6 +13,8 @@ from tests.support.apps import Sums, url_of
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_a_ledger_that_does_not_balance_is_enough(engine: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from headrace.engine import Engine
 from headrace.runtime.host import Host
 from tests.support.hubs import Hubs
 from tests.support.schemas import postgres_engine
+from tests.support.sqlite_files import new_store
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -30,7 +31,7 @@ class TestSqlite(Suite):
     def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
         from headrace.engines.sqlite import SqliteEngine
 
-        return SqliteEngine(place / "store.db", rules=rules, host=host)
+        return SqliteEngine(new_store(place / "store.db"), rules=rules, host=host)
 
 
 class TestPostgres(Suite):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from headrace.core.status import Outcome, Status
 from tests.crash.app import app, waits_for, work
 from tests.support import schemas
 from tests.support.crew import ROOT, crew
+from tests.support.forks import run
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)
@@ -42,8 +41,7 @@ class Operator:
 
     def sees(self, *words: str, code: int = 0) -> str:
         """What a command prints."""
-        command = [sys.executable, "-m", "headrace", *words, "--url", self._url]
-        done = subprocess.run(command, cwd=ROOT, env=self._env, capture_output=True, text=True, timeout=60, check=False)
+        done = run(*words, "--url", self._url, cwd=ROOT, env=self._env)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 

@@ -15,13 +15,13 @@ from tests.support.browser import browsing
 expect.set_options(timeout=30_000)  # machines may be slow
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with browsing() as made:
         yield made
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgres"])
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["sqlite", "postgres"])
 async def shop(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, browser: Browser
 ) -> AsyncIterator[Shop]:

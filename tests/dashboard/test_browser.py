@@ -20,7 +20,7 @@ from tests.support.apps import url_of
 from tests.support.until import until
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("dashboard"),
     pytest.mark.timeout(180),
     pytest.mark.usefixtures("quiet"),

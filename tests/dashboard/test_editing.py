@@ -11,7 +11,7 @@ from headrace.core.schedule.when import Cron, Every
 from tests.dashboard.shop import Shop, looking, sure
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("dashboard"),
     pytest.mark.timeout(180),
     pytest.mark.usefixtures("quiet"),

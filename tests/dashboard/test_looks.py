@@ -15,7 +15,7 @@ from tests.dashboard.shop import Shop, failed, looking, opened
 from tests.support.apps import url_of
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("dashboard"),
     pytest.mark.timeout(180),
     pytest.mark.usefixtures("quiet"),
@@ -24,7 +24,7 @@ pytestmark = [
 PAGES = ("/", "/jobs", "/dead", "/queues", "/limits", "/tasks", "/schedules", "/batches", "/workers", "/find?q=a")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shop(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> AsyncIterator[Shop]:
     async with opened(url_of("sqlite", tmp_path_factory.mktemp("shop")), browser) as made:
         yield made

@@ -13,7 +13,7 @@ from tests.dashboard.shop import Shop, failed, looking, sure
 from tests.support.until import until
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("dashboard"),
     pytest.mark.timeout(180),
     pytest.mark.usefixtures("quiet"),

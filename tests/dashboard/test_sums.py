@@ -17,6 +17,8 @@ from headrace.engine import Beat, WorkerInfo
 from headrace.testing.clock import FakeClock
 from tests.support.apps import url_of
 
+pytestmark = pytest.mark.every_engine
+
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 BYS: tuple[By, ...] = ("all", "task", "queue")
 SPANS = ((86400.0, Step.HOUR), (7 * 86400.0, Step.HOUR), (30 * 86400.0, Step.DAY))

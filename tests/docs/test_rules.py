@@ -11,6 +11,8 @@ import pytest
 
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.every_engine
+
 SOURCE = ROOT / "src" / "headrace"
 ENGINES = ("sqlite", "postgres")
 NONE = "–"

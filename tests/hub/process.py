@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.patience import until_sync
+from tests.support.forks import HEADRACE, Command
 
 __all__ = ["Running", "started"]
 
@@ -85,8 +85,8 @@ def started(
     """A command that contains a hub, started in this folder, that is ready; it must stop in good order at the end,
     unless it was killed by then. ``port``: which one; 0 is any. ``environment``: settings."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headrace", *words, "--port", str(port), "--json"],
+    process = Command(
+        [*HEADRACE, *words, "--port", str(port), "--json"],
         cwd=folder,
         env=clean | dict(environment or {}),
         stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, Route
 
 from headrace.hub.table import OPERATIONS
@@ -17,7 +18,11 @@ from tests.hub.serving import Served, serving
 from tests.support.browser import browsing, hear, is_hint
 from tests.support.until import until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("hub in a browser"),
+    pytest.mark.timeout(180),
+]
 
 FOREIGN, REBOUND = "evil.example", "rebound.example"
 
@@ -58,13 +63,20 @@ async def visited(page: Page, address: str) -> AsyncIterator[Page]:
     yield page
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def started() -> AsyncIterator[Browser]:
     async with browsing({FOREIGN: "127.0.0.1", REBOUND: "127.0.0.1"}) as made:
         yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(started: Browser) -> AsyncIterator[Browser]:
+    yield started
+    for context in started.contexts:
+        await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def hub(tmp_path: Path) -> AsyncIterator[Served]:
     async with serving(f"sqlite:///{tmp_path}/jobs.db") as made:
         await made.client.post("/api/jobs", json={"task": "secret", "payload": {"card": "4111"}})

@@ -28,6 +28,8 @@ from tests.hub.walking import Heard, ask, open_stream
 from tests.hub.work.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.support.apps import url_of
 
+pytestmark = pytest.mark.every_engine
+
 Faults = AsyncIterator[str]
 Proof = Callable[[Scene, Operation], Faults]
 

@@ -24,6 +24,8 @@ from tests.hub.serving import Served, serving
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 async def nothing(ask: Ask) -> Answer:
     return Answer()

@@ -211,6 +211,7 @@ async def test_a_store_that_is_slow_to_write_is_ready(url: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "memory"])
+@pytest.mark.every_engine
 async def test_ping_asks_the_store(scheme: str, url: str) -> None:
     async with App("memory://" if scheme == "memory" else url) as app:
         await app.ping()

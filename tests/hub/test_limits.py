@@ -23,6 +23,8 @@ from tests.hub.serving import serving
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 def test_submits_come_in_bursts_and_then_at_a_rate() -> None:
     rate, spent = SubmitRate(2, burst=3), 0

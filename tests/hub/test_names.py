@@ -23,7 +23,7 @@ from tests.support.until import until
 
 MANY = 700
 
-pytestmark = pytest.mark.filterwarnings("ignore::headrace.client.registry.UnregisteredTask")
+pytestmark = [pytest.mark.every_engine, pytest.mark.filterwarnings("ignore::headrace.client.registry.UnregisteredTask")]
 
 
 def bearer(key: str) -> dict[str, str]:

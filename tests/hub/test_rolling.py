@@ -20,6 +20,8 @@ from tests.hub.serving import Served, serving
 from tests.hub.work.working import said, work
 from tests.support.apps import url_of
 
+pytestmark = pytest.mark.every_engine
+
 QUIET = HubOptions(maintenance=False, webhooks=False)
 SECRET, OTHER = "a secret of this test, and of no other", "another secret that is no less long"
 DAY = GRACE.total_seconds()

@@ -24,6 +24,7 @@ from tests.support.schemas import url_of
 from tests.support.until import until
 
 pytestmark = [
+    pytest.mark.every_engine,
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),
     pytest.mark.timeout(120),
 ]

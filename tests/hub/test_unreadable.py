@@ -29,7 +29,7 @@ from tests.support.apps import url_of
 from tests.support.hostile import HUGE
 from tests.support.postgres import shared
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.every_engine, pytest.mark.timeout(120)]
 
 
 class Ids(NamedTuple):

@@ -132,6 +132,7 @@ async def test_what_cannot_be_read_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@pytest.mark.every_engine
 async def test_it_is_known_while_the_block_lasts(engine: str, tmp_path: Path) -> None:
     async with App(url_of(engine, tmp_path)) as app:
         async with app.maintenance() as maintenance:

@@ -18,6 +18,8 @@ from headrace.runtime.audience import Reader
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 _log = logging.getLogger("tests.audience")
 
 

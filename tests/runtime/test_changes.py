@@ -20,6 +20,8 @@ from headrace.runtime.clock import SystemClock
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 CHANGED = frozenset({Topic.CHANGED})
 
 

@@ -27,6 +27,8 @@ from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.crew import crew
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 class Told:
     """What a feed gave, read by a task of its own."""

@@ -26,6 +26,8 @@ from headrace.runtime.following import LONGEST
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 class Store:
     """An open session whose questions are counted."""

@@ -18,6 +18,8 @@ from tests.support.apps import ENGINES, url_of
 from tests.support.faults import Instead
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 MIB = 1024 * 1024
 
 

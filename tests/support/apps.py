@@ -9,6 +9,7 @@ from uuid import uuid4
 from headrace import App, Context
 from headrace.engine import Beat, Engine, WorkerInfo
 from tests.support import schemas
+from tests.support.sqlite_files import new_store
 
 ENGINES = ("memory", "sqlite", "postgres")
 
@@ -17,7 +18,7 @@ def url_of(kind: str, folder: Path) -> str:
     """The URL of an empty store of this kind."""
     if kind == "postgres":
         return schemas.url_of(folder)
-    return "memory://" if kind == "memory" else f"sqlite:///{folder}/jobs.db?synchronous=normal"
+    return "memory://" if kind == "memory" else f"sqlite:///{new_store(folder / 'jobs.db')}?synchronous=normal"
 
 
 async def busy_worker(engine: Engine, *tasks: str) -> None:

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from headrace import App
+from tests.support.forks import HEADRACE, Command
 from tests.support.postgres import shared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,8 +32,8 @@ class Crew:
     def hire(self, *flags: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start one more worker process."""
         with self.log(len(self.members)).open("wb") as log:
-            member = subprocess.Popen(
-                [sys.executable, "-m", "headrace", "worker", self._module, *flags],
+            member = Command(
+                [*HEADRACE, "worker", self._module, *flags],
                 cwd=ROOT,
                 env=self._env | environment,
                 stdin=subprocess.DEVNULL,

@@ -152,6 +152,7 @@ def shared() -> Server:
     if given := os.environ.get(GIVEN):
         server = Server(given)
     else:
+        os.environ.setdefault("PGSSLMODE", "disable")  # it has no certificate, and clients would prepare for one
         # Nor does it clean up or count by itself: how a statement is planned does not depend on when it is asked.
         server = Server.start(Path(tempfile.gettempdir()), fsync="off", autovacuum="off")
     atexit.register(server.discard)

@@ -25,6 +25,7 @@ from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.worker import Worker
 from tests.support.schemas import postgres_engine
+from tests.support.sqlite_files import new_store
 from tests.support.until import until
 
 ENGINES = ("memory", "sqlite", "postgres")
@@ -138,7 +139,7 @@ def make_engine(kind: str, folder: Path, rules: Rules = QUICK, host: Host | None
         return postgres_engine(rules, host, folder)
     from headrace.engines.sqlite import SqliteEngine
 
-    return SqliteEngine(folder / "jobs.db", rules=rules, host=host)
+    return SqliteEngine(new_store(folder / "jobs.db"), rules=rules, host=host)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
+from tests.support.forks import import_all
 from tests.support.terminal import Seen, Size, look_at_fork
 
 __all__ = ["type_all"]
@@ -49,21 +50,8 @@ def type_all(
 
 def main() -> None:
     """Do the work that stdin names."""
-    from headrace.cli.root import COMMANDS
-
-    for module, _ in COMMANDS.values():
-        importlib.import_module(f"headrace.cli.{module}")
-    for module in (
-        "demo_app",
-        "demo_play",
-        "demo_view",
-        "follow",
-        "overview",
-        "render",
-        "serve",
-        "batch_view",
-        "family",
-    ):
+    import_all()
+    for module in ("demo_app", "demo_play", "demo_view"):
         importlib.import_module(f"headrace.cli.{module}")
     work = json.loads(sys.stdin.read())
     found = {}

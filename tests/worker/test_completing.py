@@ -35,6 +35,8 @@ from tests.support.schemas import schema_of
 from tests.support.shop import Shop, open_shop
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 ONCE = Retry(max_retries=0)
 
 

@@ -131,6 +131,7 @@ async def test_the_attempt_of_a_blocked_worker_ends_when_its_time_is_up(shop: Sh
 
 
 @pytest.mark.parametrize("by", [3600.0, -3600.0])
+@pytest.mark.every_engine
 async def test_a_clock_that_is_set_while_the_loop_is_blocked_ends_no_attempt(shop: Shop, by: float) -> None:
     gate, clock = threading.Event(), WrongClock()
     shop.host.clock = StoreClock(clock)
@@ -364,6 +365,7 @@ class LosesBeats(Deaf):
         return twin
 
 
+@pytest.mark.every_engine
 async def test_what_was_handed_in_with_a_beat_whose_reply_was_lost_counts_once(shop: Shop) -> None:
     async def noop() -> None:
         """Done at once."""

@@ -189,6 +189,7 @@ async def test_a_job_that_did_not_begin_in_time_is_given_back_and_its_permit_is_
     assert (claims.asks[0].lead, claims.asks[1].lead >= 2 * LATE) == (6.0, True), "the next has time enough"
 
 
+@pytest.mark.every_engine
 async def test_what_is_given_again_counts_from_the_first_request(shop: Shop, clock: Moved) -> None:
     """The reply of a claim is lost; that of its repeat comes later than the lead of the first."""
     began: list[int] = []
@@ -210,6 +211,7 @@ async def test_what_is_given_again_counts_from_the_first_request(shop: Shop, clo
     assert (began, await spent(shop)) == ([1], 2)
 
 
+@pytest.mark.every_engine
 async def test_what_was_certainly_not_given_before_counts_from_the_request_that_gave_it(
     shop: Shop, clock: Moved
 ) -> None:
@@ -467,6 +469,7 @@ async def test_where_no_rate_counts_nothing_is_learned(shop: Shop) -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.every_engine
 async def test_in_no_window_do_more_begin_than_allowed_however_long_claims_take(shop: Shop) -> None:
     """Two workers with sessions of their own; the replies to their claims take now less, now more time."""
     limit, per, count = 10, 0.8, 45

@@ -28,6 +28,8 @@ from tests.support.apps import ENGINES, url_of
 from tests.support.shop import Shop
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 AT_ONCE = Retry(9, backoff="fixed", initial=0.0, jitter=False)
 
 

@@ -94,6 +94,7 @@ async def test_an_end_that_came_too_late_is_one_warning(shop: Shop, caplog: pyte
     assert lines(caplog) == [said]
 
 
+@pytest.mark.every_engine
 async def test_what_a_dead_worker_held_is_told_by_whoever_takes_it_back(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

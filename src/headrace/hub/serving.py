@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.core.record import Record, plain
@@ -37,7 +37,7 @@ def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
     for one in operations:
         route = Route(one.path, _endpoint(hub, one), methods=[one.method], name=one.name)
         made.setdefault(one.path, {})[one.method] = route
-    ranks = {path: _rank(path, made) for path in made}
+    ranks = _ranks(tuple(made))
     found = list[BaseRoute]()
     for rank in sorted(set(ranks.values())):
         paths = [path for path in made if ranks[path] == rank]
@@ -46,13 +46,18 @@ def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
     return found
 
 
-def _rank(path: str, made: Mapping[str, Mapping[str, Route]]) -> int:
-    """When a path is tried. ``/api/jobs/count`` before it is taken for a job; last what ends with a name that may hold
-    slashes, for it could swallow what follows a name elsewhere."""
-    if path.endswith(":path}"):
-        return 2
-    others = (next(iter(routes.values())) for other, routes in made.items() if other != path)
-    return 0 if "{" not in path and any(one.path_regex.match(path) for one in others) else 1
+@cache  # the table never changes, and a process may have several hubs
+def _ranks(paths: tuple[str, ...]) -> dict[str, int]:
+    """When each path is tried. ``/api/jobs/count`` before it is taken for a job; last what ends with a name that may
+    hold slashes, for it could swallow what follows a name elsewhere."""
+    patterns = [compile_path(path)[0] for path in paths if "{" in path]
+
+    def rank(path: str) -> int:
+        if path.endswith(":path}"):
+            return 2
+        return 0 if "{" not in path and any(one.match(path) for one in patterns) else 1
+
+    return {path: rank(path) for path in paths}
 
 
 class Direct:

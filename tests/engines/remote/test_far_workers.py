@@ -21,6 +21,7 @@ from headrace.errors import NotSupported
 from tests.cli.patience import until_sync
 from tests.engines.remote import far_app
 from tests.hub.process import started
+from tests.support.forks import HEADRACE, Command
 from tests.support.until import until
 
 pytestmark = [
@@ -43,8 +44,8 @@ def worker(folder: Path, url: str, key: str, *flags: str) -> Iterator[subprocess
     (folder / "shop.py").write_text(Path(far_app.__file__).read_text())
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
     with open(folder / "log.txt", "w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "headrace", "worker", "shop:app", "--url", url, *flags],
+        process = Command(
+            [*HEADRACE, "worker", "shop:app", "--url", url, *flags],
             cwd=folder,
             env=clean | {"HEADRACE_KEY": key},
             stderr=log,

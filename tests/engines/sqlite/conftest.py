@@ -12,6 +12,7 @@ from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
+from tests.support.sqlite_files import new_store
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 async def lab(file: Path) -> AsyncIterator[Lab]:
     host, rules = Host(dice=SystemDice(7)), Rules()
-    lab = Lab(lambda: SqliteEngine(file, rules=rules, host=host), host, rules)
+    lab = Lab(lambda: SqliteEngine(new_store(file), rules=rules, host=host), host, rules)
     await lab.engine.open()
     yield lab
     await lab.engine.close()

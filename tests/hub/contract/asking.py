@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 from headrace.hub.table import OPERATIONS
 from tests.hub.contract.hooks import OWN
 from tests.hub.process import Running, started
+from tests.support.forks import run
 
-__all__ = ["Verdict", "asked"]
+__all__ = ["STREAMS", "Verdict", "asked"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -76,8 +78,11 @@ def _sum(pattern: str, said: str) -> int:
     return sum(map(int, re.findall(pattern, said)))
 
 
-def asked(folder: Path, url: str, *, examples: int, seed: int) -> Verdict:
-    """Start a hub on this store, with a key, and have schemathesis ask it."""
+def asked(folder: Path, url: str, *, examples: int, seed: int, covered: Collection[str]) -> Verdict:
+    """Start a hub on this store, with a key, and have schemathesis ask it.
+
+    ``covered``: the operations of which every bound of every field is tried, which takes longer than all else.
+    """
     made = _run("keys", "create", OWN, "--scope", "read,submit,work,act,admin", "--url", url, "--json")
     key = json.loads(made)["text"]
     for word in ("resize", "deliver"):  # so that lists have something in them, whatever else succeeds
@@ -85,7 +90,11 @@ def asked(folder: Path, url: str, *, examples: int, seed: int) -> Verdict:
     with started(folder, "hub", "--url", url, "--submit-rate", "0", "--no-access-log") as hub:
         document = folder / "openapi.json"
         document.write_text(json.dumps(fuzzed(hub.get("/openapi.json"))))
-        verdict = _schemathesis(hub, document, key, examples, seed)
+        verdict = _schemathesis(hub, document, key, examples, seed, "--phases", "examples,fuzzing,stateful")
+        if verdict.code == 0:
+            chosen = [word for name in covered for word in ("--include-operation-id", name)]
+            more = _schemathesis(hub, document, key, examples, seed, "--phases", "coverage", *chosen)
+            verdict = Verdict(more.code, verdict.said + more.said)
         # A scenario that cannot be repeated to the letter, since ids are new each time, ends the stateful phase early,
         # and says nothing. So it is begun again, with another seed, until there were as many as asked for.
         while verdict.code == 0 and (verdict.scenarios < examples or not verdict.links):
@@ -137,5 +146,4 @@ def _schemathesis(hub: Running, document: Path, key: str, examples: int, seed: i
 
 def _run(*words: str) -> str:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-    command = [sys.executable, "-m", "headrace", *words]
-    return subprocess.run(command, env=clean, check=True, capture_output=True, text=True).stdout
+    return run(*words, env=clean, check=True).stdout

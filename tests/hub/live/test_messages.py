@@ -19,6 +19,8 @@ from tests.hub.serving import serving
 from tests.hub.work.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.support.apps import url_of
 
+pytestmark = pytest.mark.every_engine
+
 Proof = Callable[[Scene, Message, Socket], AsyncIterator[str]]
 
 

@@ -10,6 +10,7 @@ from headrace import App, Retry
 from headrace.hub.caller import SCOPES, Caller
 from headrace.hub.operation import Operation
 from tests.hub.serving import Served, serving
+from tests.support.apps import url_of
 
 __all__ = ["acting_as", "small_app", "world"]
 
@@ -32,7 +33,7 @@ def small_app(url: str) -> App:
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[Served]:
     """The App behind a hub, on SQLite."""
-    async with serving(small_app(f"sqlite:///{folder}/jobs.db?synchronous=normal")) as hub:
+    async with serving(small_app(url_of("sqlite", folder))) as hub:
         yield hub
 
 

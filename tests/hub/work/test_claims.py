@@ -26,7 +26,7 @@ from tests.support.until import until
 
 MANY = 30
 
-pytestmark = pytest.mark.filterwarnings("ignore::headrace.client.registry.UnregisteredTask")
+pytestmark = [pytest.mark.every_engine, pytest.mark.filterwarnings("ignore::headrace.client.registry.UnregisteredTask")]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -12,6 +12,8 @@ from tests.hub.serving import serving
 from tests.hub.work.working import work
 from tests.support.apps import url_of
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_its_jobs_follow_one_another_without_a_pause(engine: str, tmp_path: Path) -> None:

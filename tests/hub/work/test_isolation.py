@@ -24,7 +24,7 @@ from tests.support.apps import url_of
 from tests.support.invariants import check_store
 from tests.support.wrong_clock import MovedClock
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.every_engine, pytest.mark.timeout(180)]
 
 WORKERS, SLOTS = 50, 3
 CUSTOMERS, EACH = 6, 25

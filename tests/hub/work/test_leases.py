@@ -20,6 +20,8 @@ from tests.hub.work.working import CAN, said, submitted, work
 from tests.support.apps import url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -17,6 +17,8 @@ from tests.support.apps import url_of
 from tests.support.proxy import Proxy
 from tests.support.until import until
 
+pytestmark = pytest.mark.every_engine
+
 
 @pytest.mark.parametrize("slots", [1, 2])
 async def test_a_full_worker_is_given_again_what_it_has_and_nothing_else(slots: int, tmp_path: Path) -> None:
