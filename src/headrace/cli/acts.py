@@ -13,7 +13,8 @@ from uuid import UUID
 import click
 
 from headrace.cli.failures import DONE, FAILED, NOT_FOUND, REFUSED, USAGE
-from headrace.cli.ids import NoSuchJob, given, resolve, wanted
+from headrace.cli.ids import NoSuchJob, given, wanted
+from headrace.cli.ids import resolve as resolve_id
 from headrace.cli.options import F, common, duration, filters
 from headrace.cli.output import console, document, echo, is_terminal, say
 from headrace.cli.pairs import pairs
@@ -187,7 +188,7 @@ async def _named(app: App, verb: Verb, name: str, do: Do) -> Verdict:
     from headrace.client.acting_on_many import answered
 
     try:
-        id = await resolve(app, name)
+        id = await resolve_id(app, name)
     except NoSuchJob as error:
         return Verdict(name, "not_found", error.message, None, NOT_FOUND, "not found")
     return Verdict.of(await answered(app, verb, id, lambda id: do(app, id)))

@@ -55,7 +55,8 @@ __all__ = [
 ]
 
 # A member of an enum costs a call to look up in Python 3.11: those on the way of every job are looked up once.
-_QUEUED, _RUNNING, _COMPLETED = Status.QUEUED, Status.RUNNING, Status.COMPLETED
+_QUEUED = Status.QUEUED
+_RUNNING, _COMPLETED = Status.RUNNING, Status.COMPLETED
 _START, _COMPLETE = Verb.START, Verb.COMPLETE
 _DID = Outcome.COMPLETED
 

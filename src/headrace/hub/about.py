@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.hub.operation import Answer, Ask, Operation
 
-__all__ = ["OPERATIONS", "Version"]
+__all__ = ["VERSION_OPERATIONS", "Version"]
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ async def tell_version(ask: Ask) -> Answer:
     return Answer(_version())
 
 
-OPERATIONS = (
+VERSION_OPERATIONS = (
     Operation(
         name="version",
         method="GET",

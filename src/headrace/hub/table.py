@@ -16,7 +16,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *looking.OPERATIONS,
     *work.OPERATIONS,
     *acting.OPERATIONS,
-    *about.OPERATIONS,
+    *about.VERSION_OPERATIONS,
     *keys.OPERATIONS,
     *events.OPERATIONS,
     *rooms.OPERATIONS,

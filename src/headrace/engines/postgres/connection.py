@@ -39,7 +39,7 @@ def check_schema(name: str) -> str:
 @cache
 def sql(name: str, schema: str, **words: str) -> str:
     """The text of a statement's file, with the schema and other words filled in."""
-    return filled(text(__package__, name), WORDS | words | {"schema": schema})
+    return filled(text("headrace.engines.postgres", name), WORDS | words | {"schema": schema})
 
 
 def digest(*texts: str) -> str:

@@ -15,7 +15,7 @@ __all__ = ["applied", "apply", "available", "check", "pending"]
 
 def available() -> tuple[Migration, ...]:
     """The migrations that this version of headrace knows, in order."""
-    return migrations.available(__package__)
+    return migrations.available("headrace.engines.postgres")
 
 
 async def applied(connection: Connection, schema: str) -> list[str]:

@@ -58,8 +58,8 @@ _HALVES = "-- ask\n"
 @cache
 def sql(name: str) -> str:
     """The text of a statement's file, with its words filled in."""
-    parts = {part: filled(text(__package__, part), words).strip("\n") for part, words in AS_TRIGGER.items()}
-    found = filled(text(__package__, name), parts | WORDS)
+    parts = {part: filled(text("headrace.engines.sqlite", part), words).strip("\n") for part, words in AS_TRIGGER.items()}
+    found = filled(text("headrace.engines.sqlite", name), parts | WORDS)
     if "{schema}" in found:  # one that PostgreSQL takes as well
         found = found.replace("{schema}.", "").replace("$", "?")
     return found
@@ -84,7 +84,7 @@ def unfolded(part: str) -> str:
 
     Nothing is created on a user's connection, where it would hide what the user has under the same name.
     """
-    return filled(text(__package__, part), AS_STATEMENT[part] | WORDS)
+    return filled(text("headrace.engines.sqlite", part), AS_STATEMENT[part] | WORDS)
 
 
 @cache

@@ -20,7 +20,7 @@ APPLICATION_ID = 0x68656164
 
 def available() -> tuple[Migration, ...]:
     """The migrations that this version of headrace knows, in order."""
-    return migrations.available(__package__)
+    return migrations.available("headrace.engines.sqlite")
 
 
 def applied(connection: apsw.Connection) -> list[str]:
