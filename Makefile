@@ -9,8 +9,8 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; own = getattr(os, "sched_getaffinity
 QUICK_WORKERS ?= $(shell expr \( $(WORKERS) + 1 \) / 2)
 # What make quick runs: all that decides, two engines, and one look at each of the other rooms.
 SUITE := tests/conformance/test_engines.py
-QUICK := tests/core tests/house/test_house.py tests/engines/memory tests/runtime/test_batcher.py tests/client/test_jobs.py tests/test_flow.py \
-	tests/worker/test_slots.py tests/cli/test_submit.py tests/maintenance/test_planner.py tests/docs/test_paths.py \
+QUICK := tests/core tests/house/test_house.py tests/engines/memory tests/runtime/writes/test_batcher.py tests/client/submission/test_submit.py tests/test_flow.py \
+	tests/worker/test_slots.py tests/cli/commands/test_submit.py tests/maintenance/test_planner.py tests/docs/test_paths.py \
 	$(SUITE)::TestMemory $(SUITE)::TestSqlite \
 	$(SUITE)::TestPostgres::test_the_result_is_what_the_core_picks $(SUITE)::TestPostgres::test_find_agrees_with_the_core
 

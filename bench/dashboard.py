@@ -31,10 +31,10 @@ from bench.stores import Stores
 from headrace import App
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
-from headrace.core.histogram import Histogram
-from headrace.core.rollup import Rollup, Step, Totals, begin_of
+from headrace.core.stats.histogram import Histogram
+from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
 from headrace.dashboard import Dashboard, dashboard
-from headrace.dashboard.sums import Past
+from headrace.dashboard.chart_data import Past
 from headrace.engine import Beat
 from headrace.runtime.host import Host
 

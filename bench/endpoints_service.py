@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from headrace import App
 from headrace.endpoints.fastapi import JobRouter, status_router
-from headrace.hub.running import listen
-from headrace.worker.tuning import fast_loop
+from headrace.hub.server.server import listen
+from headrace.worker.process.loops import fast_loop
 
 
 class Order(BaseModel):

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from bench.progress import Progress
 from bench.stores import Stores
 from headrace.conformance.lab import Lab
+from headrace.core.attempt import Completed, ErrorInfo, Failed
 from headrace.core.defaults import Rules
-from headrace.core.job import ErrorInfo, Job
-from headrace.core.outcome import Completed, Failed
+from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.core.status import Reason, Status
 from headrace.engine import Engine

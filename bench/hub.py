@@ -23,7 +23,7 @@ from bench.hub_shop import app as shop
 from bench.programs import Missing
 from bench.progress import Progress
 from bench.stores import Stores
-from headrace.worker.tuning import fast_loop
+from headrace.worker.process.loops import fast_loop
 
 __all__ = ["HubFigures", "hub", "hub_lines", "hub_process", "line", "p99", "run", "url_of"]
 

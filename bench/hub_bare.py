@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.hub.running import listen
-from headrace.hub.wording import SubmitBody
-from headrace.worker.tuning import fast_loop
+from headrace.hub.api.vocabulary import SubmitBody
+from headrace.hub.server.server import listen
+from headrace.worker.process.loops import fast_loop
 
 _body = msgspec.json.Decoder(SubmitBody)
 _ANSWER: dict[str, Any] = {

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from bench.children import BrokenDown
 from bench.hub_load import post
 from bench.programs import Missing, environment
-from headrace.hub.running import listen
+from headrace.hub.server.server import listen
 
 __all__ = ["SUBMIT", "facts", "flower"]
 

@@ -16,11 +16,11 @@ from bench.progress import Progress
 from bench.sides.asynchronous import run
 from bench.stores import Stores
 from headrace import App, Task
-from headrace.core.claim import Ask
-from headrace.core.lifecycle import finish
-from headrace.core.outcome import Completed
+from headrace.core.attempt import Completed
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.execution import finish
 from headrace.engine import Claimed, WorkerInfo
-from headrace.worker.tuning import tune_process
+from headrace.worker.process.loops import tune_process
 
 __all__ = ["Case", "cases", "limits", "limits_lines"]
 

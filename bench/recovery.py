@@ -25,7 +25,7 @@ from bench.programs import ROOT, program
 from bench.progress import Progress
 from bench.stores import Stores
 from headrace import App, JobHandle
-from headrace.cli.supervisor import STEADY
+from headrace.cli.process.supervisor import STEADY
 from headrace.engine import WorkerRow
 
 __all__ = ["BOUND", "CASES", "PATIENCE", "Case", "Found", "recovery", "recovery_lines", "starts"]

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, cast
 
 from bench.hub_load import upgrade, where
-from headrace.worker.tuning import fast_loop
+from headrace.worker.process.loops import fast_loop
 
 PATIENCE = 300.0
 WAIT = 20

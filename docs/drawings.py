@@ -134,25 +134,37 @@ _PANEL, _IN = 270, 246
 
 STEPS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "program": [
-        ("1  submit", "check and encode arguments", "task.py handler.py core/codec/codec.py"),
-        ("2  make the job", "give it an id and its options", "draft.py client/jobs.py core/lifecycle.py"),
-        ("3  group the writes", "one write for all that came", "runtime/submits.py runtime/batcher.py"),
+        ("1  submit", "check and encode arguments", "task.py handler.py core/codec/json.py"),
+        (
+            "2  make the job",
+            "give it an id and its options",
+            "draft.py client/submission/submit.py core/lifecycle/execution.py",
+        ),
+        ("3  group the writes", "one write for all that came", "runtime/writes/inserts.py runtime/writes/batcher.py"),
         ("", "", ""),
-        ("13  wait", "by hints, and by asking", "handle.py runtime/following.py"),
+        ("13  wait", "by hints, and by asking", "handle.py runtime/watch/watcher.py"),
     ],
     "store": [
-        ("6  claim", "the first jobs of the lines", "engine/jobs.py core/claim.py core/limits/limit.py"),
-        ("5  in line", "queued, by queue and profile", "core/status.py core/match.py"),
+        ("6  claim", "the first jobs of the lines", "engine/jobs.py core/lifecycle/claim.py core/limits/selection.py"),
+        ("5  in line", "queued, by queue and profile", "core/status.py core/matching/match.py"),
         ("4  insert", "durable when it returns", "engine/jobs.py"),
         ("11  apply", "if rev and owner still hold", "engine/jobs.py core/change.py"),
         ("12  notes and hints", "what the end means to others", "engine/families.py engine/bus.py"),
     ],
     "worker": [
-        ("7  fetch", "ask for as much as fits", "worker/fetcher.py worker/buffer.py"),
+        ("7  fetch", "ask for as much as fits", "worker/claim/fetcher.py worker/claim/buffer.py"),
         ("8  own", "take the job, wait for a slot", "worker/slots.py worker/owned_job.py"),
-        ("9  run", "loop, thread or child process", "worker/run.py worker/perform.py"),
-        ("10  finish", "decide the change, write it", "worker/owned_job.py core/lifecycle.py runtime/lanes.py"),
-        ("13  follow", "release, cancel, count others", "runtime/notes.py core/family.py core/batch.py"),
+        ("9  run", "loop, thread or child process", "worker/execution/run.py worker/execution/call.py"),
+        (
+            "10  finish",
+            "decide the change, write it",
+            "worker/owned_job.py core/lifecycle/execution.py runtime/writes/writer.py",
+        ),
+        (
+            "13  follow",
+            "release, cancel, count others",
+            "runtime/writes/notes.py core/lifecycle/family.py core/batch.py",
+        ),
     ],
 }
 """The boxes of each column from the top down: name, what is done, in which modules. An empty one leaves room."""

@@ -16,9 +16,9 @@ from typing import Any
 from uuid import uuid4
 
 from headrace import App, Context, Cron, Every, GiveUp, Retry
-from headrace.core.histogram import Histogram
 from headrace.core.limits.rate import Rate
-from headrace.core.rollup import Rollup, Step, Totals, begin_of
+from headrace.core.stats.histogram import Histogram
+from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
 from headrace.engine import Beat, WorkerInfo
 from headrace.runtime.host import Host
 
@@ -206,7 +206,7 @@ async def _past(app: App, chance: random.Random) -> None:
 async def served(url: str, port: int = 0) -> AsyncIterator[tuple[App, str]]:
     """The scene behind a hub, with a worker, and where; port 0: a free one."""
     from headrace.hub import Hub, HubOptions
-    from headrace.hub.running import HubServer, listen
+    from headrace.hub.server.server import HubServer, listen
 
     app = scene(url)
     async with AsyncExitStack() as stack:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Every, Retry, Status
-from headrace.client import sync
+from headrace.client import background
 from headrace.errors import ConfigError, NotOpen, Unavailable
 from headrace.worker.worker import Worker
 from tests.support.apps import ENGINES, Sums, url_of
@@ -108,7 +108,7 @@ async def test_handlers_submit_more() -> None:
 
     async with app, app.worker():
         assert await (await parent.submit(3)).result(timeout=45) == 6
-    await asyncio.to_thread(sync.close)
+    await asyncio.to_thread(background.close)
 
 
 async def test_a_lifespan_opens_the_app_and_runs_a_worker() -> None:

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from headrace import App, Context, Draft, Job, JobCancelled, JobFailed, JobHandle, Retry, Status
-from headrace.core.family import MAX_AFTER
+from headrace.core.lifecycle.family import MAX_AFTER
 from headrace.errors import ConfigError, JobNotFound, TransitionRefused
 from headrace.testing import harness
 from tests.support.apps import ENGINES, url_of

@@ -38,7 +38,7 @@ from pydantic import BaseModel
 
 from headrace import App, Context, Job, Retry
 from headrace.app import Check, QueueInfo, Stats, TaskInfo
-from headrace.core.explain.explain import Explanation
+from headrace.core.explain.job import Explanation
 from headrace.core.job import History, Progress
 from headrace.core.query import Page
 from headrace.engine import WorkerRow

@@ -14,7 +14,7 @@ from headrace import App
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import InsertAnswer
-from headrace.engines.sqlite.jobs import Jobs
+from headrace.engines.sqlite.jobs.role import Jobs
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.account import FIELDS
-from headrace.logs import JobFields, JsonFormatter, TextFormatter, make_printable
+from headrace.logs import FIELDS, JobFields, JsonFormatter, TextFormatter, make_printable
 from tests.support.hostile import WICKED, raw_in
 
 

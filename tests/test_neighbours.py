@@ -16,7 +16,7 @@ import pytest
 from headrace import App, Context, Cron, Every, Retry
 from headrace.core.defaults import Rules
 from headrace.core.job import Spec
-from headrace.core.lifecycle import submit
+from headrace.core.lifecycle.submission import submit
 from headrace.core.limits.rate import Rate
 from headrace.core.status import Status
 from headrace.engine import Inserted

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App, Duplicate, Status
-from headrace.client.sync import close
+from headrace.client.background import close
 from headrace.errors import ConfigError
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Every
-from headrace.core.retention import Kept
+from headrace.core.lifecycle.retention import Kept
 from headrace.errors import ConfigError
 from headrace.testing.clock import FakeClock
 from tests.support.apps import ENGINES, url_of

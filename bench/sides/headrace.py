@@ -15,7 +15,7 @@ from bench.sides import How
 from bench.sides.asynchronous import Tally, report, run, submit_by, versions
 from bench.wire import await_word, say
 from headrace import App, Status, Task
-from headrace.worker.tuning import tune_process
+from headrace.worker.process.loops import tune_process
 
 __all__ = ["UVLOOP", "prune", "remaining", "settings", "submit", "work"]
 

@@ -19,36 +19,36 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core import batch as batches
-from headrace.core import family
+from headrace.core.attempt import Attempt, Event, History
 from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
-from headrace.core.books import Book, Finding, ledger_book
 from headrace.core.change import Applied, Change, Conflict, Key, LeftOut, Note, Verdict, judge
-from headrace.core.claim import Ask, grant, order, promoted
-from headrace.core.customers import dedup_of, turn_of
-from headrace.core.decide import expired, tally_of_new
 from headrace.core.defaults import Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
-from headrace.core.fingerprint import FailureGroup, grouped
-from headrace.core.job import Attempt, Event, History, Job
-from headrace.core.lease import FREE, Lease, given_back, holder_of, taken
+from headrace.core.job import Job
+from headrace.core.lifecycle import family
+from headrace.core.lifecycle.claim import Ask, grant, order, promoted
+from headrace.core.lifecycle.decision import expired, tally_of_new
+from headrace.core.lifecycle.deduplication import has_lapsed, is_repeat, request_of
+from headrace.core.lifecycle.duty import FREE, Lease, given_back, holder_of, taken
+from headrace.core.lifecycle.retention import is_past, latest_end, up_to
+from headrace.core.lifecycle.suspects import ran_together, requirements_of
 from headrace.core.limits import profiles
-from headrace.core.limits.limit import Entry as InLine
-from headrace.core.limits.limit import Usage, deal, forgets, lapses, refusal
 from headrace.core.limits.profiles import allowed, excess, no_room, room_for, staked_by
 from headrace.core.limits.rate import micros
-from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of, limits_of
-from headrace.core.match import Profile
-from headrace.core.messages import missing
+from headrace.core.limits.selection import Entry as InLine
+from headrace.core.limits.selection import Usage, deal, forgets, lapses, refusal
+from headrace.core.limits.settings import Bound, Group, Limits, counted_by, group_of, limits_of
+from headrace.core.matching.customers import dedup_of, turn_of
+from headrace.core.matching.match import Profile
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
-from headrace.core.requests import is_repeat, request_of
-from headrace.core.retention import is_past, latest_end, up_to
-from headrace.core.rollup import Rollup, concerns, regrouped
+from headrace.core.stats.failures import FailureGroup, grouped
+from headrace.core.stats.rollup import Rollup, concerns, regrouped
+from headrace.core.stats.verification import Book, Finding, ledger_book
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
-from headrace.core.suspects import ran_together, requirements_of
-from headrace.core.uniqueness import has_lapsed
-from headrace.core.webhooks import unchained
+from headrace.core.webhooks.delivery import unchained
+from headrace.core.webhooks.messages import missing
 from headrace.engine import (
     MAX_BATCH,
     MAX_ROLL,
@@ -79,7 +79,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
-from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text
+from headrace.engines.validation import refuse_changes, refuse_entries, refuse_jobs, refuse_text
 from headrace.errors import HeadraceError, KeyReused, NotOpen
 from headrace.runtime.host import Host
 

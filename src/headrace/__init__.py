@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.client.draft import Draft
+    from headrace.client.handle import JobHandle
+    from headrace.client.options import JobOptions
+    from headrace.client.task import Task
+    from headrace.client.task_registry import Tasks
     from headrace.core.job import Job
+    from headrace.core.lifecycle.retry import Retry
     from headrace.core.limits.rate import Rate
-    from headrace.core.retry import Retry
-    from headrace.core.schedule.schedule import Continuous, Cron, Every
+    from headrace.core.schedule.rules import Continuous, Cron, Every
     from headrace.core.status import Status
-    from headrace.draft import Draft
     from headrace.errors import (
         Duplicate,
         GiveUp,
@@ -24,12 +28,8 @@ if TYPE_CHECKING:
         RetryLater,
         Snooze,
     )
-    from headrace.handle import JobHandle
-    from headrace.options import JobOptions
-    from headrace.stream import Stream
-    from headrace.task import Task
-    from headrace.tasks import Tasks
-    from headrace.worker.context import Context
+    from headrace.runtime.watch.stream import Stream
+    from headrace.worker.execution.context import Context
 
 __all__ = [
     "App",
@@ -60,20 +60,20 @@ __all__ = [
 
 _ELSEWHERE = {
     "App": "app",
-    "Context": "worker.context",
-    "Continuous": "core.schedule.schedule",
-    "Cron": "core.schedule.schedule",
-    "Draft": "draft",
-    "Every": "core.schedule.schedule",
+    "Context": "worker.execution.context",
+    "Continuous": "core.schedule.rules",
+    "Cron": "core.schedule.rules",
+    "Draft": "client.draft",
+    "Every": "core.schedule.rules",
     "Job": "core.job",
-    "JobHandle": "handle",
-    "JobOptions": "options",
+    "JobHandle": "client.handle",
+    "JobOptions": "client.options",
     "Rate": "core.limits.rate",
-    "Retry": "core.retry",
+    "Retry": "core.lifecycle.retry",
     "Status": "core.status",
-    "Stream": "stream",
-    "Task": "task",
-    "Tasks": "tasks",
+    "Stream": "runtime.watch.stream",
+    "Task": "client.task",
+    "Tasks": "client.task_registry",
 }
 """Where an export lives, if not among the errors."""
 

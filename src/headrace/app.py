@@ -12,58 +12,60 @@ from importlib.metadata import version
 from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
-from headrace.batch import Batch, BatchHandle
-from headrace.client import admin, direct, jobs
-from headrace.client.acting_on_many import ActingOnMany
-from headrace.client.admin import QueueInfo, Stats, TaskInfo
-from headrace.client.bulk import BulkDecorator
-from headrace.client.charts import Moment, charts, estimated_processing_time, rollups
-from headrace.client.draining import drain_worker
-from headrace.client.finding import Filters, checked_limit, filter_of
+from headrace.client.api import jobs as jobs_
+from headrace.client.api import queues as queues_
+from headrace.client.api import stats, workers
+from headrace.client.api import store as store_
+from headrace.client.api import tasks as tasks_
+from headrace.client.api.actions import ActingOnMany
+from headrace.client.api.entries import StepResult, item_page, log_end, log_page, steps
+from headrace.client.api.filters import Filters, checked_limit, filter_of
+from headrace.client.api.keys import Keyed
+from headrace.client.api.limit_settings import announce_limits
+from headrace.client.api.limits import Limited, LimitInfo, LimitUsage, usage
+from headrace.client.api.positions import QueuePosition, position
+from headrace.client.api.queues import QueueInfo
+from headrace.client.api.schedules import ScheduleInfo, Scheduling, announce_schedules
+from headrace.client.api.stats import Moment, Standing, Stats, charts, estimated_processing_time, rollups, standing
+from headrace.client.api.store import Maintenance, ping, shared_secret, verify
+from headrace.client.api.tasks import TaskInfo, note_submit, register_tasks
+from headrace.client.api.webhooks import Webhooked
+from headrace.client.api.workers import LocalWorkers, drain_worker
+from headrace.client.batch import BatchHandle
+from headrace.client.bulk_task import BulkDecorator
+from headrace.client.draft import Draft
+from headrace.client.handle import JobHandle
 from headrace.client.hooks import Hooked
-from headrace.client.keys import Keyed
-from headrace.client.limit_settings import announce_limits
-from headrace.client.limits import Limited, LimitInfo
-from headrace.client.local_workers import LocalWorkers
-from headrace.client.maintaining import Maintenance, ping
-from headrace.client.positions import QueuePosition, position
-from headrace.client.reading import StepResult, item_page, log_end, log_page, steps
-from headrace.client.registry import note_submit, register_tasks
-from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
-from headrace.client.secrets import shared_secret
-from headrace.client.standing import Standing, standing
-from headrace.client.submitting import submit_here_through, submit_through, through
-from headrace.client.transactional import submit_here
-from headrace.client.usage import LimitUsage, usage
-from headrace.client.verifying import verify
-from headrace.client.webhooks import Webhooked
+from headrace.client.options import JobOptions, TaskOptions
+from headrace.client.submission import by_name, direct, submit
+from headrace.client.submission.middleware import submit_here_through, submit_through, through
+from headrace.client.submission.transaction import submit_here
+from headrace.client.task import Task
+from headrace.client.task_registry import Decorator, Register, Tasks, check_defaults
 from headrace.config import Secret
-from headrace.core.books import Book, Verification
-from headrace.core.bounds import checked_key
-from headrace.core.charts import By, Charts
+from headrace.core.attempt import History
+from headrace.core.batch import Batch
 from headrace.core.entry import LogLine
-from headrace.core.explain.explain import Explanation
-from headrace.core.job import History, Job
-from headrace.core.news import Mark
+from headrace.core.explain.explanation import Explanation
+from headrace.core.job import Job, as_id
+from headrace.core.lifecycle.retention import may_be_pruned
 from headrace.core.query import Page
-from headrace.core.retention import may_be_pruned
-from headrace.core.retry import Seconds
-from headrace.core.rollup import Rollup, Step
-from headrace.draft import Draft
+from headrace.core.stats.charts import By, Charts
+from headrace.core.stats.rollup import Rollup, Step
+from headrace.core.stats.verification import Book, Verification
+from headrace.core.times import Seconds
+from headrace.core.updates import Mark
+from headrace.core.validation import checked_key
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable, shown
-from headrace.handle import JobHandle, as_id
-from headrace.handler import Handler
 from headrace.maintenance import services
-from headrace.options import JobOptions, TaskOptions
-from headrace.runtime.audience import Reader
 from headrace.runtime.clock import Clock
-from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
-from headrace.runtime.sums import Sums
-from headrace.stream import StreamItem
-from headrace.task import Task
-from headrace.tasks import Decorator, Register, Tasks, check_defaults
+from headrace.runtime.totals import Sums
+from headrace.runtime.watch.feed import Feed
+from headrace.runtime.watch.followers import Reader
+from headrace.runtime.watch.stream import StreamItem
+from headrace.worker.handler import Handler
 from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
 from headrace.worker.worker import Worker
 
@@ -291,13 +293,13 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
     async def draft(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> Draft[Any]:
         """A draft of a task by name."""
-        return await jobs.draft_by_name(self, name, payload, options)
+        return await by_name.draft_by_name(self, name, payload, options)
 
     async def draft_with_warnings(
         self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]
     ) -> tuple[Draft[Any], tuple[str, ...]]:
         """A draft of a task by name, and as text what ``draft`` would warn of: for programs that pass it on."""
-        draft, warning = await jobs.draft_and_warning(self, name, payload, options)
+        draft, warning = await by_name.draft_and_warning(self, name, payload, options)
         return draft, () if warning is None else (warning,)
 
     async def note_submit(self, task: str, id: UUID | str, *, by: str | None) -> None:
@@ -309,24 +311,24 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
         Many are in one write all the same. ``submit_many`` is for those that belong together.
         """
-        return await jobs.submit_each(self, list(drafts))
+        return await submit.submit_each(self, list(drafts))
 
     async def submit_many(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any]]:
         """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id.
 
         Where some wait for others, a write is whole or not at all: if one of its drafts is refused, none is stored.
         """
-        store, given = partial(jobs.submit_many, self), list(drafts)
+        store, given = partial(submit.submit_many, self), list(drafts)
         return await through(self, given, store) if self.submit_middlewares else await store(given)
 
     def submit_draft(self, draft: Draft[R]) -> Coroutine[Any, Any, JobHandle[R]]:
-        """Store the job of one draft; ``draft.submit()`` is this."""
+        """Store the job of one draft; ``client.draft.submit()`` is this."""
         if self.submit_middlewares:
-            return submit_through(self, draft, partial(jobs.submit_all, self))
-        return jobs.submit(self.session, draft)
+            return submit_through(self, draft, partial(submit.submit_all, self))
+        return submit.submit(self.session, draft)
 
     def submit_draft_sync(self, draft: Draft[R]) -> JobHandle[R]:
-        """``submit_draft`` for callers without an event loop; ``draft.submit_sync()`` is this."""
+        """``submit_draft`` for callers without an event loop; ``client.draft.submit_sync()`` is this."""
         connection = draft.options.get("connection")
         if connection is None:
             return direct.submit(self, draft)
@@ -356,11 +358,11 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
     async def get(self, id: UUID | str) -> Job:
         """The job as it stands; :raises JobNotFound:"""
-        return await jobs.get(self.session, as_id(id))
+        return await jobs_.get(self.session, as_id(id))
 
     async def get_many(self, ids: Iterable[UUID | str]) -> list[Job | None]:
         """Jobs as they stand, in the order of their ids; None where there is none."""
-        return await jobs.get_many(self.session, [as_id(id) for id in ids])
+        return await jobs_.get_many(self.session, [as_id(id) for id in ids])
 
     def may_be_pruned(self, id: UUID | str) -> bool:
         """Whether a job of this id that is not here may have been pruned: it would be older than jobs are kept."""
@@ -414,7 +416,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
         :raises JobNotFound:
         """
-        return jobs.logs(self.session, as_id(id), follow, attempt)
+        return jobs_.logs(self.session, as_id(id), follow, attempt)
 
     async def log_page(
         self, id: UUID | str, *, attempt: int | None = None, limit: int = 100, cursor: str | None = None
@@ -459,20 +461,20 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         are. ``zone``: in which moments are told; None is that of this machine. ``hide_errors``: say where errors are
         found, and not what they are.
         """
-        return await jobs.explain(self.session, as_id(id), to, zone, hide_errors)
+        return await jobs_.explain(self.session, as_id(id), to, zone, hide_errors)
 
     async def explain_worker(self, id: UUID | str) -> Explanation:
         """Why a worker is given jobs, or none: how it is, and what keeps it from those that are queued.
 
         :raises UnknownWorker:
         """
-        return await admin.explain_worker(self.session, as_id(id))
+        return await workers.explain_worker(self.session, as_id(id))
 
     # -- everything else
 
     async def stats(self) -> Stats:
         """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
-        return await admin.stats(self.session)
+        return await stats.stats(self.session)
 
     async def standing(self) -> Standing:
         """How the store stands, read as cheaply as can be, however many jobs it keeps: for who asks every second."""
@@ -483,7 +485,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
         ``history``: count also jobs that completed or were cancelled; without them it is cheap, however many these are.
         """
-        return await admin.queues(self.session, history=history)
+        return await queues_.queues(self.session, history=history)
 
     async def usage(self) -> LimitUsage:
         """How many jobs workers hold of each queue, task and concurrency key, and what is left of each rate."""
@@ -519,7 +521,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
     async def workers(self) -> list[WorkerRow]:
         """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""
-        return await admin.workers(self.session)
+        return await workers.workers(self.session)
 
     async def drain_worker(self, id: UUID | str, *, by: str | None = None) -> WorkerRow:
         """Have a worker claim no more, finish what it runs, however long that takes, and leave: also one that runs
@@ -531,7 +533,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""
-        return await admin.tasks(self.session, self.handlers.values())
+        return await tasks_.tasks(self.session, self.handlers.values())
 
     async def knows_task(self, name: str) -> bool:
         """Whether this App or a worker of its store has a task of this name."""
@@ -550,7 +552,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""
-        return await admin.prune(self.session)
+        return await store_.prune(self.session)
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         """Migrate the store's schema (``plan``: only list the steps); the App need not be open."""
@@ -567,7 +569,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
         ``store``: also what the store says of itself, which may take long; without it this may be asked often.
         """
-        return await admin.doctor(self.session, store=store)
+        return await store_.doctor(self.session, store=store)
 
     async def shared_secret(self, name: str) -> bytes:
         """A secret that all processes of this store share, to sign with: derived from ``HEADRACE_SECRET`` where that is

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.core.defaults import Retention, Rules
-from headrace.core.durations import UNITS, duration
+from headrace.core.times import UNITS, duration
 from headrace.errors import LONGEST, ConfigError
 
 __all__ = ["OVERRIDE", "Secret", "Settings", "find_file"]

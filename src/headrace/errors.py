@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from headrace.core.job import ErrorInfo, Job
-    from headrace.core.outcome import Failed
+    from headrace.core.attempt import ErrorInfo, Failed
+    from headrace.core.job import Job
 
 __all__ = [
     "BatchFailed",

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from headrace.core.job import Attempt, ErrorInfo, Event, History, Job, Spec
+from headrace.core.attempt import Attempt, ErrorInfo, Event, History
+from headrace.core.job import Job, Spec
 from headrace.core.status import Outcome, Reason, Status
 
 T0 = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -14,12 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import App, Context, Retry
-from headrace.cli import feed, output, teller
-from headrace.cli.root import cli
-from headrace.cli.state import State
-from headrace.core.feed import Changed
-from headrace.core.job import Job, Progress
+from headrace.cli.commands import feed
+from headrace.cli.main import cli
+from headrace.cli.options import State
+from headrace.cli.output import console
+from headrace.cli.process import log_output
+from headrace.core.attempt import Progress
+from headrace.core.job import Job
 from headrace.core.printable import printable
+from headrace.core.updates import Changed
 from tests.support.hostile import HUGE, SPELLED, WICKED, raw_in
 from tests.support.typist import type_all
 
@@ -160,7 +163,7 @@ def test_the_feed_says_it_on_one_line(
 
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_a_line_of_the_log_is_one_line(style: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    told = teller.Teller(State(), style)
+    told = log_output.Teller(State(), style)
     log = logging.getLogger("headrace.requirements")
     with told.logs(verbose=False):
         log.warning("no worker is alive, and jobs of %r require %s", "a", WICKED)
@@ -184,12 +187,12 @@ def test_a_line_of_the_log_is_one_line(style: Any, capsys: pytest.CaptureFixture
 
 
 def test_errors_and_warnings_are_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
-    output.warn(WICKED)
-    output.complain(WICKED)
-    output.say(WICKED)
-    output.tell(WICKED)
-    output.echo(WICKED)
-    output.console().print(WICKED)
+    console.warn(WICKED)
+    console.complain(WICKED)
+    console.say(WICKED)
+    console.tell(WICKED)
+    console.echo(WICKED)
+    console.console().print(WICKED)
     found = capsys.readouterr()
     assert list(raw_in(found.out + found.err)) == []
     done = CliRunner().invoke(cli, ["jobs", "--status", WICKED], prog_name="headrace")
@@ -200,5 +203,5 @@ def test_errors_and_warnings_are_spelled_out(capsys: pytest.CaptureFixture[str])
 
 
 def test_words_in_brackets_are_no_styles(store: tuple[Path, dict[str, str]], capsys: Any) -> None:
-    output.console().print("[/bold] [red]")
+    console.console().print("[/bold] [red]")
     assert capsys.readouterr().out == "[/bold] [red]\n"

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import App
 from headrace.cli.ids import resolve_worker
-from headrace.core.claim import Ask
+from headrace.core.lifecycle.claim import Ask
 from headrace.engine import WorkerInfo
 
 

@@ -137,21 +137,24 @@ def test_a_question_is_answered_by_one_key(keys: str, code: int, says: str, shel
     assert (shell.json("show", id, "--url", shell.url)["status"] == "cancelled") == (code == 0)
 
 
-EARLY = ["headrace.cli.root", "click", "headrace.cli.failures", "headrace.cli.state"]
+EARLY = ["headrace.cli.main", "click", "headrace.cli.exit_codes", "headrace.cli.options"]
 """Modules that every command imports before it begins."""
 
 
 @pytest.mark.parametrize(
     ("module", "code", "says"),
     [
-        *((module, 130, "interrupted") for module in [*EARLY, "headrace.cli.demo", "headrace.cli.signals"]),
+        *(
+            (module, 130, "interrupted")
+            for module in [*EARLY, "headrace.cli.demo.command", "headrace.cli.process.signals"]
+        ),
         *(
             (module, 0, "the demo was interrupted before its first job")
             for module in [
-                "headrace.cli.demo_app",
+                "headrace.cli.demo.app",
                 "headrace.app",
                 "headrace.engine",
-                "headrace.cli.demo_view",
+                "headrace.cli.demo.screen",
                 "rich.live",
                 "headrace.engines.sqlite.engine",
                 "apsw",

@@ -7,8 +7,8 @@ from datetime import timedelta
 import click
 import pytest
 
-from headrace.cli.health import Address, address
 from headrace.cli.options import duration, moment
+from headrace.cli.process.health import Address, address
 
 
 @pytest.mark.parametrize(

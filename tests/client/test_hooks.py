@@ -14,10 +14,10 @@ from uuid import UUID
 import pytest
 
 from headrace import App, Context, GiveUp, JobFailed, Retry, RetryLater, Snooze, Status, Tasks
-from headrace.client.hooks import CallNext
 from headrace.core.status import Outcome, Reason
 from headrace.errors import ConfigError, HandlerFailed, InvalidPayload, Stopped
 from headrace.testing import harness
+from headrace.worker.execution.hooks import CallNext
 from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until

@@ -13,10 +13,10 @@ import pytest
 from headrace import App
 from headrace.client import lifetime
 from headrace.engine import Engine
+from headrace.engines.connect import connect
 from headrace.errors import ConfigError, HeadraceError, NotOpen
 from headrace.runtime.store_clock import StoreClock
 from headrace.testing import FakeClock
-from headrace.wiring import connect
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.hostile import WICKED, raw_in
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.client.registry import TaskDoc
+from headrace.client.api.tasks import TaskDoc
 from headrace.engine import InsertAnswer
 from headrace.engines.memory import MemoryEngine
 from headrace.errors import NotOpen, Unavailable

@@ -23,7 +23,7 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from headrace import App, Context, Every, GiveUp, Retry, Snooze
 from headrace.contrib.otel import instrument
-from headrace.core import bounds
+from headrace.core import validation
 from headrace.core.job import Job
 from headrace.errors import ConfigError, JobCancelled
 from headrace.logs import JsonFormatter
@@ -113,7 +113,11 @@ async def test_one_trace_from_the_submit_through_run_and_child_to_the_retry(otel
     assert is_under(by_first, first)
     assert is_under(by_second, second)
     assert is_under(otel.span("run receipt"), by_first)
-    about = {names.MESSAGING_SYSTEM: "headrace", "headrace.task": "charge", names.MESSAGING_MESSAGE_ID: str(job.id)}
+    about = {
+        names.MESSAGING_SYSTEM: "headrace",
+        "headrace.client.task": "charge",
+        names.MESSAGING_MESSAGE_ID: str(job.id),
+    }
     about |= {names.MESSAGING_DESTINATION_NAME: "till"}
     sent = {names.MESSAGING_OPERATION_NAME: "submit", names.MESSAGING_OPERATION_TYPE: "send"}
     run = {names.MESSAGING_OPERATION_NAME: "run", names.MESSAGING_OPERATION_TYPE: "process"}
@@ -343,7 +347,7 @@ async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
     @otel.app.task(retry=NO_WAIT)
     async def charge(ctx: Context) -> None:
         if ctx.attempt == 1:
-            raise ValueError("x" * 2 * bounds.ERROR)
+            raise ValueError("x" * 2 * validation.ERROR)
 
     async with otel.app:
         job = await charge.submit()
@@ -352,7 +356,7 @@ async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
     first, second = otel.spans("run charge")
     assert [link.context.span_id for link in second.links] == [id_of(first)]
     assert attempt.error is not None
-    assert len(msgspec.json.encode(attempt.error)) <= bounds.ERROR
+    assert len(msgspec.json.encode(attempt.error)) <= validation.ERROR
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "thread"])
@@ -493,7 +497,7 @@ def test_nothing_is_imported_without_instrument_and_a_missing_extra_is_one_line(
     told = python(
         "import asyncio, sys",
         "from headrace import App",
-        "import headrace.cli.serve, headrace.cli.worker",
+        "import headrace.cli.process.worker, headrace.cli.commands.worker",
         "app = App('memory://')",
         "@app.task",
         "async def add(a: int) -> int: return a",

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from headrace.core import acts, lifecycle
+from headrace.core.attempt import Completed, Ending, ErrorInfo, Failed
 from headrace.core.change import Change
-from headrace.core.claim import Ask, grant
 from headrace.core.defaults import Rules
-from headrace.core.job import ErrorInfo, Job, Spec
-from headrace.core.outcome import Completed, Ending, Failed
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import actions, execution, submission
+from headrace.core.lifecycle.claim import Ask, grant
 from headrace.core.status import Reason, Status
 
 NOW = datetime(2030, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
@@ -31,7 +31,7 @@ def submitted(
 ) -> Job:
     """A new job; times in seconds from NOW."""
     fields: dict[str, Any] = {"task": "work", "created_at": NOW}
-    return lifecycle.submit(
+    return submission.submit(
         ID,
         Spec(**fields | spec),
         '{"n":1}',
@@ -50,7 +50,7 @@ def given(job: Job, *, accept: bool = True, now: datetime = NOW) -> Job:
 
 
 def started(job: Job, now: datetime = NOW) -> Job:
-    return lifecycle.start(job, now, RULES).job
+    return execution.start(job, now, RULES).job
 
 
 def running(**options: Any) -> Job:
@@ -58,12 +58,12 @@ def running(**options: Any) -> Job:
 
 
 def end(job: Job, ending: Ending, *, chance: float = 0.0, now: datetime = NOW, **options: Any) -> Change:
-    return lifecycle.finish(job, ending, now, chance, RULES, **options)
+    return execution.finish(job, ending, now, chance, RULES, **options)
 
 
 def asked(job: Job, now: datetime = NOW) -> Job:
     """The job with a cancel requested."""
-    change = acts.cancel(job, now, RULES)
+    change = actions.cancel(job, now, RULES)
     assert change is not None
     assert change.job.cancel_requested_at == now
     return change.job
@@ -93,6 +93,6 @@ def stand(status: Status, **options: Any) -> Job:
         case Status.FAILED:
             return end(running(**options), Failed(error=OOPS, reason=Reason.NON_RETRYABLE)).job
         case Status.CANCELLED:
-            change = acts.cancel(submitted(**options), NOW, RULES)
+            change = actions.cancel(submitted(**options), NOW, RULES)
             assert change is not None
             return change.job

@@ -8,11 +8,10 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from headrace.core import acts
+from headrace.core.attempt import Completed, Failed
 from headrace.core.batch import (
     Batch,
     Call,
-    Tally,
     calls_of,
     cancelled,
     customer_of,
@@ -20,11 +19,11 @@ from headrace.core.batch import (
     is_silent,
     refusal_of_member,
     stop,
-    tally_of_new,
 )
-from headrace.core.change import Change
+from headrace.core.change import Change, Tally
 from headrace.core.job import Spec
-from headrace.core.outcome import Completed, Failed
+from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.decision import tally_of_new
 from headrace.core.status import Reason, Status
 from tests.core.stand import ID, NOW, OOPS, OTHER, RULES, end, running, submitted
 
@@ -42,11 +41,11 @@ def test_every_change_of_the_end_is_counted_once() -> None:
     assert of(done) == Tally(completed=1)
     assert of(failed) == Tally(failed=1)
     assert of(end(job, Failed(error=OOPS))) is None
-    assert of(acts.cancel(job, NOW, RULES)) is None, "it is only asked to stop"
-    assert of(acts.cancel(submitted(batch=OTHER), NOW, RULES)) == Tally(cancelled=1)
-    assert of(acts.retry(failed.job, NOW)) == Tally(failed=-1)
-    assert of(acts.discard(done.job, NOW)) == Tally(completed=-1, cancelled=1)
-    assert of(acts.resolve(failed.job, NOW, result_text="1")) == Tally(completed=1, failed=-1)
+    assert of(actions.cancel(job, NOW, RULES)) is None, "it is only asked to stop"
+    assert of(actions.cancel(submitted(batch=OTHER), NOW, RULES)) == Tally(cancelled=1)
+    assert of(actions.retry(failed.job, NOW)) == Tally(failed=-1)
+    assert of(actions.discard(done.job, NOW)) == Tally(completed=-1, cancelled=1)
+    assert of(actions.resolve(failed.job, NOW, result_text="1")) == Tally(completed=1, failed=-1)
     assert of(end(running(), Completed("1"))) is None, "it is in no batch"
     assert tally_of_new(job) == Tally(total=1)
 

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from headrace.core import acts, lifecycle
+from headrace.core.attempt import Completed
 from headrace.core.change import Applied, Change, Conflict, Key, Tally, WasStale, judge
 from headrace.core.job import Job
-from headrace.core.outcome import Completed
+from headrace.core.lifecycle import actions, execution
 from headrace.core.status import Outcome, Verb
 from tests.core.stand import NOW, RULES, at, running, submitted
 
@@ -19,7 +19,7 @@ JOB = running()
 
 
 def done(job: Job = JOB, id: int = 7) -> Change:
-    return replace(lifecycle.finish(job, Completed("1"), NOW, 0.5, RULES), id=id)
+    return replace(execution.finish(job, Completed("1"), NOW, 0.5, RULES), id=id)
 
 
 def test_a_change_of_the_job_as_it_stands_can_be_applied() -> None:
@@ -65,7 +65,7 @@ def test_an_owner_that_moved_makes_a_workers_change_stale(owner: dict[str, UUID 
 
 
 def test_a_rev_that_moved_is_a_conflict() -> None:
-    asked = acts.cancel(JOB, NOW, RULES)
+    asked = actions.cancel(JOB, NOW, RULES)
     assert asked is not None
     assert judge(done(), None, asked.job) == Conflict(asked.job)
     nobodys = Change(verb=Verb.EXPIRE, rev=1, job=JOB)

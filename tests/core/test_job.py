@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core.job import Attempt, ErrorInfo, Event, History, Job, Spec, spec_of
-from headrace.core.outcome import Completed
+from headrace.core.attempt import Attempt, Completed, ErrorInfo, Event, History
+from headrace.core.job import Job, Spec, spec_of
 from headrace.core.status import ENDED, HELD, Outcome, Status
-from headrace.core.target import Target
+from headrace.core.webhooks.target import Target
 from tests.core.stand import ID, NOW, OOPS, WORKER, at, end, running, stand, submitted
 
 RECORD = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.engines.postgres import pool
+from headrace.engines.postgres.store import pool
 from tests.crash.app import PATIENCE, app
 
 __all__ = ["app"]

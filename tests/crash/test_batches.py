@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Status
-from headrace.core.batch import Tally
+from headrace.core.change import Tally
 from tests.crash.app import app, nothing, report
 from tests.support import schemas
 from tests.support.crew import crew

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from headrace.core.retry import Retry
+from headrace.client.handle import JobHandle
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Reason, Status
-from headrace.handle import JobHandle
 from tests.crash import dying
 from tests.crash.dying import app
 from tests.support import schemas

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.core.attempt import Attempt
 from headrace.core.job import Job
-from headrace.core.schedule.instances import Instance, instance_of
+from headrace.core.schedule.continuous import Instance, instance_of
 from headrace.core.status import Outcome, Status
 from tests.crash.polling import INSTANCES, app
 from tests.support import schemas

@@ -16,14 +16,14 @@ from uuid import UUID
 import pytest
 
 from headrace import App
-from headrace.core.account import short
 from headrace.core.status import Outcome, Status
 from headrace.engine import WorkerRow
+from headrace.logs import short
 from tests.crash.app import app, waits_for
 from tests.crash.test_remote import Store, opened, post
 from tests.crash.test_remote import url as url
 from tests.hub.process import Running, started
-from tests.hub.work.distant import Distant, distant
+from tests.hub.remote_workers.distant import Distant, distant
 from tests.support.crew import crew, is_free
 from tests.support.living import BY_PROOF, are_living
 from tests.support.proxy import Proxy

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from headrace.core.status import Outcome, Status
-from headrace.engines.postgres import pool
+from headrace.engines.postgres.store import pool
 from tests.crash.app import PATIENCE, app, waits_for, work
 from tests.support.crew import crew
 from tests.support.invariants import check_store

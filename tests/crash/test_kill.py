@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.core.retry import Retry
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from tests.crash.app import app, poison, waits_for, work
 from tests.support import schemas

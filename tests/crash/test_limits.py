@@ -13,7 +13,8 @@ from uuid import UUID
 import pytest
 
 from headrace import JobHandle
-from headrace.core.job import History, Job
+from headrace.core.attempt import History
+from headrace.core.job import Job
 from headrace.core.status import HELD, Outcome, Status
 from tests.crash.app import app, limited
 from tests.support import schemas

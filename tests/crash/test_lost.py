@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.failures import UNREACHABLE
+from headrace.cli.exit_codes import UNREACHABLE
 from tests.crash.app import app, work
 from tests.support.crew import crew
 from tests.support.until import until

@@ -15,10 +15,10 @@ import httpx2
 import pytest
 
 from headrace import App, Retry
-from headrace.core.job import History
+from headrace.core.attempt import History
 from headrace.core.status import Outcome, Status
 from tests.hub.process import Running, started
-from tests.hub.work.distant import distant
+from tests.hub.remote_workers.distant import distant
 from tests.support import schemas
 from tests.support.invariants import check_store
 from tests.support.proxy import Proxy

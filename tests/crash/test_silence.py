@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.core.moments import length
 from headrace.core.status import Outcome, Status
+from headrace.core.times import length
 from tests.crash.app import app, waits_for, work
 from tests.support import schemas
 from tests.support.crew import ROOT, crew

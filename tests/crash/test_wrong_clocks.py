@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.clock_steps import SETTING, Steps
+from headrace.core.lifecycle.clock_steps import SETTING, Steps
 from headrace.core.status import Outcome, Status
 from headrace.runtime.clock import Clock
 from headrace.runtime.store_clock import StoreClock

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from playwright.async_api import Page, expect
 
-from headrace.core.schedule.when import Every
+from headrace.core.schedule.rules import Every
 from headrace.core.status import Status
 from headrace.engine import WorkerInfo
 from tests.dashboard.shop import Shop, failed, looking, shop_app, sure

@@ -18,12 +18,12 @@ from starlette.routing import Mount
 from headrace import App
 from headrace.core.status import Status
 from headrace.dashboard import Viewer, dashboard
-from headrace.dashboard.acting import Act
-from headrace.dashboard.asking import Ask
-from headrace.dashboard.guard import POLICY
-from headrace.dashboard.rendering import Renderer
-from headrace.dashboard.table import ACTS
-from headrace.dashboard.views import VIEWS, dead
+from headrace.dashboard.actions import ACTS
+from headrace.dashboard.actions.endpoint import Act
+from headrace.dashboard.page import Ask
+from headrace.dashboard.pages import VIEWS, dead_letters
+from headrace.dashboard.renderer import Renderer
+from headrace.dashboard.security import POLICY
 from headrace.errors import ConfigError, Unavailable
 from headrace.testing.clock import FakeClock
 from tests.dashboard.shop import shop_app
@@ -75,7 +75,7 @@ async def paths(app: App) -> list[str]:
     job = await app.by_name["add"].options(delay=3600, tags=["a/b?c=d&e"]).submit(1)
     async with app.batch() as batch:
         batch.add(app.by_name["add"].options(delay=3600).draft(2))
-    from headrace.core.schedule.when import Every
+    from headrace.core.schedule.rules import Every
 
     await app.schedule("often", Every(minutes=5), app.by_name["add"].draft(3))
     known = {
@@ -426,7 +426,7 @@ async def test_what_changed_of_a_page_is_made_once_for_all_who_may_do_the_same(
 async def test_the_groups_of_failures_say_of_how_many_they_are(
     app: App, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(dead, "COUNTED", 2)
+    monkeypatch.setattr(dead_letters, "COUNTED", 2)
     async with mounted(app) as client:
         await app.by_name["fragile"].map([("broken",)] * number)
         await app.worker(burst=True).run()

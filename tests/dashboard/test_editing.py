@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import expect
 
-from headrace.core.schedule.when import Cron, Every
+from headrace.core.schedule.rules import Cron, Every
 from tests.dashboard.shop import Shop, looking, sure
 
 pytestmark = [

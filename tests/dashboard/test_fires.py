@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from headrace.core.schedule.fires import preview
-from headrace.core.schedule.when import Cron, Every
-from headrace.dashboard.views.schedules import fires_of
+from headrace.core.schedule.rules import Cron, Every
+from headrace.dashboard.pages.schedules import fires_of
 
 
 def test_fires_are_right_across_the_changes_of_clocks() -> None:

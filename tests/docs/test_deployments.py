@@ -11,10 +11,10 @@ import click
 import pytest
 import yaml
 
-from headrace.cli.hub import hub
-from headrace.cli.root import cli
-from headrace.core.durations import duration
-from headrace.hub.table import OPERATIONS
+from headrace.cli.commands.hub import hub
+from headrace.cli.main import cli
+from headrace.core.times import duration
+from headrace.hub.operations import OPERATIONS
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "operations"

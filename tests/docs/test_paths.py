@@ -48,7 +48,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 def test_the_paths_of_architecture_are_read() -> None:
     named = paths((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
-    assert {"task.py", "core/codec/codec.py", "engine/", "tests/core", "docs/drawings.py"} <= named
+    assert {"task.py", "core/codec/json.py", "engine/", "tests/core", "docs/drawings.py"} <= named
     assert len(named) > 100
 
 

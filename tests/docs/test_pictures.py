@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from docs import pictures
-from headrace.cli.demo_app import ROWS
-from headrace.cli.demo_view import caption
+from headrace.cli.demo.app import ROWS
+from headrace.cli.demo.screen import caption
 
 NAMES = list(pictures.DRAWN_BY)
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from headrace.web.problems import _KINDS
+from headrace.http.problems import _KINDS
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "guides" / "problems.md").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ import pytest
 import headrace
 from docs import generate
 from headrace import errors
-from headrace.cli.root import cli
+from headrace.cli.main import cli
+from headrace.client.options import TaskOptions
 from headrace.config import Settings
-from headrace.options import TaskOptions
 from tests.docs.pages import ROOT, WRITTEN, name
 
 pytestmark = pytest.mark.timeout(240)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.core.schedule.fires import preview
-from headrace.core.schedule.when import Cron
+from headrace.core.schedule.rules import Cron
 from tests.docs.pages import ROOT
 
 ROW = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace import App
-from headrace.app import QueuePosition
+from headrace.client.api.positions import QueuePosition
 from headrace.errors import Unavailable
 from headrace.testing import FakeClock
 

@@ -16,8 +16,11 @@ from flask import Blueprint, Flask, abort, g, request
 from werkzeug.serving import make_server
 
 from headrace import App, Context, JobOptions, Retry
-from headrace.draft import Draft
-from headrace.endpoints.flask import Answers, FromHeader, InWorker, JobBlueprint, status_blueprint
+from headrace.client.draft import Draft
+from headrace.endpoints.arguments import FromHeader
+from headrace.endpoints.dependencies import InWorker
+from headrace.endpoints.flask import JobBlueprint, status_blueprint
+from headrace.endpoints.responses import Answers
 from headrace.errors import ConfigError
 from headrace.testing import FakeClock
 from tests.endpoints.serving import Served, read_events

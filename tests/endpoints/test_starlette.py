@@ -17,7 +17,9 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 
 from headrace import App, Context, JobOptions, Retry
-from headrace.endpoints.starlette import FromHeader, InWorker, JobRoutes, status_routes
+from headrace.endpoints.arguments import FromHeader
+from headrace.endpoints.dependencies import InWorker
+from headrace.endpoints.starlette import JobRoutes, status_routes
 from headrace.errors import ConfigError
 from tests.endpoints.serving import read_events, serving
 

@@ -41,7 +41,7 @@ DICE = frozenset({"random", "secrets"})
 MAY_READ: Mapping[str, str] = {
     "runtime/clock.py": "Clock and Dice are the doors to time and chance",
     "runtime/host.py": "Host makes ids, threads and sleeps for everyone else",
-    "runtime/secret.py": "secrets are the system's, never those of Dice, which can be seeded",
+    "runtime/secrets.py": "secrets are the system's, never those of Dice, which can be seeded",
     "cli": "a command lives in real time and ends with its process",
 }
 """Files and folders, from the package root, that may read time and dice directly, each with its reason."""
@@ -125,14 +125,14 @@ def stray_wiring(root: Path, allowed: Mapping[str, str] = MAY_WIRE) -> list[str]
 
 
 SAYS: Mapping[str, str] = {
-    "click.echo": "cli/output.py, whose echo spells out control characters",
-    "click.secho": "cli/output.py, whose echo spells out control characters",
-    "rich.text.Text": "cli/text.py, whose Text spells out control characters",
-    "rich.print": "cli/output.py, whose console spells out control characters",
+    "click.echo": "cli/output/console.py, whose echo spells out control characters",
+    "click.secho": "cli/output/console.py, whose echo spells out control characters",
+    "rich.text.Text": "cli/output/text.py, whose Text spells out control characters",
+    "rich.print": "cli/output/console.py, whose console spells out control characters",
 }
 """What gives a terminal text as it is, and who does so for everyone else in cli/."""
 
-MAY_SAY = frozenset({"cli/output.py", "cli/text.py"})
+MAY_SAY = frozenset({"cli/output/console.py", "cli/output/text.py"})
 
 
 def raw_speech(root: Path) -> list[str]:

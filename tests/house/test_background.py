@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-ONE = "tests/cli/test_submit.py::test_an_interrupted_run_takes_its_job_along[2]"
+ONE = "tests/cli/commands/test_submit.py::test_an_interrupted_run_takes_its_job_along[2]"
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "by xdist"])

@@ -141,7 +141,7 @@ def test_a_stray_reading_is_found(source: str, finding: str, tmp_path: Path) -> 
 
 def test_only_the_doors_may_read_time(tmp_path: Path) -> None:
     source = "import time\ntime.time()\n"
-    names = ["runtime/clock.py", "runtime/host.py", "cli/demo.py", "worker/clock.py", "client.py"]
+    names = ["runtime/clock.py", "runtime/host.py", "cli/demo/command.py", "worker/clock.py", "client.py"]
     root = tree(tmp_path, dict.fromkeys(names, source))
     assert rules.stray_readings(root) == ["client.py:2: reads time.time", "worker/clock.py:2: reads time.time"]
 
@@ -203,5 +203,7 @@ def test_only_wiring_names_an_engine(tmp_path: Path) -> None:
     "source", ["import click\nclick.echo('a')\n", "from click import echo\n", "from rich.text import Text\n"]
 )
 def test_a_command_that_speaks_past_the_one_place_is_found(source: str, tmp_path: Path) -> None:
-    [finding] = rules.raw_speech(tree(tmp_path, {"cli/jobs.py": source, "cli/output.py": source, "hub/a.py": source}))
-    assert finding.startswith("cli/jobs.py:")
+    [finding] = rules.raw_speech(
+        tree(tmp_path, {"cli/commands/jobs.py": source, "cli/output/console.py": source, "hub/a.py": source})
+    )
+    assert finding.startswith("cli/commands/jobs.py:")

@@ -89,7 +89,7 @@ def test_the_bare_wheel_gives_a_working_engine_worker_and_command(tmp_path: Path
 WITHOUT_DASHBOARD = """
 import asyncio
 from headrace import App
-from headrace.cli.demo import _dashboard
+from headrace.cli.demo.command import _dashboard
 
 async def main():
     async with App("memory://") as app, _dashboard(app, wanted=True) as address:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from starlette.requests import HTTPConnection
 
-from headrace.hub.caller import LOCAL, SCOPES, Caller
-from headrace.hub.door import Door
-from headrace.hub.operation import Operation
+from headrace.core.auth.api_keys import SCOPES
+from headrace.hub.auth.authenticator import Door
+from headrace.hub.auth.caller import LOCAL, Caller
+from headrace.hub.server.operation import Operation
 from tests.hub.serving import Served
 
 __all__ = ["AS", "ann", "bob", "let_in"]

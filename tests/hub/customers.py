@@ -10,8 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from headrace import App, Context
-from headrace.core.job import ErrorInfo, Job
-from headrace.core.keys import Scope
+from headrace.core.attempt import ErrorInfo
+from headrace.core.auth.api_keys import Scope
+from headrace.core.job import Job
 from headrace.hub import HubOptions
 from headrace.testing import FakeClock
 from tests.hub.serving import Served, serving

@@ -7,9 +7,9 @@ from typing import Any
 
 import jsonschema_rs
 
-from headrace.hub.openapi import document
-from headrace.hub.operation import Operation
-from headrace.hub.table import OPERATIONS
+from headrace.hub.openapi.document import document
+from headrace.hub.operations import OPERATIONS
+from headrace.hub.server.operation import Operation
 
 __all__ = ["DOCUMENT", "contents_of", "refuse"]
 

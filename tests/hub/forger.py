@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from headrace import App
-from headrace.core.signed import Lease, Secret, Secrets, lease_text, token_text
-from headrace.core.subscription import secret_of
+from headrace.core.auth.tokens import Lease, Secret, Secrets, lease_text, token_text
+from headrace.core.webhooks.subscription import secret_of
 
 __all__ = ["Forger"]
 

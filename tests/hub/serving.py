@@ -10,7 +10,7 @@ import httpx2
 
 from headrace import App
 from headrace.hub import Hub, HubOptions
-from headrace.hub.running import HubServer, listen
+from headrace.hub.server.server import HubServer, listen
 
 __all__ = ["Served", "serving"]
 

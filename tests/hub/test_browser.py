@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route
 
-from headrace.hub.table import OPERATIONS
+from headrace.hub.operations import OPERATIONS
 from tests.hub.serving import Served, serving
 from tests.support.browser import browsing, hear, is_hint
 from tests.support.until import until

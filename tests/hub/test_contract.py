@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.hub.table import OPERATIONS
+from headrace.hub.operations import OPERATIONS
 from tests.hub.contract.asking import STREAMS, asked
 from tests.support.schemas import url_of
 from tests.support.seed import seed

@@ -19,13 +19,13 @@ from uuid import UUID
 import pytest
 
 from headrace.hub.live.messages import MESSAGES, Message
-from headrace.hub.operation import Bounded, Operation
-from headrace.hub.table import ENGINE, OPERATIONS
+from headrace.hub.operations import ENGINE, OPERATIONS
+from headrace.hub.server.operation import Bounded, Operation
 from headrace.testing import FakeClock
 from tests.hub.customers import ALICE, BOB, Scene, scene
 from tests.hub.live.listening import Socket, connected
+from tests.hub.remote_workers.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.hub.walking import Heard, ask, open_stream
-from tests.hub.work.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.support.apps import url_of
 
 pytestmark = pytest.mark.every_engine

@@ -14,22 +14,22 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from headrace import App
-from headrace.core.sessions import LASTS
-from headrace.core.signed import Lease
+from headrace.core.auth.sessions import LASTS
+from headrace.core.auth.tokens import Lease
 from headrace.dashboard import Viewer
-from headrace.dashboard.guard import COOKIE
-from headrace.dashboard.guard import Tokens as FormTokens
+from headrace.dashboard.security import COOKIE
+from headrace.dashboard.security import Tokens as FormTokens
 from headrace.endpoints.tokens import Tokens
 from headrace.errors import SecretMismatch
 from headrace.hub import HubOptions
-from headrace.hub.front import SESSION
+from headrace.hub.auth.login import SESSION
 from headrace.hub.webhooks import webhook_worker
-from headrace.hub.webhooks.signing import signature
-from headrace.runtime.vault import GRACE, Vault
+from headrace.hub.webhooks.sender import signature
+from headrace.runtime.secrets import GRACE, Vault
 from headrace.testing.clock import FakeClock
+from tests.hub.auth.test_login import browser_of, log_in, token_of
 from tests.hub.forger import Forger
 from tests.hub.serving import serving
-from tests.hub.test_front import browser_of, log_in, token_of
 from tests.hub.webhooks.receiving import Names, receiving
 from tests.support.apps import Sums, url_of
 from tests.support.until import until

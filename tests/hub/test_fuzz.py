@@ -27,9 +27,9 @@ from websockets.sync.client import connect
 
 from headrace.hub import HubOptions
 from headrace.hub.live.messages import MESSAGES
-from headrace.hub.openapi import problems_of
-from headrace.hub.operation import Operation
-from headrace.hub.table import OPERATIONS
+from headrace.hub.openapi.document import problems_of
+from headrace.hub.operations import OPERATIONS
+from headrace.hub.server.operation import Operation
 from tests.cli.patience import until_sync
 from tests.hub.process import Running, started
 from tests.hub.serving import Served, serving

@@ -16,7 +16,7 @@ import pytest
 from headrace import App, Every
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions, health
-from headrace.hub.door import Door
+from headrace.hub.auth.authenticator import Door
 from tests.cli.patience import until_sync
 from tests.hub.process import started
 from tests.hub.serving import Served, serving

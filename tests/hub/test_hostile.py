@@ -23,12 +23,12 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import App
-from headrace.cli.root import cli
-from headrace.dashboard.views import VIEWS
+from headrace.cli.main import cli
+from headrace.dashboard.pages import VIEWS
 from headrace.errors import ConfigError
 from headrace.hub import HubOptions
-from headrace.hub.operation import Operation
-from headrace.hub.table import OPERATIONS
+from headrace.hub.operations import OPERATIONS
+from headrace.hub.server.operation import Operation
 from headrace.logs import JsonFormatter, TextFormatter
 from tests.hub.serving import Served, serving
 from tests.hub.walking import path_of

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from headrace.hub.connections import _Joined
-from headrace.hub.problems import Problem
-from headrace.hub.serving import read_body
+from headrace.http.problems import Problem
+from headrace.hub.server.connections import _Joined
+from headrace.hub.server.dispatch import read_body
 
 
 class Wire(asyncio.Transport):

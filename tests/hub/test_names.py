@@ -12,18 +12,21 @@ import pytest
 from headrace import App, Every
 from headrace.core.limits import profiles
 from headrace.core.limits.profiles import OF_ONE
-from headrace.core.webhooks import TASK
+from headrace.core.webhooks.delivery import TASK
 from headrace.errors import TooManyProfiles
-from headrace.hub.limits import SubmitRate
+from headrace.http.problems import Problem
+from headrace.hub.auth.quotas import SubmitRate
 from headrace.hub.options import HubOptions
-from headrace.hub.problems import Problem
 from tests.hub.serving import Served, serving
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
 MANY = 700
 
-pytestmark = [pytest.mark.every_engine, pytest.mark.filterwarnings("ignore::headrace.client.registry.UnregisteredTask")]
+pytestmark = [
+    pytest.mark.every_engine,
+    pytest.mark.filterwarnings("ignore::headrace.client.api.tasks.UnregisteredTask"),
+]
 
 
 def bearer(key: str) -> dict[str, str]:

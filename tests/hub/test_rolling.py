@@ -9,15 +9,15 @@ from uuid import uuid4
 import pytest
 
 from headrace import App
-from headrace.core.signed import Lease
+from headrace.core.auth.tokens import Lease
 from headrace.endpoints.tokens import Tokens
 from headrace.errors import SecretMismatch
 from headrace.hub import HubOptions
 from headrace.maintenance.pruner import Pruner
-from headrace.runtime.vault import GRACE
+from headrace.runtime.secrets import GRACE
 from headrace.testing.clock import FakeClock
+from tests.hub.remote_workers.working import said, work
 from tests.hub.serving import Served, serving
-from tests.hub.work.working import said, work
 from tests.support.apps import url_of
 
 pytestmark = pytest.mark.every_engine

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import App
-from headrace.hub.openapi import document
-from headrace.hub.table import ENGINE, OPERATIONS
-from headrace.runtime.wire import OLDEST, PROTOCOL, VERBS, Hello, encode
+from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, encode
+from headrace.hub.openapi.document import document
+from headrace.hub.operations import ENGINE, OPERATIONS
 from tests.hub.serving import Served, serving
 
 HEADERS = {"content-type": "application/msgpack", "x-headrace-protocol": str(PROTOCOL)}

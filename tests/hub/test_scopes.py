@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.routing import Route, WebSocketRoute
 
 from headrace import App
-from headrace.core.keys import SCOPES, Scope
-from headrace.dashboard.views import VIEWS
+from headrace.core.auth.api_keys import SCOPES, Scope
+from headrace.dashboard.pages import VIEWS
 from headrace.hub import Hub
 from headrace.hub.live.messages import MESSAGES
-from headrace.hub.table import ENGINE, OPERATIONS
+from headrace.hub.operations import ENGINE, OPERATIONS
 from tests.hub.live.listening import connected
 from tests.hub.serving import serving
 from tests.hub.walking import ask

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from tests.hub.process import Running, started
-from tests.hub.work.working import work
+from tests.hub.remote_workers.working import work
 from tests.support.postgres import shared
 from tests.support.schemas import url_of
 from tests.support.until import until

@@ -20,9 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import App, Retry
-from headrace.cli.root import cli
-from headrace.core.stand_in import is_stand_in
-from headrace.dashboard.views import VIEWS
+from headrace.cli.main import cli
+from headrace.core.codec.stand_in import is_stand_in
+from headrace.dashboard.pages import VIEWS
 from headrace.errors import Unreadable
 from tests.hub.serving import Served, serving
 from tests.support.apps import url_of

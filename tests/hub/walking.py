@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from headrace.hub.operation import Operation
+from headrace.hub.server.operation import Operation
 from tests.hub.serving import Served
 
 __all__ = ["Heard", "ask", "open_stream", "path_of"]

@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 
 from headrace import App
-from headrace.core.lease import HOLDER
+from headrace.core.lifecycle.duty import HOLDER
 from headrace.engine import Attended
 from headrace.maintenance import Attendance, Planner, Pruner, Sweeper, services
 from headrace.maintenance.attendance import programs_of
-from headrace.maintenance.elector import Duty
-from tests.maintenance.test_deathwatch import Scene, scene
+from headrace.maintenance.duty import Duty
+from tests.maintenance.test_liveness import Scene, scene
 from tests.support.apps import url_of
 from tests.support.until import until
 

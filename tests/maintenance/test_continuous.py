@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.job import ErrorInfo, Job, Spec
-from headrace.core.lifecycle import finish
-from headrace.core.outcome import Failed
+from headrace.core.attempt import ErrorInfo, Failed
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle.execution import finish
 from headrace.core.query import Filter
-from headrace.core.schedule.instances import Instance, instance_of
-from headrace.core.schedule.schedule import Continuous, Every, ScheduleDoc, new_schedule
+from headrace.core.schedule.continuous import Instance, instance_of
+from headrace.core.schedule.rules import Continuous, Every
+from headrace.core.schedule.schedule import ScheduleDoc, new_schedule
 from headrace.core.status import LIVE, Reason, Status
 from headrace.errors import ConfigError
 from headrace.maintenance import Follower, Planner, Sweeper

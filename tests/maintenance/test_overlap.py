@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from headrace.core.job import Job, Spec
 from headrace.core.query import Filter
 from headrace.core.schedule.fires import fire_id, jittered
-from headrace.core.schedule.schedule import Cron, Every, Overlap, Rule, ScheduleDoc, new_schedule
+from headrace.core.schedule.rules import Cron, Every, Overlap, Rule
+from headrace.core.schedule.schedule import ScheduleDoc, new_schedule
 from headrace.core.status import Status
 from headrace.engine import Setting
 from headrace.maintenance import Planner

@@ -11,15 +11,12 @@ from msgspec.structs import replace
 from headrace.core.defaults import Retention
 from headrace.core.job import Job, Spec
 from headrace.core.query import Filter
-from headrace.core.schedule.schedule import CatchUp, Cron, Every, Rule, ScheduleDoc, fire_id, new_schedule
+from headrace.core.schedule.fires import fire_id
+from headrace.core.schedule.rules import CatchUp, Cron, Every, Rule
+from headrace.core.schedule.schedule import ScheduleDoc, new_schedule
 from headrace.core.status import Status
 from headrace.maintenance import Planner, Pruner
-from headrace.maintenance.schedules import (
-    create_schedule,
-    find_schedule,
-    pause_schedule,
-    resume_schedule,
-)
+from headrace.maintenance.schedules import create_schedule, find_schedule, pause_schedule, resume_schedule
 from headrace.runtime.host import Host
 from tests.support.until import until
 from tests.support.world import World, world

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.core.acts import cancel
 from headrace.core.defaults import Retention
 from headrace.core.job import Job
-from headrace.core.retention import Kept
-from headrace.core.rollup import KEPT, Rollup, Step, Totals, begin_of
+from headrace.core.lifecycle.actions import cancel
+from headrace.core.lifecycle.retention import Kept
+from headrace.core.stats.rollup import KEPT, Rollup, Step, Totals, begin_of
 from headrace.engine import Beat
 from headrace.maintenance import Pruner
 from tests.support.world import World, world

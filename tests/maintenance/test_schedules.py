@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.job import Spec
-from headrace.core.schedule.schedule import Cron, Every, Rule, ScheduleDoc, new_schedule
+from headrace.core.schedule.rules import Cron, Every, Rule
+from headrace.core.schedule.schedule import ScheduleDoc, new_schedule
 from headrace.errors import ConfigError, UnknownSchedule
 from headrace.maintenance import Planner
 from headrace.maintenance.schedules import (

@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from headrace.core.acts import cancel
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle import release
+from headrace.core.lifecycle.actions import cancel
+from headrace.core.lifecycle.execution import release
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Dead, Overdue
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unavailable
 from headrace.maintenance import Sweeper
-from headrace.runtime.sums import Sums
+from headrace.runtime.totals import Sums
 from tests.support.world import Player, World, world
 
 

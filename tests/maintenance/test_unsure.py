@@ -9,10 +9,11 @@ from typing import Any
 
 from headrace.core.job import Spec
 from headrace.core.query import Filter
-from headrace.core.schedule.schedule import Every, new_schedule
+from headrace.core.schedule.rules import Every
+from headrace.core.schedule.schedule import new_schedule
 from headrace.core.status import Reason, Status
 from headrace.maintenance import Planner, Sweeper
-from headrace.maintenance.elector import Elector
+from headrace.maintenance.duty import Elector
 from headrace.maintenance.schedules import create_schedule
 from headrace.runtime.store_clock import StoreClock
 from tests.support.world import World, world

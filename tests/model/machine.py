@@ -11,23 +11,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from headrace.core.attempt import Event, History
 from headrace.core.batch import Batch
-from headrace.core.books import BOOKS, Book
 from headrace.core.change import Applied, Change, Key, Verdict
-from headrace.core.claim import Ask
-from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
-from headrace.core.job import Event, History, Job, Spec
-from headrace.core.lifecycle import submit
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.lifecycle.submission import submit
+from headrace.core.lifecycle.sweep import sweep
+from headrace.core.matching.customers import Customers
 from headrace.core.query import Filter
-from headrace.core.retry import Retry
+from headrace.core.stats.verification import BOOKS, Book
 from headrace.core.status import ENDED, LIVE, Status, Verb
-from headrace.core.sweep import sweep
-from headrace.core.target import EVENTS, Target
+from headrace.core.webhooks.target import EVENTS, Target
 from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, WorkerInfo
-from headrace.engine.statements import walk_async
+from headrace.engine.transactions import walk_async
 from headrace.errors import ConfigError, TransitionRefused
-from headrace.runtime.meeting import meeting
+from headrace.runtime.writes.duplicates import meeting
 from tests.model.acts import ACTS, Act
 from tests.model.sides import Make, Side, Sides
 

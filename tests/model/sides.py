@@ -13,10 +13,11 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.attempt import Event
 from headrace.core.change import Change
-from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
-from headrace.core.job import Event, Job
+from headrace.core.job import Job
+from headrace.core.lifecycle.claim import Ask
 from headrace.engine import Alive, Beat, Engine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.core.clock_steps import Step
+from headrace.core.lifecycle.clock_steps import Step
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.host import Host
 from headrace.runtime.store_clock import StoreClock

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from uuid import uuid4
 
-from headrace.core.claim import Ask
+from headrace.core.lifecycle.claim import Ask
 from headrace.engine import Claimed, WorkerInfo
 from tests.crash.poisoned import app
 

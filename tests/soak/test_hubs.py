@@ -28,7 +28,7 @@ import pytest
 
 from headrace.core.job import Job
 from headrace.core.status import ENDED, HELD, Status
-from headrace.core.webhooks import TASK
+from headrace.core.webhooks.delivery import TASK
 from tests.soak.hubs import KEYS, RETRY, app, keyed, near
 from tests.support import schemas
 from tests.support.crew import ROOT, is_free

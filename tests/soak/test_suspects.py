@@ -15,8 +15,8 @@ from uuid import UUID
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from headrace.client.handle import JobHandle
 from headrace.core.status import Status
-from headrace.handle import JobHandle
 from tests.crash.poisoned import app, instant, late_poison, long, poison, poisoned_together, together
 from tests.support import schemas
 from tests.support.crew import ROOT, Crew, crew

@@ -4,12 +4,12 @@ take."""
 from __future__ import annotations
 
 from headrace.conformance.lab import OOPS, Lab
+from headrace.core.attempt import Failed
 from headrace.core.batch import Batch
-from headrace.core.books import BOOKS, Book
-from headrace.core.outcome import Failed
+from headrace.core.stats.verification import BOOKS, Book
 from headrace.core.status import Status
-from headrace.core.target import EVENTS, Target
-from headrace.core.webhooks import first_told
+from headrace.core.webhooks.delivery import first_told
+from headrace.core.webhooks.target import EVENTS, Target
 from headrace.engine import Beat
 
 BREAKS: tuple[tuple[str, str, str], ...] = (

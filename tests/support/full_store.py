@@ -13,7 +13,7 @@ from headrace import App, Context, Cron, Every, Rate, Retry, Snooze
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.schedule.schedule import Continuous
+from headrace.core.schedule.rules import Continuous
 from headrace.core.status import Status
 from tests.support.until import until
 

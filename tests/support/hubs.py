@@ -11,9 +11,9 @@ from headrace import App
 from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.engines.remote import RemoteEngine
-from headrace.engines.remote.address import Address
+from headrace.engines.remote.connection import Address
 from headrace.hub import Hub, HubOptions
-from headrace.hub.running import HubServer, listen
+from headrace.hub.server.server import HubServer, listen
 from headrace.runtime.host import Host
 
 __all__ = ["Hubs"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from headrace.core.job import Attempt, History, Job
+from headrace.core.attempt import Attempt, History
+from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.core.status import Outcome, Status
 from headrace.engine import Engine

@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from headrace import App, Retry
+from headrace.client.handle import JobHandle
 from headrace.core.job import Job
 from headrace.core.status import Reason, Status
-from headrace.handle import JobHandle
 from tests.support.crew import Crew
 from tests.support.invariants import check_store
 from tests.support.until import until

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.core.retry import Retry
+from headrace.client.task_registry import Tasks
+from headrace.core.lifecycle.retry import Retry
 from headrace.errors import GiveUp, Snooze
-from headrace.tasks import Tasks
-from headrace.worker.context import Context
+from headrace.worker.execution.context import Context
 
 tasks = Tasks()
 

@@ -11,18 +11,19 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core import acts
+from headrace.core.attempt import History
 from headrace.core.defaults import Rules
-from headrace.core.job import History, Job, Spec
-from headrace.core.lifecycle import submit
-from headrace.core.retry import Retry
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.lifecycle.submission import submit
 from headrace.core.status import Status
 from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine
-from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
+from headrace.runtime.writes.writer import Lanes
+from headrace.worker.handler import Handler
 from headrace.worker.worker import Worker
 from tests.support.schemas import postgres_engine
 from tests.support.sqlite_files import new_store
@@ -96,7 +97,7 @@ class Shop:
     async def cancel(self, id: UUID) -> Job:
         """Ask for its end."""
         rules = self.engine.rules
-        return await self.lanes.decide(id, lambda job, now: acts.cancel(job, now, rules))
+        return await self.lanes.decide(id, lambda job, now: actions.cancel(job, now, rules))
 
     async def bury(self, worker: UUID) -> None:
         """Have a worker declared dead, however often it beats meanwhile."""

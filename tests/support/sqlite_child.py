@@ -9,13 +9,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from headrace.core.attempt import Completed
 from headrace.core.change import Applied
-from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
 from headrace.core.job import Spec
-from headrace.core.lifecycle import finish, submit
-from headrace.core.outcome import Completed
-from headrace.core.requests import hash_of
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.deduplication import hash_of
+from headrace.core.lifecycle.execution import finish
+from headrace.core.lifecycle.submission import submit
 from headrace.engine import Claimed, Refused, WorkerInfo
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host

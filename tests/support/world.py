@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from headrace.core.attempt import Completed
 from headrace.core.change import Applied
-from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle import finish, start, submit
-from headrace.core.outcome import Completed
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.execution import finish, start
+from headrace.core.lifecycle.submission import submit
 from headrace.engine import Alive, Beat, Claimed, Dead, WorkerInfo
 from headrace.engines.memory import MemoryEngine
 from headrace.engines.memory.documents import Documents
@@ -26,7 +27,7 @@ from headrace.engines.memory.workers import Workers
 from headrace.errors import Unavailable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
+from headrace.runtime.writes.writer import Lanes
 from headrace.testing.clock import FakeClock
 
 

@@ -10,16 +10,18 @@ from typing import Any, assert_type
 from uuid import UUID
 
 from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Stream, Tasks
-from headrace.batch import BatchHandle
-from headrace.client.hooks import CallNext, Resource, SubmitNext
+from headrace.client.batch import BatchHandle
+from headrace.client.handle import StreamHandle
+from headrace.client.submission.middleware import SubmitNext
+from headrace.client.task import AsyncTask
 from headrace.core.audit import Audited
 from headrace.core.entry import LogLine
-from headrace.core.explain.explain import Explanation
-from headrace.core.feed import Changed
+from headrace.core.explain.explanation import Explanation
 from headrace.core.query import Page
-from headrace.handle import StreamHandle
-from headrace.stream import StreamItem
-from headrace.task import AsyncTask
+from headrace.core.updates import Changed
+from headrace.runtime.watch.stream import StreamItem
+from headrace.worker.execution.hooks import CallNext
+from headrace.worker.execution.resources import Resource
 
 app = App("memory://", defaults={"queue": "all", "timeout": None})
 

@@ -13,14 +13,14 @@ from uuid import UUID
 import pytest
 
 from headrace.core.defaults import Rules
-from headrace.core.retry import Retry
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Attended, Engine
 from headrace.errors import Unavailable
 from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
 from headrace.runtime.store_clock import StoreClock
+from headrace.runtime.writes.writer import Lanes
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
 from tests.support.faults import Instead

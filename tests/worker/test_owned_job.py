@@ -10,13 +10,13 @@ from typing import ClassVar, cast
 from uuid import uuid4
 
 from headrace.core.change import Applied, Change, Verdict
-from headrace.core.claim import Ask
-from headrace.core.lifecycle import start
-from headrace.core.retry import Retry
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.execution import start
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Reason, Status, Verb
 from headrace.engine import Claimed, Engine, WorkerInfo
 from headrace.errors import Unavailable, Unstorable
-from headrace.worker.context import Context
+from headrace.worker.execution.context import Context
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
 from tests.support.until import until

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.retry import Retry
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Status
 from headrace.errors import NoContext
-from headrace.worker.context import Context
+from headrace.worker.execution.context import Context
 from headrace.worker.slots import AT_ONCE
 from tests.support.shop import ENGINES, QUICK, Shop, open_shop
 from tests.support.until import until

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle import lose
-from headrace.core.retry import Retry
-from headrace.core.rollup import Totals
+from headrace.core.lifecycle.loss import lose
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.stats.rollup import Totals
 from headrace.core.status import Cause, Status
 from headrace.errors import Snooze
 from headrace.worker import tally as tallying
-from headrace.worker.context import Context
+from headrace.worker.execution.context import Context
 from tests.support.shop import ENGINES, Shop, open_shop
 from tests.support.until import until
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.retry import Retry
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.stats.utilisation import Utilisation
 from headrace.core.status import Status
-from headrace.core.utilisation import Utilisation
 from tests.support.shop import Shop
 from tests.support.until import until
 

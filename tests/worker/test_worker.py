@@ -17,19 +17,20 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import App
-from headrace.core import acts
 from headrace.core.change import Applied, Change, Verdict
-from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
 from headrace.core.entry import Kind
 from headrace.core.job import Job
-from headrace.core.retry import Retry
+from headrace.core.lifecycle import actions as acts
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
 from headrace.errors import ConfigError, GiveUp, RetryLater, Snooze, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
-from headrace.worker import fetcher, starts
-from headrace.worker.context import Context
+from headrace.worker import delayed_starts
+from headrace.worker.claim import fetcher
+from headrace.worker.execution.context import Context
 from headrace.worker.worker import TICK
 from tests.core.stand import stand
 from tests.support.faults import LosesReplies
@@ -719,7 +720,7 @@ async def test_what_a_worker_has_not_begun_when_it_leaves_is_not_missed(shop: Sh
 
 
 async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "WITHIN", 600.0)  # not by the tick that looks for late ones
+    monkeypatch.setattr(delayed_starts, "WITHIN", 600.0)  # not by the tick that looks for late ones
     gate, acted = asyncio.Event(), asyncio.Event()
 
     async def acts(ctx: Context) -> None:

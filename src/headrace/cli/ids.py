@@ -10,10 +10,10 @@ from uuid import UUID
 
 import click
 
-from headrace.cli.failures import NOT_FOUND
-from headrace.core import moments
-from headrace.core.fingerprint import DIGITS
+from headrace.cli.exit_codes import NOT_FOUND
+from headrace.core import times
 from headrace.core.job import Job
+from headrace.core.stats.failures import DIGITS
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def check_range(
         return
     begin, end = moment_of(since, now), moment_of(until, now)
     if end <= begin:
-        told = f"nothing is between {moments.moment(begin, None)} and {moments.moment(end, None)}"
+        told = f"nothing is between {times.moment(begin, None)} and {times.moment(end, None)}"
         raise click.UsageError(f"{second} must be later than {first}: {told}")
 
 

@@ -1,21 +1,100 @@
-"""Flags and kinds of values that several commands share."""
+"""Flags and kinds of values that several commands share.
+
+Arguments of a task as typed in a terminal: ``key=value`` pairs and ``--payload``.
+
+What the flags shared by all commands said.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import wraps
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from headrace.cli.state import State
-from headrace.core import durations
+from headrace.core import times
 from headrace.core.status import COMING, Reason, Status
 
-__all__ = ["common", "duration", "filters", "moment", "target", "when"]
+__all__ = ["State", "common", "duration", "filters", "moment", "pairs", "payload", "target", "value", "when"]
+
+
+def value(text: str) -> Any:
+    """JSON if it parses, else the text itself."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def pairs(words: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` words as a dictionary."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"{word!r} is not key=value")
+        if key in found:
+            raise click.UsageError(f"{key} is given twice")
+        found[key] = value(text)
+    return found
+
+
+def payload(source: str | None, words: Sequence[str]) -> dict[str, Any]:
+    """The whole payload: ``source`` is JSON, @file or - for stdin; pairs are laid over it."""
+    return (_whole(source) if source is not None else {}) | pairs(words)
+
+
+def _whole(source: str) -> dict[str, Any]:
+    text, name = _read(source)
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+    except ValueError as error:
+        raise click.UsageError(f"{name} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"{name} must be a JSON object keyed by parameter name")
+    return found
+
+
+def _read(source: str) -> tuple[str, str]:
+    try:
+        if source == "-":
+            return sys.stdin.read(), "stdin"
+        if source.startswith("@"):
+            return Path(source[1:]).read_text(encoding="utf-8"), source[1:]
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"cannot read {source.removeprefix('@')}: {error}") from None
+    return source, "--payload"
+
+
+def _no_constant(name: str) -> NoReturn:
+    # Python's parser takes NaN and Infinity, which are no JSON: `x=NaN` is the text "NaN".
+    raise ValueError(f"{name} is not JSON")
+
+
+def _debug() -> bool:
+    return os.environ.get("HEADRACE_DEBUG", "") not in ("", "0")
+
+
+@dataclass
+class State:
+    """The shared flags of one command line; None is unset, so that settings can speak."""
+
+    url: str | None = None
+    app: str | None = None
+    json: bool = False
+    debug: bool = field(default_factory=_debug)
+    log_format: str = "text"
+    """How what is said on stderr is written, also errors; a worker's is looked up in the settings."""
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +102,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def duration(value: str | float) -> float:
     """A length of time, wherever one is given: seconds, or numbers with units (90, 250ms, 60s, 1h30m)."""
     try:
-        return durations.duration(value) if isinstance(value, str) else float(value)
+        return times.duration(value) if isinstance(value, str) else float(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -74,7 +153,7 @@ def when(value: str | datetime | float) -> datetime | float:
     if not isinstance(value, str):
         return value
     try:
-        return durations.duration(value)
+        return times.duration(value)
     except ValueError as error:
         if value.startswith("-") and _is_duration(value[1:]):
             raise click.BadParameter(f"{value!r} has a sign: say {value[1:]}, which is a length of time") from None
@@ -93,7 +172,7 @@ def when(value: str | datetime | float) -> datetime | float:
 
 def _is_duration(text: str) -> bool:
     """Whether this is meant as a length of time, whatever its length."""
-    return re.fullmatch(rf"\s*([\d.]+\s*({'|'.join(durations.UNITS)})?\s*)+", text.lower()) is not None
+    return re.fullmatch(rf"\s*([\d.]+\s*({'|'.join(times.UNITS)})?\s*)+", text.lower()) is not None
 
 
 def filters(fn: F) -> F:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from headrace.client.submitting import SubmitMiddleware, SubmitNext, check_submit_middleware
-from headrace.handler import Handler
-from headrace.worker.callbacks import MOMENTS, STATUSES, Callback, Moment, check_callbacks
-from headrace.worker.middleware import CallNext, Middleware, check_middleware
-from headrace.worker.resources import Maker, Resource
-from headrace.worker.tracing import Tracing
+from headrace.client.submission.middleware import SubmitMiddleware, SubmitNext, check_submit_middleware
+from headrace.worker.execution.hooks import (
+    MOMENTS,
+    STATUSES,
+    Callback,
+    CallNext,
+    Middleware,
+    Moment,
+    check_callbacks,
+    check_middleware,
+)
+from headrace.worker.execution.resources import Maker, Resource
+from headrace.worker.execution.tracing import Tracing
+from headrace.worker.handler import Handler
 
 __all__ = [
     "HOOKS",
@@ -97,8 +105,8 @@ class Hooked:
     def submit_middleware(self, fn: S) -> S:
         """Call this around every submit: ``async def f(drafts, call_next): return await call_next(drafts)``.
 
-        It may pass on drafts with other options (``draft.with_options(...)``), refuse them by raising, and look at the
-        handles. The first that was registered is the outermost.
+        It may pass on drafts with other options (``client.draft.with_options(...)``), refuse them by raising, and look
+        at the handles. The first that was registered is the outermost.
 
         :raises ConfigError: it is no coroutine function of drafts and ``call_next``
         """

@@ -10,16 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from uuid import UUID
 
-from headrace.client import sync
+from headrace.client import background
 from headrace.client.session import Session
 from headrace.config import Settings
 from headrace.engine import Engine
+from headrace.engines.connect import connect, redact
 from headrace.errors import ConfigError, EngineError, NotOpen
 from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
-from headrace.wiring import connect, redact
-from headrace.worker.logs import caught_logs
+from headrace.runtime.writes.writer import Lanes
+from headrace.worker.log_capture import caught_logs
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -107,7 +107,7 @@ class Lifetime:
         :raises ConfigError: the App is open
         """
         # An App that nobody uses stays open for `wait`; it must not meet there what belongs to the other store.
-        sync.leave(cast("App", self))
+        background.leave(cast("App", self))
         if self._open_somewhere():
             raise ConfigError("override: this App is open; override it before it is entered")
         before = (self._override, self._host, self._settings, self._made)
@@ -117,7 +117,7 @@ class Lifetime:
         try:
             yield self
         finally:
-            sync.leave(cast("App", self))
+            background.leave(cast("App", self))
             self._override, self._host, self._settings, self._made = before
 
     # -- opening
@@ -231,4 +231,4 @@ class Lifetime:
         """
         if self.waiter is not None:
             return cast("T", self.waiter(work))
-        return sync.wait(cast("App", self), work)
+        return background.wait(cast("App", self), work)

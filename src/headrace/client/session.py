@@ -7,18 +7,18 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from headrace.client.places import places
-from headrace.client.registry import TaskDoc, known_tasks, named
+from headrace.client.api.positions import places
+from headrace.client.api.tasks import TaskDoc, known_tasks, named
 from headrace.config import Settings
 from headrace.core.query import Filter
 from headrace.engine import Engine, WorkerInfo
-from headrace.runtime.audience import Audience
-from headrace.runtime.feed import Feed
-from headrace.runtime.following import BatchWatcher, Watcher
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
-from headrace.runtime.shared import Shared
-from headrace.runtime.vault import Vault
+from headrace.runtime.secrets import Vault
+from headrace.runtime.single_flight import Shared
+from headrace.runtime.watch.feed import Feed
+from headrace.runtime.watch.followers import Audience
+from headrace.runtime.watch.watcher import BatchWatcher, Watcher
+from headrace.runtime.writes.writer import Lanes
 
 __all__ = ["Session"]
 

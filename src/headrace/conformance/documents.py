@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
-from headrace.core import acts
+from headrace.core.attempt import Event
 from headrace.core.audit import Audited
-from headrace.core.claim import Ask
-from headrace.core.job import Event
-from headrace.core.lease import SLACK, Lease, taken
-from headrace.core.match import Profile
+from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.duty import SLACK, Lease, taken
+from headrace.core.matching.match import Profile
 from headrace.engine import MAX_BATCH, MAX_PROFILES, Claimed, Inserted, Refused, Setting
 from headrace.errors import HeadraceError
 
@@ -95,7 +95,7 @@ class Documents(Part):
         worker = await lab.worker()
         assert [job.id for job in await lab.claim(worker, tasks=("new",))] == [fresh.id]
         for job in ended:  # its profile may have been collected meanwhile
-            back = await lab.do(acts.retry(job, lab.now))
+            back = await lab.do(actions.retry(job, lab.now))
             assert back.requires == job.requires
         profiles = await lab.engine.documents.profiles()
         wanted = {profile.id for profile in profiles.profiles if profile.requires in [job.requires for job in ended]}

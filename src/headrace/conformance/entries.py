@@ -10,10 +10,10 @@ import pytest
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.core import lifecycle
+from headrace.core.attempt import Completed, Failed, Released
 from headrace.core.entry import Append, Entry, Kept, Kind
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed, Released
+from headrace.core.lifecycle import loss
 from headrace.core.status import Cause, Status
 from headrace.engine import MAX_BATCH
 
@@ -131,7 +131,7 @@ class Entries(Part):
     async def test_a_former_owner_is_refused_and_the_next_goes_on(self, lab: Lab) -> None:
         old = await lab.running(await lab.worker())
         await keep(lab, of(old, *items(lab, 1, 2)))
-        await lab.do(lifecycle.lose(old, Cause.LEASE, lab.now, 0.5, lab.rules))
+        await lab.do(loss.lose(old, Cause.LEASE, lab.now, 0.5, lab.rules))
         lab.later(1000)
         [taken] = await lab.claim(await lab.worker())
         assert await keep(lab, of(old, *items(lab, 3))) == ["stale"], "it is held, but not started"
@@ -210,7 +210,7 @@ class Entries(Part):
 
         reading, writing = asyncio.create_task(look()), asyncio.create_task(write(job, 1))
         await enough.wait()
-        await lab.do(lifecycle.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules))
+        await lab.do(loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules))
         lab.later(1000)
         [taken] = await lab.claim(await lab.worker())
         await asyncio.gather(writing, write(await lab.start(taken), 2))

@@ -12,15 +12,15 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core import acts, lifecycle
+from headrace.core.attempt import Attempt, Completed, Ending, ErrorInfo, Failed
 from headrace.core.change import Applied, Change, Verdict
-from headrace.core.claim import Ask
-from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
-from headrace.core.job import Attempt, ErrorInfo, Job, Spec
-from headrace.core.outcome import Completed, Ending, Failed
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import actions, execution, submission
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.sweep import sweep
+from headrace.core.matching.customers import Customers
 from headrace.core.status import Reason, Status
-from headrace.core.sweep import sweep
 from headrace.engine import Claimed, Dead, Engine, InsertAnswer, Inserted, Overdue, Transactions, WorkerInfo
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
@@ -81,7 +81,7 @@ class Lab:
         **spec: Any,
     ) -> Job:
         """A job not yet inserted; ``delay`` and ``not_after`` in seconds from now, the rest as in ``Spec``."""
-        return lifecycle.submit(
+        return submission.submit(
             self.new_id(),
             Spec(task=task, created_at=self.now, **spec),
             payload,
@@ -178,11 +178,11 @@ class Lab:
 
     async def start(self, job: Job) -> Job:
         """Start a held job."""
-        return await self.do(lifecycle.start(job, self.now, self.rules))
+        return await self.do(execution.start(job, self.now, self.rules))
 
     def end(self, job: Job, ending: Ending, *, chance: float = 0.5, started_at: datetime | None = None) -> Change:
         """The decision about a handler's ending."""
-        return lifecycle.finish(job, ending, self.now, chance, self.rules, started_at)
+        return execution.finish(job, ending, self.now, chance, self.rules, started_at)
 
     async def finish(self, job: Job, ending: Ending | None = None) -> Job:
         """End a running job; completed, unless told otherwise."""
@@ -190,7 +190,7 @@ class Lab:
 
     async def cancel(self, job: Job) -> Job:
         """Cancel, or ask to."""
-        return await self.do(acts.cancel(job, self.now, self.rules))
+        return await self.do(actions.cancel(job, self.now, self.rules))
 
     async def stand(self, status: Status, task: str, **options: Any) -> Job:
         """A new job that came to this status by the verbs of the lifecycle; no other job has this task."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import BEGIN, Lab, Part
-from headrace.core.rollup import KEPT, KEPT_AS, MOST_SERIES, OTHER, Rollup, Step, Totals, begin_of, merged
+from headrace.core.stats.rollup import KEPT, KEPT_AS, MOST_SERIES, OTHER, Rollup, Step, Totals, begin_of, merged
 from headrace.engine import Alive, Beat, Dead
 
 __all__ = ["Rolling"]

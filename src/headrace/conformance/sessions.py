@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from headrace.conformance.lab import Lab, Part
-from headrace.core.claim import Ask
+from headrace.core.attempt import Completed
 from headrace.core.job import Job
-from headrace.core.outcome import Completed
+from headrace.core.lifecycle.claim import Ask
 from headrace.core.query import Filter
 from headrace.engine import Claimed, Engine, Inserted
 from headrace.engine.bus import Hint, Topic

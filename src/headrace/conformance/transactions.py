@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.core import lifecycle
+from headrace.core.attempt import Completed, Ending, Failed, Progress, Released, Snoozed, TimedOut
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
-from headrace.core.customers import Customers
-from headrace.core.job import Job, Progress
-from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.job import Job
+from headrace.core.lifecycle import execution
+from headrace.core.matching.customers import Customers
 from headrace.core.status import Outcome, Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused, Statements
 from headrace.errors import KeyReused, NotSupported
@@ -258,7 +258,7 @@ class Transactional(Part):
     async def test_a_report_of_progress_is_no_conflict(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
-        await lab.apply(lifecycle.progress(job, lab.now, Progress(50.0)))
+        await lab.apply(execution.progress(job, lab.now, Progress(50.0)))
         assert await alone(lab, change) == Applied(change.job)
 
     @able

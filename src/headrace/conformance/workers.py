@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
-from headrace.core import lifecycle
-from headrace.core.customers import Customers
+from headrace.core.lifecycle import execution, loss
+from headrace.core.matching.customers import Customers
+from headrace.core.stats.utilisation import Utilisation
 from headrace.core.status import Cause
-from headrace.core.utilisation import Utilisation
 from headrace.engine import Alive, Beat, Dead, Gone, Renewed, Watched, WorkerInfo, WorkerRow
 
 __all__ = ["Workers"]
@@ -375,7 +375,7 @@ class Workers(Part):
         for _ in range(2):
             known = {row.info.id: (row.alive, row.holds) for row in await lab.engine.workers.list()}
             assert known == {worker: (False, 1), retired: (False, 1)}
-        await lab.do(lifecycle.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules))
+        await lab.do(loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules))
         await lab.finish(other)
         assert await lab.engine.workers.list() == []
 
@@ -391,5 +391,5 @@ class Workers(Part):
         held = [await lab.held(worker, f"t{n}") for n in range(3)]
         assert [row.holds for row in await lab.engine.workers.list()] == [3]
         await lab.finish(await lab.start(held[0]))
-        await lab.do(lifecycle.release(held[1], lab.now))
+        await lab.do(execution.release(held[1], lab.now))
         assert [row.holds for row in await lab.engine.workers.list()] == [1]

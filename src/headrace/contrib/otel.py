@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from headrace.app import App
-from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.client.draft import Draft
+from headrace.core.attempt import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Reason
-from headrace.draft import Draft
 from headrace.errors import ConfigError, MissingExtra
-from headrace.worker import logs
-from headrace.worker.context import Context
-from headrace.worker.tracing import SPAN, noted
+from headrace.worker import log_capture
+from headrace.worker.execution.context import Context
+from headrace.worker.execution.tracing import SPAN, noted
 
 try:
     from opentelemetry import context as contexts
@@ -40,8 +40,8 @@ except ImportError:
     raise MissingExtra("headrace.contrib.otel", "opentelemetry-api", "otel") from None
 
 if TYPE_CHECKING:
-    from headrace.client.hooks import SubmitNext
-    from headrace.handle import JobHandle
+    from headrace.client.handle import JobHandle
+    from headrace.client.submission.middleware import SubmitNext
 
 __all__ = ["instrument"]
 
@@ -72,7 +72,7 @@ def instrument(app: App, tracer_provider: TracerProvider | None = None) -> None:
     spans = _Spans(tracer)
     app.trace(spans)
     app.submit_middleware(spans.submit)
-    logs.more_labels = _labels
+    log_capture.more_labels = _labels
 
 
 class _Spans:
@@ -213,7 +213,7 @@ def _about(name: str, type: str, queue: str | None, task: str | None) -> dict[st
     if queue is not None:
         found["messaging.destination.name"] = queue
     if task is not None:
-        found["headrace.task"] = task
+        found["headrace.client.task"] = task
     return found
 
 

@@ -1,4 +1,7 @@
-"""What is kept of a run: how it ended, how far it came, who acted; small values that the record is made of."""
+"""What is kept of a run: how it ended, how far it came, who acted; small values that the record is made of.
+
+Endings: what one run of a handler came to, as values the lifecycle decides from.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,24 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.record import Record
-from headrace.core.status import Outcome
+from headrace.core.codec.record import Record
+from headrace.core.status import Outcome, Reason
 
-__all__ = ["Attempt", "ErrorInfo", "Event", "History", "Progress", "Streak", "storable"]
+__all__ = [
+    "Attempt",
+    "Completed",
+    "Ending",
+    "ErrorInfo",
+    "Event",
+    "Failed",
+    "History",
+    "Progress",
+    "Released",
+    "Snoozed",
+    "Streak",
+    "TimedOut",
+    "storable",
+]
 
 
 _WORD = 200
@@ -178,3 +195,42 @@ class Streak(msgspec.Struct, frozen=True):
 
     number: int
     outcome: Outcome
+
+
+class Completed(msgspec.Struct, frozen=True, tag=True):
+    """The handler returned."""
+
+    result_text: str = "null"
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The handler raised, or could not be called."""
+
+    error: ErrorInfo
+    names: tuple[str, ...] = ()
+    """Every name the error's class answers to, for ``retry_on`` and ``give_up_on``."""
+    reason: Reason | None = None
+    """Set when no further attempt is worth making, and why."""
+    delay: float | None = None
+    """Asked for by ``RetryLater``, or by the function that is the backoff; overrides what the policy says."""
+
+
+class Snoozed(msgspec.Struct, frozen=True, tag=True):
+    """The handler asked to be run again later."""
+
+    delay: float
+
+
+class Released(msgspec.Struct, frozen=True, tag=True):
+    """The worker handed the job back, or the handler obeyed a request to stop."""
+
+
+class TimedOut(msgspec.Struct, frozen=True, tag=True):
+    """The attempt ran out of time."""
+
+    error: ErrorInfo | None = None
+    delay: float | None = None
+    """What the function that is the backoff asked for; overrides what the policy says."""
+
+
+Ending = Completed | Failed | Snoozed | Released | TimedOut

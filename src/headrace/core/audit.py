@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.bounds import checked_note
-from headrace.core.job import Event
-from headrace.core.record import Record
+from headrace.core.attempt import Event
+from headrace.core.codec.record import Record
+from headrace.core.validation import checked_note
 
 __all__ = ["KEPT", "Audited", "act"]
 

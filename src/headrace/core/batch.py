@@ -9,15 +9,15 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core import acts
 from headrace.core.change import Change, Tally
-from headrace.core.decide import tally_of_new
+from headrace.core.codec.record import Record
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle import submit
+from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.decision import tally_of_new
+from headrace.core.lifecycle.submission import submit
 from headrace.core.limits.rate import micros
 from headrace.core.query import Page
-from headrace.core.record import Record
 from headrace.core.status import Verb
 from headrace.errors import ConfigError, HeadraceError, TransitionRefused
 
@@ -128,7 +128,7 @@ def stop(job: Job, batch: Batch, now: datetime, rules: Rules) -> Change | None:
     """The batch of a job was cancelled; None: the job ended before, or is being stopped already."""
     if job.ended:
         return None
-    return acts.cancel(job, now, rules, by=batch.cancelled_by)
+    return actions.cancel(job, now, rules, by=batch.cancelled_by)
 
 
 _END = (1 << 62, UUID(int=(1 << 128) - 1))

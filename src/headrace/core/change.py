@@ -9,8 +9,9 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.job import Attempt, Event, Job
-from headrace.core.record import Record
+from headrace.core.attempt import Attempt, Event
+from headrace.core.codec.record import Record
+from headrace.core.job import Job
 from headrace.core.status import Verb
 
 __all__ = ["Applied", "Change", "Conflict", "Key", "LeftOut", "Note", "Tally", "Verdict", "WasStale", "judge"]
@@ -84,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     key: Key = Key.KEEP
     moves: bool = False
     """It stands in another line than before, or at another priority: ``queue``, ``priority`` or
-    ``core.suspects.requirements_of`` the job are others. An engine stores the new place with the change."""
+    ``core.lifecycle.suspects.requirements_of`` the job are others. An engine stores the new place with the change."""
     event: Event | None = None
     """An entry for the audit trail of the job."""
     notes: tuple[Note, ...] = ()

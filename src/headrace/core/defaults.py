@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from headrace.core import bounds
+from headrace.core import validation
 from headrace.core.status import ENDED, Status
 
 __all__ = ["Retention", "Rules"]
@@ -41,7 +41,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     undeliverable_after: int = 10
     batch_silence: float = 3600.0
     """How long the submitter of an open batch may add nothing before the batch is sealed without it."""
-    error_limit: int = bounds.ERROR
+    error_limit: int = validation.ERROR
     retention: Retention = Retention()
 
     @property

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.record import Record
+from headrace.core.codec.record import Record
 
 __all__ = ["BEGIN", "Append", "Cursor", "Entry", "Kept", "Kind", "LogLine", "log_data"]
 

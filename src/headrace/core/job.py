@@ -1,19 +1,28 @@
-"""The record: what was asked for (``Spec``), how it stands (``Job``), and its attempts."""
+"""The record: what was asked for (``Spec``), how it stands (``Job``), and its attempts.
+
+Ids that are computed: the same job by the same id, however often it is decided to make it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.attempt import Attempt, ErrorInfo, Event, History, Progress, Streak
-from headrace.core.record import Record, schema_of
-from headrace.core.retention import Kept
-from headrace.core.retry import Retry
+from headrace.core.codec.record import Record, schema_of
+from headrace.core.lifecycle.retention import Kept
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import ENDED, HELD, Reason, Status
-from headrace.core.target import Target, Told
+from headrace.core.validation import plain, plain_id
+from headrace.core.webhooks.target import Target, Told
+from headrace.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "AfterWhen",
@@ -28,11 +37,14 @@ __all__ = [
     "Spec",
     "Streak",
     "Values",
+    "as_id",
+    "derived_id",
     "document_fields",
     "json_or_text",
     "raw_json",
     "spec_of",
 ]
+
 
 Values = dict[str, tuple[str, ...]]
 """Of each name its values, in their order: a header or a parameter may be given more than once."""
@@ -393,3 +405,27 @@ def document_fields() -> list[tuple[str, Any]]:
     """What ``to_dict`` gives without a history: the names in order, each with its type."""
     hints = get_type_hints(Spec) | get_type_hints(Job) | _MADE
     return [(name, hints[name]) for name in _NAMES]
+
+
+_STAMP = (1 << 128) - (1 << 80)
+
+
+def derived_id(source: UUID, text: str) -> UUID:
+    """The id of what follows from a job, told apart by a text.
+
+    It has the time of its source in front, as a UUIDv7 has its own: what is made together lies together.
+    """
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    number = (source.int & _STAMP) | (int.from_bytes(digest) & ~_STAMP)
+    number = number & ~(0xF << 76) | 7 << 76
+    return UUID(int=number & ~(0b11 << 62) | 0b10 << 62)
+
+
+def as_id(id: UUID | str) -> UUID:
+    """A job's id, also from text; :raises ConfigError:"""
+    if isinstance(id, UUID):
+        return plain_id(id)
+    try:
+        return UUID(plain(id) if isinstance(id, str) else "")
+    except ValueError:
+        raise ConfigError(f"not a job id: {shown(id)}") from None

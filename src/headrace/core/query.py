@@ -10,8 +10,8 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.codec.record import Record, plain, schema_of
 from headrace.core.job import Job
-from headrace.core.record import Record, plain, schema_of
 from headrace.core.status import DEFERRED, Reason, Status
 from headrace.errors import ConfigError
 
@@ -35,7 +35,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     worker: frozenset[UUID] = frozenset()
     """Jobs that one of these workers has now."""
     fingerprint: frozenset[str] = frozenset()
-    """Jobs whose last error is one of these: ``core.fingerprint``."""
+    """Jobs whose last error is one of these: ``core.stats.failures``."""
     tag: str | None = None
     text: str | None = None
     """Found, ignoring case, in the id, the task, the payload, or the error's type and message."""

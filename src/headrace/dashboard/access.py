@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.client.finding import Filters
+from headrace.client.api.filters import Filters
+from headrace.core.auth.api_keys import Grant, Scope
 from headrace.core.job import Job
-from headrace.core.keys import Grant, Scope
 from headrace.core.status import Verb
 from headrace.errors import ConfigError
 

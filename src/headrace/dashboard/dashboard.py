@@ -13,16 +13,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from headrace.dashboard import acting, files
+from headrace.dashboard import static_files
 from headrace.dashboard.access import Access, Gate, HostGate
-from headrace.dashboard.asking import Ask, Foreign, Missing, Shown, View
-from headrace.dashboard.guard import COOKIE, Tokens, secured, set_cookie
-from headrace.dashboard.problems import Trends
-from headrace.dashboard.rendering import Renderer
-from headrace.dashboard.sharing import Shared
-from headrace.dashboard.sums import Past
-from headrace.dashboard.table import ACTS
-from headrace.dashboard.views import VIEWS
+from headrace.dashboard.actions import ACTS
+from headrace.dashboard.actions import endpoint as acting
+from headrace.dashboard.alerts import Trends
+from headrace.dashboard.cache import Shared
+from headrace.dashboard.chart_data import Past
+from headrace.dashboard.page import Ask, Foreign, Missing, Shown, View
+from headrace.dashboard.pages import VIEWS
+from headrace.dashboard.renderer import Renderer
+from headrace.dashboard.security import COOKIE, Tokens, secured, set_cookie
 from headrace.errors import ConfigError, HeadraceError, NotOpen, Unavailable, Unreadable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _log = logging.getLogger("headrace.dashboard")
 
 
 def dashboard(app: App, *, access: Access) -> Dashboard:
-    """The dashboard of an App, to be mounted: ``web.mount("/dashboard", dashboard(jobs, access=allowed))``.
+    """The dashboard of an App, to be mounted: ``http.mount("/dashboard", dashboard(jobs, access=allowed))``.
 
     ``access`` is a function of the request, plain or async, that answers ``"read"``, ``"act"`` or ``"no"``, or a
     ``Viewer``. The App must be open on the same event loop, as ``lifespan=jobs.lifespan()`` has it.
@@ -63,7 +64,7 @@ class Dashboard:
 
     def routes(self) -> list[BaseRoute]:
         """All pages, the files they need, and what they can do."""
-        found: list[BaseRoute] = [files.route()]
+        found: list[BaseRoute] = [static_files.route()]
         found += [Route(one.path, self._endpoint(one), methods=["GET"], name=one.name) for one in VIEWS]
         return [*found, Route("/act", acting.endpoint(self, ACTS), methods=["POST"], name="act")]
 

@@ -12,12 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.endpoints.answers import JSON, PROBLEM, Answer
-from headrace.endpoints.asked import Asked, route_of, values_of
-from headrace.endpoints.reading import LARGEST_BODY, broken_off, too_large
+from headrace.endpoints.request import Asked, route_of, values_of
+from headrace.endpoints.responses import JSON, PROBLEM, Answer
+from headrace.endpoints.routes import LARGEST_BODY, broken_off, too_large
 from headrace.endpoints.status import StatusPages
-from headrace.web.events import HEADERS, HELLO, STILL_HERE, Telling
-from headrace.web.responses import Made
+from headrace.http.responses import Made
+from headrace.http.sse import HEADERS, HELLO, STILL_HERE, Telling
 
 if TYPE_CHECKING:
     from headrace.app import App

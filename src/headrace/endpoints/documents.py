@@ -11,9 +11,9 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.attempt import ErrorInfo, Progress
-from headrace.core.hiding import hidden_job
+from headrace.core.codec.record import Record
+from headrace.core.hidden_errors import hidden_job
 from headrace.core.job import Job, raw_json
-from headrace.core.record import Record
 from headrace.core.status import Reason, Status
 from headrace.errors import ConfigError, shown
 

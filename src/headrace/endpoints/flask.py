@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.core.retry import Seconds
-from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import HEADERS, Asked
-from headrace.endpoints.binding import FORM, Binding, FromHeader
-from headrace.endpoints.blocking import PLACE, Here, Told, asking, in_threads, sent_headers
+from headrace.client.options import JobOptions, TaskOptions
+from headrace.client.task import Task
+from headrace.core.times import Seconds
+from headrace.endpoints.arguments import FORM, Binding, FromHeader
+from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
-from headrace.endpoints.failures import describe
-from headrace.endpoints.in_worker import InWorker
-from headrace.endpoints.reading import (
+from headrace.endpoints.errors import describe
+from headrace.endpoints.request import HEADERS, Asked
+from headrace.endpoints.responses import Answer, Answers
+from headrace.endpoints.routes import (
     ACTS,
     LARGEST_BODY,
     PAGES,
@@ -36,13 +37,12 @@ from headrace.endpoints.reading import (
     too_large,
 )
 from headrace.endpoints.status import StatusPages
-from headrace.endpoints.submitting import BeforeSubmit, Submitting
+from headrace.endpoints.submit import BeforeSubmit, Submitting
+from headrace.endpoints.wsgi import PLACE, Here, Told, asking, in_threads, sent_headers
 from headrace.errors import MissingExtra
-from headrace.options import JobOptions, TaskOptions
-from headrace.task import Task
-from headrace.web.events import HEADERS as EVENT_HEADERS
-from headrace.web.events import Telling
-from headrace.web.problems import Problem
+from headrace.http.problems import Problem
+from headrace.http.sse import HEADERS as EVENT_HEADERS
+from headrace.http.sse import Telling
 
 try:
     from flask import Blueprint, Response, current_app, request, url_for

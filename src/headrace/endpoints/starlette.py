@@ -17,31 +17,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.core.retry import Seconds
-from headrace.endpoints.answers import Answers
-from headrace.endpoints.asked import HEADERS
-from headrace.endpoints.binding import Binding, FromHeader
+from headrace.client.options import JobOptions, TaskOptions
+from headrace.client.task import Task
+from headrace.client.task_registry import Decorator
+from headrace.core.times import Seconds
+from headrace.endpoints.arguments import Binding, FromHeader
+from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
-from headrace.endpoints.failures import describe
-from headrace.endpoints.in_worker import InWorker
-from headrace.endpoints.reading import (
-    ACTS,
-    PAGES,
-    Page,
-    check_access,
-    forbidden,
-    form_of,
-    identity_text,
-    runs,
-)
+from headrace.endpoints.errors import describe
+from headrace.endpoints.request import HEADERS, HungUp
+from headrace.endpoints.responses import Answers
+from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, form_of, identity_text, runs
 from headrace.endpoints.status import StatusPages
-from headrace.endpoints.submitting import BeforeSubmit, Submitting
-from headrace.endpoints.waiting import HungUp
+from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.errors import MissingExtra
-from headrace.options import JobOptions, TaskOptions
-from headrace.task import Task
-from headrace.tasks import Decorator
-from headrace.web.problems import Problem
+from headrace.http.problems import Problem
 
 try:
     from starlette.requests import Request

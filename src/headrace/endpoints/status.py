@@ -12,23 +12,21 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo
-from headrace.core.bounds import NOTE
-from headrace.core.hiding import hidden_news
+from headrace.core.hidden_errors import hidden_news
 from headrace.core.job import Job
-from headrace.core.news import News
 from headrace.core.status import Status
-from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import Asked
+from headrace.core.updates import News
+from headrace.core.validation import NOTE
 from headrace.endpoints.documents import ErrorDocument, Errors, error_of, shows
-from headrace.endpoints.estimates import Estimates
-from headrace.endpoints.submitting import LONGEST, as_problem
+from headrace.endpoints.request import Asked, patiently
+from headrace.endpoints.responses import Answer, Answers
+from headrace.endpoints.retry_after import Estimates
+from headrace.endpoints.submit import LONGEST, as_problem
 from headrace.endpoints.tokens import Tokens
-from headrace.endpoints.waiting import patiently
-from headrace.web.absent import absent, id_of
-from headrace.web.events import Teller, Telling, tell_job
-from headrace.web.problems import Problem
-from headrace.web.tags import etag, is_known
-from headrace.web.telling import RetryTold, StatusTold, ended_as
+from headrace.http.job_events import RetryTold, StatusTold, ended_as
+from headrace.http.problems import Problem, absent, id_of
+from headrace.http.responses import etag, is_known
+from headrace.http.sse import Teller, Telling, tell_job
 
 if TYPE_CHECKING:
     from headrace.app import App

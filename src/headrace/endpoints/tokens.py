@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.errors import ConfigError
-from headrace.runtime.shared import Shared
-from headrace.runtime.vault import STATUS_PAGES, Kept
+from headrace.runtime.secrets import STATUS_PAGES, Kept
+from headrace.runtime.single_flight import Shared
 
 if TYPE_CHECKING:
     from headrace.app import App

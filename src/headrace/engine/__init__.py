@@ -29,8 +29,8 @@ Errors that every verb may raise:
 - ``Unstorable``: the data of a row is refused, and nothing of the call was written. The caller halves its batch until
   the guilty row is alone.
 
-Every engine refuses text with half of a surrogate pair, and names, keys and tags with a NUL (``engines.refusing`` has
-the tests). It keeps a NUL within JSON, and everything that ``core.bounds`` allows.
+Every engine refuses text with half of a surrogate pair, and names, keys and tags with a NUL (``engines.validation`` has
+the tests). It keeps a NUL within JSON, and everything that ``core.validation`` allows.
 
 How an engine is made: an entry point in the group ``headrace.engines`` is named like the scheme of its URLs and is a
 function ``(url, rules, host, *, namespace)`` that returns a session which is not open. ``rules`` are the numbers of the
@@ -42,7 +42,16 @@ default with ``NotSupported``.
 engine must pass.
 """
 
-from headrace.engine.answers import (
+from headrace.engine.bus import Bus, Hint, LocalBus, Topic
+from headrace.engine.documents import Documents
+from headrace.engine.entries import Entries
+from headrace.engine.families import Families
+from headrace.engine.jobs import Direct, FindsChanged, InsertsOne, Jobs
+from headrace.engine.records import Records
+from headrace.engine.rollups import MAX_ROLL, Rollups
+from headrace.engine.session import Engine
+from headrace.engine.transactions import Enlisted, Statement, Statements, Transactions
+from headrace.engine.values import (
     MAX_BATCH,
     MAX_PROFILES,
     Check,
@@ -57,29 +66,7 @@ from headrace.engine.answers import (
     Refused,
     Setting,
 )
-from headrace.engine.bus import Bus, Hint, LocalBus, Topic
-from headrace.engine.direct import Direct
-from headrace.engine.documents import Documents
-from headrace.engine.entries import Entries
-from headrace.engine.families import Families
-from headrace.engine.jobs import FindsChanged, InsertsOne, Jobs
-from headrace.engine.records import Records
-from headrace.engine.rollups import MAX_ROLL, Rollups
-from headrace.engine.session import Engine
-from headrace.engine.statements import Enlisted, Statement, Statements
-from headrace.engine.transactions import Transactions
-from headrace.engine.workers import (
-    Alive,
-    Attended,
-    Beat,
-    Dead,
-    Gone,
-    Renewed,
-    Watched,
-    WorkerInfo,
-    WorkerRow,
-    Workers,
-)
+from headrace.engine.workers import Alive, Attended, Beat, Dead, Gone, Renewed, Watched, WorkerInfo, WorkerRow, Workers
 
 __all__ = [
     "MAX_BATCH",

@@ -34,9 +34,9 @@ class Topic(StrEnum):
     SETTINGS = "settings"
     """Settings changed; names are their keys. Also: a duty changed hands, or a worker came."""
     CHANGED = "changed"
-    """Jobs changed in any way, or were given to a worker; names are job ids. ``runtime.changes`` sends these: few at a
-    time, and how many it left out. New jobs are told of by ``READY`` alone, and that a deferred job fell due by none:
-    whoever knows the job knows when."""
+    """Jobs changed in any way, or were given to a worker; names are job ids. ``runtime.writes.hints`` sends these: few
+    at a time, and how many it left out. New jobs are told of by ``READY`` alone, and that a deferred job fell due by
+    none: whoever knows the job knows when."""
 
 
 class Hint(msgspec.Struct, frozen=True):

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from headrace.core.attempt import Event
 from headrace.core.audit import Audited
-from headrace.core.job import Event
-from headrace.engine.answers import Profiles, Setting
+from headrace.engine.values import Profiles, Setting
 
 __all__ = ["Documents"]
 
@@ -34,7 +34,7 @@ class Documents(Protocol):
         The answer is the setting as written (deleted: as it was), or None when another was faster. Revs are taken from
         one counter for all settings, so none comes again for a key that was deleted; claims and beats answer that
         counter as ``settings_rev``. The documents ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` govern claims, as
-        ``core.limits.rule`` reads them; one that it cannot read is stored all the same.
+        ``core.limits.settings`` reads them; one that it cannot read is stored all the same.
 
         ``act``: who does it, kept with the key in the same commit, also if the value is what it was; of these the
         newest ``core.audit.KEPT`` are kept.
@@ -48,11 +48,11 @@ class Documents(Protocol):
     async def lease(
         self, name: str, holder: UUID, seconds: float, now: datetime, longest: float | None = None
     ) -> int | None:
-        """Take or renew a duty, as ``core.lease.taken`` says; its token, or None while another holds it."""
+        """Take or renew a duty, as ``core.lifecycle.duty.taken`` says; its token, or None while another holds it."""
         ...
 
     async def unlease(self, name: str, holder: UUID) -> None:
-        """Give a duty back, as ``core.lease.given_back`` says."""
+        """Give a duty back, as ``core.lifecycle.duty.given_back`` says."""
         ...
 
     async def holder(self, name: str, now: datetime) -> UUID | None:

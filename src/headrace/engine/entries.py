@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
-from headrace.engine.answers import MAX_BATCH
+from headrace.engine.values import MAX_BATCH
 
 __all__ = ["Entries"]
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.core.query import Page
-from headrace.engine.answers import MAX_BATCH, Processed, Refused
+from headrace.engine.values import MAX_BATCH, Processed, Refused
 
 __all__ = ["Families"]
 
@@ -27,12 +27,13 @@ class Families(Protocol):
         stored with it.
 
         It goes in rounds, until ``limit`` jobs were looked at. A round takes notes, gives every job that they concern
-        to ``core.family.follow``, with all that the notes of the round say of it, and only then writes anything:
+        to ``core.lifecycle.family.follow``, with all that the notes of the round say of it, and only then writes
+        anything:
 
         - the statuses of the jobs that it waits for are always given;
         - ``parent_cancelled`` is said of a child of a cancelled job, while that job is gone or
-          ``core.family.still_cancelled`` says so of it; a child that has ended also leaves ``Note.CANCELLED`` for its
-          own children, where ``core.family.passes_on`` says so;
+          ``core.lifecycle.family.still_cancelled`` says so of it; a child that has ended also leaves ``Note.CANCELLED``
+          for its own children, where ``core.lifecycle.family.passes_on`` says so;
         - ``batch`` is given for a job of a cancelled batch that is still here.
 
         What the changes of a round leave as notes is for the next round. To process a note twice changes nothing, so

@@ -1,4 +1,7 @@
-"""Jobs: the verbs that move them. This is the hot path."""
+"""Jobs: the verbs that move them. This is the hot path.
+
+The short way of a lone job: stored on the thread of a caller who has no event loop.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from uuid import UUID
 
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
-from headrace.core.claim import Ask
 from headrace.core.job import Job
+from headrace.core.lifecycle.claim import Ask
 from headrace.core.status import Status
-from headrace.engine.answers import MAX_BATCH, Claimed, Companions, InsertAnswer, Overdue
+from headrace.engine.values import MAX_BATCH, Claimed, Companions, InsertAnswer, Inserted, Overdue
 from headrace.engine.workers import Dead
 
-__all__ = ["InsertsOne", "Jobs"]
+__all__ = ["Direct", "InsertsOne", "Jobs"]
 
 
 class Jobs(Protocol):
@@ -43,17 +46,18 @@ class Jobs(Protocol):
 
         *Keys.* A job whose dedup key another job of the same task holds, or an earlier job of this call takes, is
         answered ``Duplicated`` with that one, which may have completed (``dedup_for``). What comes of it is for the
-        caller to decide (``core.uniqueness.meet``). A job that has ended takes no key.
+        caller to decide (``core.lifecycle.deduplication.meet``). A job that has ended takes no key.
 
         *Merged submits.* A job whose id was merged into another (``Change.merges``) is answered ``Duplicated`` with
         that one, as ``replaced``, before any key is looked at: however often it is submitted again, it changes nothing
-        more. Only jobs of which ``core.uniqueness.replaces`` says so need to be looked up.
+        more. Only jobs of which ``core.lifecycle.deduplication.replaces`` says so need to be looked up.
 
-        *Requests.* A job whose request (``core.requests.request_of``) is that of a stored job, live or ended, or of an
-        earlier one of this call, is answered ``Duplicated`` with that one if ``core.requests.is_repeat`` says so;
-        otherwise it is ``Refused`` with ``KeyReused``. This comes before the dedup key: a request is answered with the
-        job that it made, whoever holds the dedup key by now. However many insert one request at once, one job is
-        stored. A request that met a dedup key made no job, and is not remembered.
+        *Requests.* A job whose request (``core.lifecycle.deduplication.request_of``) is that of a stored job, live or
+        ended, or of an earlier one of this call, is answered ``Duplicated`` with that one if
+        ``core.lifecycle.deduplication.is_repeat`` says so; otherwise it is ``Refused`` with ``KeyReused``. This comes
+        before the dedup key: a request is answered with the job that it made, whoever holds the dedup key by now.
+        However many insert one request at once, one job is stored. A request that met a dedup key made no job, and is
+        not remembered.
 
         *Profiles.* A profile is a pair of task and requirements, known by a number. A job that needs one too many is
         ``Refused`` with ``TooManyProfiles``: ``core.limits.profiles`` says for whom it counts (``staked_by``), how many
@@ -63,9 +67,10 @@ class Jobs(Protocol):
         However many sessions insert at once, no customer has live jobs of more, but for what a user's transaction
         cannot see. A profile that no live job needs may be forgotten.
 
-        *Relations.* A job with a parent is ``Refused`` where ``core.family.refusal`` says so; one with ``after`` where
-        one of those is not here, nor before it in the same call; one of a batch where
-        ``core.batch.refusal_of_member`` says so. A job that waits gets the note that ``core.family.note_of_new`` says.
+        *Relations.* A job with a parent is ``Refused`` where ``core.lifecycle.family.refusal`` says so; one with
+        ``after`` where one of those is not here, nor before it in the same call; one of a batch where
+        ``core.batch.refusal_of_member`` says so. A job that waits gets the note that
+        ``core.lifecycle.family.note_of_new`` says.
 
         *The race with the end of a parent.* An engine must know of each job whether another was ever stored that waits
         for it, since ``apply`` stores ``Note.ENDED`` only then. To read the status of the parent, to record that it is
@@ -75,10 +80,10 @@ class Jobs(Protocol):
         does it, if every change of them takes it as well. The same holds for the cancel of a parent or a batch: a new
         job is refused, or the cancel finds it.
 
-        *Batches.* A new job adds ``core.decide.tally_of_new`` to the counts of its batch, which is here already or is
-        ``batch``; that is made in the same commit unless it is here. A new member moves the
-        batch's ``touched_at`` to its own ``updated_at``, if that is later: ``core.batch.is_silent`` goes by it. A job
-        may name a batch that is not here: it is counted nowhere.
+        *Batches.* A new job adds ``core.lifecycle.decision.tally_of_new`` to the counts of its batch, which is here
+        already or is ``batch``; that is made in the same commit unless it is here. A new member moves the batch's
+        ``touched_at`` to its own ``updated_at``, if that is later: ``core.batch.is_silent`` goes by it. A job may name
+        a batch that is not here: it is counted nowhere.
 
         *All or nothing.* With a ``batch``, or with ``whole``, if one of the jobs is refused all are, for its reason,
         and nothing is stored. A duplicate is no refusal.
@@ -99,20 +104,22 @@ class Jobs(Protocol):
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Give a worker the first jobs, in order, that it may take.
 
-        First all deferred jobs that are due are queued, as ``core.claim.promoted`` says. The result is then what
-        ``core.claim.pick`` makes of the queued jobs of the asked profiles, in queues that are asked for and not paused,
-        sorted by ``core.claim.order``. Each of them is written as ``core.claim.Grant.on`` says.
+        First all deferred jobs that are due are queued, as ``core.lifecycle.claim.promoted`` says. The result is then
+        what ``core.lifecycle.claim.pick`` makes of the queued jobs of the asked profiles, in queues that are asked for
+        and not paused, sorted by ``core.lifecycle.claim.order``. Each of them is written as
+        ``core.lifecycle.claim.Grant.on`` says.
 
         *Limits.* Where a queue or a task is limited, or jobs have concurrency keys, the result is what
-        ``core.limits.limit.deal`` makes of the jobs in line, group by group. What it answers of spent rates
+        ``core.limits.selection.deal`` makes of the jobs in line, group by group. What it answers of spent rates
         (``spent``) and of keys that had a turn (``turned``) is stored in the same commit. Nothing is ever
         given beyond a limit, whatever other claims do at the same time. Permits of rates are dealt with ``ask.lead``;
         ``paced`` of the answer, also of that to a repeated request, names the jobs that spent one.
 
         *Customers.* With ``ask.customers`` only lines of customers are served, in queues that are set ``by_customer``;
-        ``core.limits.limit.refusal`` says what is raised elsewhere, before anything else. ``deal`` is told whose jobs
-        the worker holds: that is read in the commit of the claim, and of two such claims of one worker the later reads
-        what the earlier has written. A claim costs by the lines that it serves, not by what stands in those of others.
+        ``core.limits.selection.refusal`` says what is raised elsewhere, before anything else. ``deal`` is told whose
+        jobs the worker holds: that is read in the commit of the claim, and of two such claims of one worker the later
+        reads what the earlier has written. A claim costs by the lines that it serves, not by what stands in those of
+        others.
 
         *Reading only the front.* An engine need not read all jobs of a group. Where it stops, it ends the group with an
         ``Entry`` that is ``unread`` and stands where the first job stands that was not read, or the last that was.
@@ -146,8 +153,8 @@ class Jobs(Protocol):
 
         *Inserts.* Each is stored as ``insert`` stores it; none is refused for want of a profile. One that ``insert``
         would call a duplicate is not stored: the other one stands for it. One that it would refuse is stored as
-        ``core.webhooks.unchained`` has it, if that is a job; otherwise it is left out: ``Applied.left_out`` says so,
-        and the job of the change gets the event that ``LeftOut.event`` makes, in the same commit.
+        ``core.webhooks.delivery.unchained`` has it, if that is a job; otherwise it is left out: ``Applied.left_out``
+        says so, and the job of the change gets the event that ``LeftOut.event`` makes, in the same commit.
 
         *The order number may be 0.* Whoever decided the change may not know it (a job that came as JSON, say). The id
         names the job, and the stored order number stays.
@@ -178,7 +185,8 @@ class Jobs(Protocol):
         ...
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
-        """Queue deferred jobs that are due, the longest due first, as ``core.claim.promoted`` says; how many."""
+        """Queue deferred jobs that are due, the longest due first, as ``core.lifecycle.claim.promoted`` says; how
+        many."""
         ...
 
     async def realign(self, limit: int = MAX_BATCH) -> int:
@@ -195,7 +203,7 @@ class Jobs(Protocol):
 
         These are held jobs whose ``act_by`` has passed, whose worker is not alive or not known, or that two successive
         beats did not name; and jobs that nobody holds whose ``act_by`` has passed. What to do about them is decided by
-        ``core.sweep`` and ``core.liveness``: this verb writes nothing.
+        ``core.lifecycle.sweep`` and ``core.lifecycle.liveness``: this verb writes nothing.
         """
         ...
 
@@ -212,20 +220,20 @@ class Jobs(Protocol):
         A job is removed if all of this holds:
 
         - it ended at or before the moment of its status; or, if it has a retention of its own for its status
-          (``Spec.retention``), at least that long before ``now`` (``core.retention.is_past``);
+          (``Spec.retention``), at least that long before ``now`` (``core.lifecycle.retention.is_past``);
         - no live job waits or waited for it;
-        - it does not hold its dedup key, or ``core.uniqueness.has_lapsed`` says so for the moment up to which jobs with
-          its retention are removed;
+        - it does not hold its dedup key, or ``core.lifecycle.deduplication.has_lapsed`` says so for the moment up to
+          which jobs with its retention are removed;
         - it ended at or before the earliest of the moments, or its parent cannot look for it
-          (``core.family.may_be_looked_for``).
+          (``core.lifecycle.family.may_be_looked_for``).
 
         ``since``: jobs without a retention of their own that ended at or before the moment of their status here need
         not be looked at: they were before. So a store with many jobs that are kept for long need not read them again
         and again.
 
         With a job go its keys, the ids of submits that were merged into it, and the turn of its concurrency key, where
-        ``core.limits.limit.forgets`` says so. Settled batches that ended at or before the earliest of the moments are
-        removed, too.
+        ``core.limits.selection.forgets`` says so. Settled batches that ended at or before the earliest of the moments
+        are removed, too.
         """
         ...
 
@@ -261,5 +269,27 @@ class FindsChanged(Protocol):
         """Of these jobs, each with the rev at which it was read last: those that may be another now, or are gone.
 
         Progress leaves the rev alone. So a job that has reported some is always among them.
+        """
+        ...
+
+
+class Direct(Protocol):
+    """Writes on the thread that calls, and blocks it; for engines whose driver does so anyway.
+
+    It may be called from any thread while the session is open, and never on one that runs an event loop. Whatever it
+    does not do at once, the ordinary verb does: a caller who gets None, or an error, goes on with ``Jobs.insert`` on
+    the session's loop.
+    """
+
+    def insert(self, job: Job, now: datetime) -> Inserted | None:
+        """Store one new job, durable when this returns; None: nothing was written, it takes the ordinary way.
+
+        An engine may always say None. It says so while another write of this session is under way or waits, so that
+        those who come meanwhile form the next write of their lane, and no lane waits for lone jobs one by one. It says
+        so for a job that is not as ``submit`` makes it, that has relations, or that needs a look at what is stored: one
+        whose id or key is there already. A job that is stored is stored as by ``Jobs.insert``, with the next order
+        number; its hint is the caller's to send.
+
+        Errors are those of every verb. After ``Unavailable(outcome="unknown")`` the ordinary way finds out.
         """
         ...

@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from headrace.core.books import Book
+from headrace.core.attempt import History
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.fingerprint import FailureGroup
-from headrace.core.job import History, Job
-from headrace.core.limits.limit import Usage
-from headrace.core.limits.rule import Bound
+from headrace.core.job import Job
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import Bound
 from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.stats.failures import FailureGroup
+from headrace.core.stats.verification import Book
 
 __all__ = ["Records"]
 
@@ -38,7 +39,7 @@ class Records(Protocol):
     async def failures(
         self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
     ) -> list[FailureGroup]:
-        """The jobs that ``core.query.matches``, as ``core.fingerprint.grouped`` groups them.
+        """The jobs that ``core.query.matches``, as ``core.stats.failures.grouped`` groups them.
 
         With ``among`` it must not matter how many more have ended: pages ask this again and again.
         """
@@ -61,11 +62,11 @@ class Records(Protocol):
         ...
 
     async def verify(self, book: str, now: datetime | None = None) -> Book:
-        """Compare one of ``core.books.BOOKS`` with what it is about, as of one moment, while others write.
+        """Compare one of ``core.stats.verification.BOOKS`` with what it is about, as of one moment, while others write.
 
         What was written whole agrees at every moment, so a finding is a fault of the engine, or of whoever wrote past
         it. It may have to look at every job. The book ``messages`` says so of what was left out with a change, too; it
-        goes by ``now``, as messages are pruned (``core.messages.missing``), and without that finds nothing.
+        goes by ``now``, as messages are pruned (``core.webhooks.messages.missing``), and without that finds nothing.
         """
         ...
 
@@ -76,8 +77,8 @@ class Records(Protocol):
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
 
-        Before it are the queued jobs of its queue, as seen now, that come first by ``core.claim.order`` and have not
-        expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
+        Before it are the queued jobs of its queue, as seen now, that come first by ``core.lifecycle.claim.order`` and
+        have not expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
         ``core.explain.position.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that
         are due but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last
         first): then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of

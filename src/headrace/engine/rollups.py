@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from headrace.core.rollup import Rollup
+from headrace.core.stats.rollup import Rollup
 
 __all__ = ["MAX_ROLL", "Rollups"]
 
@@ -19,11 +19,13 @@ class Rollups(Protocol):
     async def read(
         self, since: datetime, until: datetime, task: str | None = None, queue: str | None = None
     ) -> list[Rollup]:
-        """All rows of which ``core.rollup.concerns`` is true, regrouped or as they were handed in; as of one moment."""
+        """All rows of which ``core.stats.rollup.concerns`` is true, regrouped or as they were handed in; as of one
+        moment."""
         ...
 
     async def roll(self, now: datetime, limit: int = MAX_ROLL) -> int:
-        """Regroup up to about ``limit`` rows as ``core.rollup.regrouped`` says, in one commit; how many there were.
+        """Regroup up to about ``limit`` rows as ``core.stats.rollup.regrouped`` says, in one commit; how many there
+        were.
 
         What was handed in since is added to the rows of its minutes, minutes that are old become hours, hours days, and
         what is too old is dropped. Two that do so at once do no harm: the sum of all rows stays the same.

@@ -6,16 +6,15 @@ from datetime import datetime
 from typing import Protocol
 
 from headrace.core.defaults import Rules
-from headrace.engine.answers import Check
 from headrace.engine.bus import Bus
-from headrace.engine.direct import Direct
 from headrace.engine.documents import Documents
 from headrace.engine.entries import Entries
 from headrace.engine.families import Families
-from headrace.engine.jobs import Jobs
+from headrace.engine.jobs import Direct, Jobs
 from headrace.engine.records import Records
 from headrace.engine.rollups import Rollups
 from headrace.engine.transactions import Transactions
+from headrace.engine.values import Check
 from headrace.engine.workers import Workers
 
 __all__ = ["Engine"]

@@ -11,14 +11,14 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
-from headrace.core.customers import Customers
+from headrace.core.codec.record import Record
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.match import by_service
-from headrace.core.record import Record
-from headrace.core.rollup import Rollup
-from headrace.core.silent_workers import silent_since
-from headrace.core.utilisation import Utilisation
+from headrace.core.lifecycle.liveness import silent_since
+from headrace.core.matching.customers import Customers
+from headrace.core.matching.match import by_service
+from headrace.core.stats.rollup import Rollup
+from headrace.core.stats.utilisation import Utilisation
 
 __all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Renewed", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
 

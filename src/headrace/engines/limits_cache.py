@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from headrace.core.limits.rule import Limits, QueueRule, limits_of, queue_rule, told_unreadable
+from headrace.core.limits.settings import Limits, QueueRule, limits_of, queue_rule, told_unreadable
 
 __all__ = ["LimitsCache", "readable_queue"]
 

@@ -1,4 +1,7 @@
-"""Probes: whether the process is well, whether it should be sent requests, and figures for Prometheus."""
+"""Probes: whether the process is well, whether it should be sent requests, and figures for Prometheus.
+
+Operations about the hub itself.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ import msgspec
 from starlette.responses import Response
 
 from headrace.errors import StoreLost, Unavailable
-from headrace.hub.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Answer, Ask, Operation
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
+from functools import cache
+from importlib.metadata import version
 
-__all__ = ["OPERATIONS", "Health", "Ready", "Vitals"]
+__all__ = ["OPERATIONS", "VERSION_OPERATIONS", "Health", "Ready", "Version", "Vitals"]
+
 
 _log = logging.getLogger("headrace.hub")
 
@@ -196,5 +202,36 @@ OPERATIONS = (
         do=tell_metrics,
         gives={200: "text/plain"},
         answered="headrace_store_up 1.0\n",
+    ),
+)
+
+
+class Version(msgspec.Struct, frozen=True):
+    """Which headrace answers."""
+
+    headrace: str
+
+
+@cache  # which reads and parses a file
+def _version() -> Version:
+    return Version(version("headrace"))
+
+
+async def tell_version(ask: Ask) -> Answer:
+    """The version of this hub."""
+    return Answer(_version())
+
+
+VERSION_OPERATIONS = (
+    Operation(
+        name="version",
+        method="GET",
+        path="/api/version",
+        summary="Which version of headrace answers",
+        scope="read",
+        bounded="nothing",
+        do=tell_version,
+        gives={200: Version},
+        answered={"headrace": "0.1.0"},
     ),
 )

@@ -13,25 +13,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headrace.dashboard.guard import secured
-from headrace.hub.access import Access
-from headrace.hub.door import Door
-from headrace.hub.drafts import Drafts
-from headrace.hub.front import Front
+from headrace.dashboard.security import secured
+from headrace.http.positions import Positions
+from headrace.http.problems import Problem
+from headrace.hub.api.vocabulary import Drafts
+from headrace.hub.auth.authenticator import Door
+from headrace.hub.auth.login import Front
+from headrace.hub.auth.quotas import Caps
 from headrace.hub.health import Vitals
-from headrace.hub.limits import Caps
-from headrace.hub.live.live import Live
+from headrace.hub.live.connections import Live
 from headrace.hub.live.socket import socket_route
 from headrace.hub.metrics import Metrics
+from headrace.hub.operations import ENGINE, OPERATIONS
 from headrace.hub.options import HubOptions
-from headrace.hub.problems import Problem
-from headrace.hub.rpc.hints import Wanted, hints_route
-from headrace.hub.serving import Direct, problem_response, routes
-from headrace.hub.table import ENGINE, OPERATIONS
+from headrace.hub.remote_workers.fleet import Fleet
+from headrace.hub.rpc import Wanted, hints_route
+from headrace.hub.server.access_log import Access
+from headrace.hub.server.dispatch import Direct, problem_response, routes
 from headrace.hub.webhooks import webhook_worker
-from headrace.hub.work.fleet import Fleet
-from headrace.web.positions import Positions
-from headrace.worker.logs import caught_logs
+from headrace.worker.log_capture import caught_logs
 
 if TYPE_CHECKING:
     from headrace.app import App

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import force_setattr
 
-from headrace.core.retry import seconds
+from headrace.core.times import seconds
 from headrace.errors import ConfigError
 
 __all__ = ["HubOptions"]

@@ -12,9 +12,9 @@ from headrace.maintenance.planner import Planner
 from headrace.maintenance.pruner import Pruner
 from headrace.maintenance.sweeper import Sweeper
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
-from headrace.runtime.sums import Sums
+from headrace.runtime.totals import Sums
+from headrace.runtime.writes.writer import Lanes
 
 __all__ = ["Attendance", "Follower", "Planner", "Pruner", "Sweeper", "services"]
 

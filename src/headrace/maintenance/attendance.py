@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.lease import HOLDER
+from headrace.core.lifecycle.duty import HOLDER
 from headrace.engine import Beat, Engine, Setting, WorkerInfo, WorkerRow
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import EngineError, StoreLost

@@ -10,21 +10,22 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.core.lifecycle import submit
+from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.submission import submit
 from headrace.core.query import Filter
-from headrace.core.schedule.instances import Instance, instance_key, instance_of, resumes_at
-from headrace.core.schedule.schedule import Continuous, ScheduleDoc
+from headrace.core.schedule.continuous import Instance, instance_key, instance_of, resumes_at
+from headrace.core.schedule.rules import Continuous
+from headrace.core.schedule.schedule import ScheduleDoc
 from headrace.core.status import LIVE
 from headrace.engine import MAX_BATCH, Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, TransitionRefused, UnknownSchedule
 from headrace.maintenance.schedules import PREFIX, find_schedule
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
+from headrace.runtime.writes.writer import Lanes
 
 __all__ = ["Follower", "InstanceReconciler", "begin", "cancel_surplus"]
 
@@ -56,7 +57,7 @@ async def cancel_surplus(
     rules, quiet = engine.rules, True
 
     def decide(job: Job, now: datetime) -> Change | None:
-        return None if job.ended or (job.held and not running) else acts.cancel(job, now, rules, by="schedule")
+        return None if job.ended or (job.held and not running) else actions.cancel(job, now, rules, by="schedule")
 
     page = await engine.records.find(Filter(schedule=name, status=LIVE), host.clock.now(), MAX_BATCH)
     for job in page.items:

@@ -9,24 +9,17 @@ from uuid import UUID
 from msgspec.structs import astuple
 
 from headrace.core.defaults import Retention
-from headrace.core.schedule.changes import fire
-from headrace.core.schedule.schedule import (
-    CATCH_UP_CAP,
-    SKIP_GRACE,
-    Continuous,
-    ScheduleDoc,
-    due_fires,
-    fired,
-    latest_fires,
-)
+from headrace.core.schedule.fires import SKIP_GRACE, due_fires, latest_fires
+from headrace.core.schedule.rules import CATCH_UP_CAP, Continuous
+from headrace.core.schedule.schedule import ScheduleDoc, fire, fired
 from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Overloaded, Unavailable
 from headrace.maintenance.continuous import InstanceReconciler
-from headrace.maintenance.elector import Duty
+from headrace.maintenance.duty import Duty
 from headrace.maintenance.schedules import PREFIX, read
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
+from headrace.runtime.writes.writer import Lanes
 
 __all__ = ["Planner"]
 

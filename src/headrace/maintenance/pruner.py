@@ -11,10 +11,10 @@ from uuid import UUID
 from headrace.core.defaults import Retention
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, MAX_ROLL, Engine
-from headrace.maintenance.elector import Duty
+from headrace.maintenance.duty import Duty
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
-from headrace.runtime.signing import forget_stored
+from headrace.runtime.signatures import forget_stored
+from headrace.runtime.writes.writer import Lanes
 
 __all__ = ["Pruner"]
 

@@ -11,14 +11,25 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core import audit
-from headrace.core.job import Event, Job
-from headrace.core.schedule.changes import check_removable, paused, replaced, resumed, retired, revised, trigger
-from headrace.core.schedule.schedule import Rule, ScheduleDoc, new_schedule
+from headrace.core.attempt import Event
+from headrace.core.job import Job
+from headrace.core.schedule.rules import Rule
+from headrace.core.schedule.schedule import (
+    ScheduleDoc,
+    check_removable,
+    new_schedule,
+    paused,
+    replaced,
+    resumed,
+    retired,
+    revised,
+    trigger,
+)
 from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
+from headrace.runtime.writes.writer import Lanes
 
 __all__ = [
     "PREFIX",
@@ -65,7 +76,7 @@ async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
 
 
 async def create_schedule(engine: Engine, doc: ScheduleDoc, act: Event | None = None) -> ScheduleDoc:
-    """Make a schedule, or change the one of its name, as ``core.schedule.changes.replaced`` says; as stored."""
+    """Make a schedule, or change the one of its name, as ``core.schedule.schedule.replaced`` says; as stored."""
     return await _edit(engine, doc.name, lambda old: replaced(old, doc), act)
 
 

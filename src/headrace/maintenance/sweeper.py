@@ -1,4 +1,7 @@
-"""The sweeper: buries workers that died, takes their jobs back, ends what is overdue, queues what is due."""
+"""The sweeper: buries workers that died, takes their jobs back, ends what is overdue, queues what is due.
+
+Steps of the store's time on record, so that whoever sweeps next knows of them as well.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +11,93 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from headrace.core.account import account, labels, name_of
+import msgspec
+
 from headrace.core.change import Applied, Change, Conflict
-from headrace.core.clock_steps import Step
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.liveness import PAUSE, Watch, is_certain, is_late
-from headrace.core.sweep import cause_of, sweep
-from headrace.engine import MAX_BATCH, Engine, Overdue
+from headrace.core.lifecycle.clock_steps import SETTING, Step, Steps, on_record
+from headrace.core.lifecycle.liveness import PAUSE, Watch, is_certain, is_late
+from headrace.core.lifecycle.sweep import cause_of, sweep
+from headrace.core.times import length
+from headrace.engine import MAX_BATCH, Engine, Overdue, Setting
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import Unstorable
-from headrace.maintenance.deathwatch import Deathwatch
-from headrace.maintenance.elector import Duty
-from headrace.maintenance.step_record import StepRecord
+from headrace.logs import account, labels, name_of
+from headrace.maintenance.duty import Duty
+from headrace.maintenance.liveness import Deathwatch
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
-from headrace.runtime.sums import Sums
+from headrace.runtime.totals import Sums
+from headrace.runtime.writes.writer import Lanes
 
-__all__ = ["Sweeper"]
+__all__ = ["StepRecord", "Sweeper"]
+
 
 _log = logging.getLogger("headrace.sweeper")
 
 _TRIES = 10
+
+
+class StepRecord:
+    """Reads the record, and adds what the clock of this host has noticed."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self._engine, self._host = engine, host
+        self._written: tuple[Step, ...] = ()
+        """What this host had noticed when it last wrote."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the clock of this host has noticed a step that is not on record."""
+        return self._noticed() != self._written
+
+    def _noticed(self) -> tuple[Step, ...]:
+        if (clock := self._host.store_clock) is None:
+            return ()
+        clock.look()
+        return clock.steps
+
+    async def known(self) -> tuple[Step, ...]:
+        """All steps, those noticed here included, which are on record now."""
+        noticed, known = self._noticed(), tuple[Step, ...]()
+        for _ in range(_TRIES):
+            setting = await self._find()
+            known = () if setting is None else _read(setting)
+            wanted = on_record(known, noticed, self._host.clock.now())
+            if wanted == known or not wanted:
+                break
+            rev = 0 if setting is None else setting.rev
+            if await self._engine.documents.put_setting(SETTING, Steps(wanted).to_text(), rev) is not None:
+                for step in wanted:
+                    if step not in known:
+                        _tell(step)
+                known = wanted
+                break
+        self._written = noticed
+        return known
+
+    async def _find(self) -> Setting | None:
+        return next((one for one in await self._engine.documents.settings(SETTING) if one.key == SETTING), None)
+
+
+def _read(setting: Setting) -> tuple[Step, ...]:
+    try:
+        return Steps.from_text(setting.value).steps
+    except msgspec.MsgspecError as error:
+        _log.warning("the setting %r cannot be read, and is written anew: %s", setting.key, error)
+        return ()
+
+
+def _tell(step: Step) -> None:
+    way, seconds = ("forward", step.by) if step.by > 0 else ("back", -step.by)
+    _log.warning(
+        "the store's time went %s by %s: its clock was set, or the machine slept; attempts that began before are judged"
+        " without that",
+        way,
+        length(seconds),
+    )
+
+
 _MOMENT = 0.05
 _REALIGN = 300.0
 """Seconds between two looks for jobs that stand in the line of another customer setting than their queue has."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from headrace.core.clock_steps import Step
+from headrace.core.lifecycle.clock_steps import Step
 from headrace.runtime.clock import Clock
 
 __all__ = ["Asked", "StoreClock"]

@@ -1,6 +1,6 @@
 """For the tests of programs that use headrace: their own app on a memory store, under a clock they move by hand."""
 
+from headrace.testing.app_harness import Harness, harness
 from headrace.testing.clock import FakeClock
-from headrace.testing.rig import Harness, harness
 
 __all__ = ["FakeClock", "Harness", "harness"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.testing.rig import Harness, harness
+from headrace.testing.app_harness import Harness, harness
 
 __all__ = ["headrace_harness"]
 

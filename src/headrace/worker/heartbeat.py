@@ -17,21 +17,21 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.account import account, labels
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
-from headrace.core.lifecycle import finish, release, start
-from headrace.core.moments import CLOCK_APART, told_apart
+from headrace.core.lifecycle.execution import finish, release, start
 from headrace.core.status import Status
+from headrace.core.times import CLOCK_APART, told_apart
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.engine.bus import Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
-from headrace.runtime.changes import hint_of
+from headrace.logs import account, labels
 from headrace.runtime.host import Host
-from headrace.runtime.left_out import tell_verdicts
+from headrace.runtime.writes.hints import hint_of
+from headrace.runtime.writes.left_out import tell_verdicts
 
 if TYPE_CHECKING:
-    from headrace.worker.run import Run
+    from headrace.worker.execution.run import Run
     from headrace.worker.worker import Worker
 
 __all__ = ["Heartbeat"]

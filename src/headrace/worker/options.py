@@ -8,12 +8,12 @@ from typing import Any, Protocol, TypedDict
 
 import msgspec
 
-from headrace.core.bounds import checked_document, checked_name, whole
-from headrace.core.match import fault_of_numbers
-from headrace.core.retry import Seconds, seconds
-from headrace.core.suspects import REQUIREMENT
+from headrace.core.lifecycle.suspects import REQUIREMENT
+from headrace.core.matching.match import fault_of_numbers
+from headrace.core.times import Seconds, seconds
+from headrace.core.validation import checked_document, checked_name, whole
 from headrace.errors import ConfigError, UnknownTask, shown
-from headrace.handler import Handler
+from headrace.worker.handler import Handler
 
 __all__ = ["Named", "WorkerOptions", "check_worker_options", "chosen_handlers"]
 

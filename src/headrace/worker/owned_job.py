@@ -8,16 +8,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from headrace.core.account import labels, name_of
+from headrace.core.attempt import Completed, Ending, ErrorInfo, Failed
 from headrace.core.change import Applied, Change, Conflict, Verdict
-from headrace.core.job import ErrorInfo, Job
-from headrace.core.lifecycle import finish, release, start, start_may_wait
-from headrace.core.outcome import Completed, Ending, Failed
+from headrace.core.job import Job
+from headrace.core.lifecycle.execution import finish, release, start, start_may_wait
 from headrace.core.status import Reason, Status, Verb
 from headrace.errors import StoreLost, TransitionRefused, Unstorable
-from headrace.handler import Handler
-from headrace.runtime.lanes import Lanes
-from headrace.worker.lead import Permits
+from headrace.logs import labels, name_of
+from headrace.runtime.writes.writer import Lanes
+from headrace.worker.claim.permits import Permits
+from headrace.worker.handler import Handler
 
 __all__ = ["OwnedJob", "Settled"]
 

@@ -11,25 +11,25 @@ from itertools import islice
 from uuid import UUID
 
 from headrace.core.job import Job
-from headrace.handler import Handler
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
-from headrace.runtime.sums import Sums
-from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
-from headrace.worker.bulk import Call
-from headrace.worker.callbacks import Reactions
-from headrace.worker.children import Children
-from headrace.worker.collecting import Collector
-from headrace.worker.lead import Lead, Permits
+from headrace.runtime.totals import Sums
+from headrace.runtime.writes.writer import Lanes
+from headrace.worker.claim.buffer import LOOKED_AT, Buffer, Pace
+from headrace.worker.claim.collector import Collector
+from headrace.worker.claim.permits import Lead, Permits
+from headrace.worker.claim.suspects import Suspects
+from headrace.worker.delayed_starts import Starts
+from headrace.worker.execution.bulk import Call
+from headrace.worker.execution.errors import is_passing
+from headrace.worker.execution.hooks import Reactions
+from headrace.worker.execution.resources import Resources
+from headrace.worker.execution.run import STOP_PATIENCE, Run
+from headrace.worker.handler import Handler
 from headrace.worker.owned_job import OwnedJob, Settled
-from headrace.worker.pools import ThreadPool
-from headrace.worker.raising import is_passing
-from headrace.worker.resources import Resources
-from headrace.worker.run import STOP_PATIENCE, Run
-from headrace.worker.slot_yielding import YieldedSlots
-from headrace.worker.starts import Starts
-from headrace.worker.suspects import Suspects
+from headrace.worker.process.pool import Children
+from headrace.worker.process.threads import ThreadPool
 from headrace.worker.tally import Tally
+from headrace.worker.yielded_slots import YieldedSlots
 
 __all__ = ["Slots"]
 

@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from headrace.core.account import account, labels, name_of
+from headrace.core.attempt import Completed, Failed, Released, Snoozed, TimedOut
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Status
+from headrace.logs import account, labels, name_of
 from headrace.runtime.clock import Clock
-from headrace.runtime.sums import Sums
+from headrace.runtime.totals import Sums
 
 if TYPE_CHECKING:
     from headrace.worker.owned_job import OwnedJob

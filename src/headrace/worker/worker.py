@@ -1,4 +1,7 @@
-"""A worker: claims jobs, runs them, stores their results, and gives the rest back when it stops."""
+"""A worker: claims jobs, runs them, stores their results, and gives the rest back when it stops.
+
+How a worker is, as a value.
+"""
 
 from __future__ import annotations
 
@@ -11,38 +14,59 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace
 
-from headrace.core.account import labels, short
+from headrace.core.attempt import Released
+from headrace.core.codec.record import Record
 from headrace.core.job import Job
-from headrace.core.lifecycle import release
-from headrace.core.outcome import Released
+from headrace.core.lifecycle.execution import release
+from headrace.core.lifecycle.suspects import REQUIREMENT
+from headrace.core.stats.utilisation import Meter
 from headrace.core.status import Status
-from headrace.core.suspects import REQUIREMENT
-from headrace.core.utilisation import Meter
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, TransitionRefused
-from headrace.handler import Handler
-from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
-from headrace.runtime.memory import own_memory
+from headrace.logs import labels, short
+from headrace.runtime.host import Host, own_memory
 from headrace.runtime.service import Service
-from headrace.runtime.sums import Sums
-from headrace.worker.draining import Drain
-from headrace.worker.fetcher import Fetcher
+from headrace.runtime.totals import Sums
+from headrace.runtime.writes.writer import Lanes
+from headrace.worker.claim.fetcher import Fetcher
+from headrace.worker.claim.suspects import SuspectFetcher
+from headrace.worker.delayed_starts import GLANCE
+from headrace.worker.drain import Drain
+from headrace.worker.execution.resources import Resource, Resources
+from headrace.worker.execution.run import Run
+from headrace.worker.handler import Handler
 from headrace.worker.heartbeat import Heartbeat
-from headrace.worker.logs import caught_logs
+from headrace.worker.log_capture import caught_logs
 from headrace.worker.owned_job import OwnedJob
-from headrace.worker.resources import Resource, Resources
-from headrace.worker.run import Run
-from headrace.worker.signals import answering
+from headrace.worker.process.signals import answering
 from headrace.worker.slots import Slots
-from headrace.worker.starts import GLANCE
-from headrace.worker.stats import WorkerStats
-from headrace.worker.suspects import SuspectFetcher
 
 __all__ = ["Worker", "WorkerStats", "succeed"]
+
+
+class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
+    """How a worker is."""
+
+    state: str
+    busy: int
+    """Handlers at work; those that have yielded their slots are not."""
+    buffered: int
+    done: int
+    """Attempts that completed or were snoozed."""
+    failed: int
+    """Attempts that failed or timed out."""
+    released: int
+    """Attempts that were handed back, or stopped by a cancel."""
+    stale: int
+    """Attempts whose end had no say any more: the job had another owner."""
+    stuck_threads: int
+    silence: float
+    """Seconds since the store last heard of it."""
+
 
 _log = logging.getLogger("headrace.worker")
 

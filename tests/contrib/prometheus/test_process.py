@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from headrace import App, Context, Retry, Snooze
 from headrace.contrib.prometheus import HeadraceCollector
 from headrace.contrib.prometheus.process import _cumulated
-from headrace.core.histogram import Histogram
+from headrace.core.stats.histogram import Histogram
 from tests.contrib.prometheus.pages import samples, value
 from tests.support.until import until
 

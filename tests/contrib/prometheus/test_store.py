@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from headrace.contrib.prometheus import HeadraceCollector, store
-from headrace.core.rollup import OTHER
+from headrace.core.stats.rollup import OTHER
 from headrace.core.status import Status
 from headrace.engine import Beat, WorkerInfo
 from headrace.testing import FakeClock

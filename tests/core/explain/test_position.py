@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.core.explain.position import WINDOW, Position, estimate, expected_pace, pace, starts_at_once
-from headrace.core.histogram import Quantiles
+from headrace.core.stats.histogram import Quantiles
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -8,13 +8,13 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.customers import Customers
 from headrace.core.explain.explanation import Fact
 from headrace.core.explain.position import Position
-from headrace.core.limits.limit import Usage
-from headrace.core.limits.rule import Limits, QueueRule, TaskRule, limits_of
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import Limits, QueueRule, TaskRule, limits_of
+from headrace.core.matching.customers import Customers
 from headrace.engine import Beat, WorkerRow
-from tests.core.explain.test_explain import ME, MINUTE, NOW, new, running, told, worker
+from tests.core.explain.test_job import ME, MINUTE, NOW, new, running, told, worker
 
 BUSY = Beat(busy=4)
 

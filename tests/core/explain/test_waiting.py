@@ -8,13 +8,13 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.acts import cancel
 from headrace.core.explain.waiting import relatives
-from headrace.core.family import cancel_child, release
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle import submit
+from headrace.core.lifecycle.actions import cancel
+from headrace.core.lifecycle.family import cancel_child, release
+from headrace.core.lifecycle.submission import submit
 from headrace.core.status import Reason, Status
-from tests.core.explain.test_explain import NOW, RULES, told
+from tests.core.explain.test_job import NOW, RULES, told
 
 A, B, C = (UUID(int=number) for number in (0xA, 0xB, 0xC))
 

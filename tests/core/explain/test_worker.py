@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.customers import Customers
 from headrace.core.explain.worker import explain_worker, queues_to_look_at
 from headrace.core.job import Job
-from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import Rate, spend
-from headrace.core.limits.rule import counted_by, group_of, limits_of
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import counted_by, group_of, limits_of
+from headrace.core.matching.customers import Customers
 from headrace.core.query import Count
 from headrace.core.status import Status
 from headrace.engine import Beat, WorkerInfo, WorkerRow

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from headrace.core.auth.api_keys import Key, StoredKey
 from headrace.core.job import Spec
-from headrace.core.keys import Key, StoredKey
 from headrace.core.limits.profiles import (
     MOST,
     OF_CUSTOMERS,

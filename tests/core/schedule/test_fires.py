@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.core.schedule.fires import due_fires, fire_id, fires, jittered, latest_fires, next_fire, preview
-from headrace.core.schedule.when import Continuous, Cron, Every, Rule
+from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -14,23 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.job import Spec
-from headrace.core.retry import Retry
-from headrace.core.schedule.schedule import (
-    SKIP_GRACE,
-    CatchUp,
-    Cron,
-    Every,
-    Rule,
-    ScheduleDoc,
-    due_fires,
-    fire_id,
-    fires,
-    latest_fires,
-    new_schedule,
-    next_fire,
-    preview,
-    same_rule,
-)
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.schedule.fires import SKIP_GRACE, due_fires, fire_id, fires, latest_fires, next_fire, preview
+from headrace.core.schedule.rules import CatchUp, Cron, Every, Rule, same_rule
+from headrace.core.schedule.schedule import ScheduleDoc, new_schedule
 from headrace.errors import ConfigError
 
 ANCHOR = datetime(2026, 1, 1, 12, 0, 7, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
-from headrace.engines.postgres.connection import Connection, check_schema
+from headrace.engines.postgres.store.connection import Connection, check_schema
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 from tests.support.postgres import shared

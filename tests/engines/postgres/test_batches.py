@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from headrace.conformance.lab import Lab
-from headrace.core.batch import Batch, Tally
-from headrace.core.change import Applied
+from headrace.core.attempt import Completed
+from headrace.core.batch import Batch
+from headrace.core.change import Applied, Tally
 from headrace.core.job import Job
-from headrace.core.outcome import Completed
 from headrace.core.status import Status
 from headrace.engine import Inserted, Refused
-from headrace.engines.postgres.connection import Connection
+from headrace.engines.postgres.store.connection import Connection
 from headrace.errors import TransitionRefused, Unavailable
 from tests.engines.postgres.test_families import Undone, apply, insert, waits_for
 

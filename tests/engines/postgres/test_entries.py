@@ -7,12 +7,12 @@ import asyncio
 from headrace.conformance.entries import items, of
 from headrace.conformance.lab import Lab
 from headrace.core.entry import Kind
-from headrace.engines.postgres.arrays import columns
-from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.entries import _TEXTS, _document
-from headrace.runtime.lanes import Lanes
+from headrace.engines.postgres.store.arrays import columns
+from headrace.engines.postgres.store.connection import sql
+from headrace.runtime.writes.writer import Lanes
 from tests.engines.postgres.conftest import Connect
-from tests.engines.postgres.test_applying import lock
+from tests.engines.postgres.jobs.test_apply import lock
 
 
 async def test_a_job_in_an_open_transaction_keeps_nobody_waiting(lab: Lab, schema: str, connect: Connect) -> None:

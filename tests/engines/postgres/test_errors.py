@@ -14,16 +14,16 @@ import pytest
 
 from headrace import App
 from headrace.conformance.lab import Lab
+from headrace.core.attempt import Completed, ErrorInfo, Failed, Progress
 from headrace.core.defaults import Rules
-from headrace.core.job import ErrorInfo, Job, Progress
-from headrace.core.lifecycle import progress
-from headrace.core.outcome import Completed, Failed
+from headrace.core.job import Job
+from headrace.core.lifecycle.execution import progress
 from headrace.core.query import Filter
 from headrace.engine import Duplicated, Inserted
 from headrace.engines.postgres import PostgresEngine
 from headrace.errors import ConfigError, EngineError, NotOpen, Unavailable, Unstorable
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
+from headrace.runtime.writes.writer import Lanes
 from tests.support import daemons
 from tests.support.invariants import check_store
 from tests.support.postgres import Server, shared

@@ -11,14 +11,14 @@ import psycopg
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core import acts
+from headrace.core.attempt import Completed
 from headrace.core.change import Applied, Change
 from headrace.core.job import Job
-from headrace.core.outcome import Completed
+from headrace.core.lifecycle import actions
 from headrace.core.status import ENDED, Status
 from headrace.engine import InsertAnswer, Inserted, Refused
 from headrace.engines.postgres import PostgresEngine
-from headrace.engines.postgres.connection import Connection
+from headrace.engines.postgres.store.connection import Connection
 from headrace.errors import TransitionRefused, Unavailable
 from tests.support.postgres import shared
 from tests.support.until import until
@@ -98,7 +98,7 @@ async def test_a_cancel_waits_for_a_child_and_reaches_it(lab: Lab, connect: Conn
     child = lab.job("child", parent=parent.id, root=parent.id)
     async with lab.transactions.transaction() as connection:
         await insert(lab, connection, child)
-        cancel = asyncio.create_task(lab.apply(*filter(None, [acts.cancel(parent, lab.now, lab.rules)])))
+        cancel = asyncio.create_task(lab.apply(*filter(None, [actions.cancel(parent, lab.now, lab.rules)])))
         await waits_for(watching, connection)
     assert isinstance((await cancel)[0], Applied)
     await lab.process_notes()
@@ -109,7 +109,7 @@ async def test_a_child_in_the_transaction_that_cancels_its_parent_is_refused(lab
     parent = await lab.running(await lab.worker(), "parent")
     child = lab.job("child", parent=parent.id, root=parent.id)
     async with lab.transactions.transaction() as connection:
-        cancel = acts.cancel(parent, lab.now, lab.rules)
+        cancel = actions.cancel(parent, lab.now, lab.rules)
         assert cancel is not None
         await apply(lab, connection, cancel)
         [refused] = await insert(lab, connection, child)

@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.outcome import Completed
+from headrace.core.attempt import Completed
 from headrace.engine import Alive, Beat
-from headrace.engines.postgres.pool import COLD, Pool
+from headrace.engines.postgres.store.pool import COLD, Pool
 from headrace.errors import Unavailable
 from tests.engines.postgres.conftest import Connect
 from tests.support.postgres import Server

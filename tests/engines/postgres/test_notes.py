@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core import acts
+from headrace.core.attempt import Completed
 from headrace.core.change import Applied
 from headrace.core.job import Job
-from headrace.core.outcome import Completed
+from headrace.core.lifecycle import actions
 from headrace.core.status import Status
 from headrace.engine import Engine, Processed
 from tests.engines.postgres.test_families import after, insert
@@ -43,7 +43,7 @@ async def test_a_page_that_ends_within_a_note_is_taken_up_again(lab: Lab) -> Non
     children = await lab.put_all(*(after(lab, parents[n % 3]) for n in range(21)))
     await lab.process_notes()
     for parent in parents:
-        await lab.do(acts.resolve(parent, lab.now, result_text="1"))
+        await lab.do(actions.resolve(parent, lab.now, result_text="1"))
     heard: list[UUID] = []
     for size in (5, 5, 5, 5, 5):
         told = await lab.engine.families.process_notes(lab.now, size)
@@ -59,7 +59,7 @@ async def test_many_sessions_tell_everybody_once(lab: Lab) -> None:
     sessions: list[Engine] = [lab.engine, *(lab.make() for _ in range(3))]
     for session in sessions[1:]:
         await session.open()
-    changes = [acts.resolve(parent, lab.now, result_text="1") for parent in parents]
+    changes = [actions.resolve(parent, lab.now, result_text="1") for parent in parents]
     random.Random(3).shuffle(changes)
     told: list[Processed] = []
 

@@ -13,12 +13,13 @@ import pytest
 
 from headrace import App, Context, Status
 from headrace.conformance.lab import Lab
-from headrace.core.batch import Batch, Tally
+from headrace.core.batch import Batch
+from headrace.core.change import Tally
 from headrace.core.defaults import Rules
 from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine
-from headrace.engines.postgres.pool import HOT
+from headrace.engines.postgres.store.pool import HOT
 from headrace.runtime.host import Host
 from tests.support.crew import crew
 from tests.support.invariants import check_store

@@ -14,19 +14,19 @@ import asyncpg
 import pytest
 
 from headrace.conformance.lab import BEGIN, Lab
-from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
+from headrace.core.lifecycle.claim import Ask
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
-from headrace.engines.postgres.applying import apply_text, complete_text
-from headrace.engines.postgres.claiming import Claiming, many_subqueues, one_subqueue
-from headrace.engines.postgres.columns import ALIKE, COMPLETE
-from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.postgres.jobs import delete_old, delete_tied
-from headrace.engines.postgres.key_rotation import stand
-from headrace.engines.postgres.limiting import give
-from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
-from headrace.engines.sql.record import STAGES, micros
+from headrace.engines.postgres.jobs.apply import apply_text, complete_text
+from headrace.engines.postgres.jobs.claim import Claiming, many_subqueues, one_subqueue
+from headrace.engines.postgres.jobs.columns import ALIKE, COMPLETE
+from headrace.engines.postgres.jobs.key_rotation import stand
+from headrace.engines.postgres.jobs.limited_claim import give
+from headrace.engines.postgres.jobs.role import delete_old, delete_tied
+from headrace.engines.postgres.store.connection import Connection, sql
+from headrace.engines.postgres.store.pool import COLD, HOT, WARM, Pool
+from headrace.engines.sql.encoding import STAGES, micros
 from headrace.runtime.host import Host
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine, schema_of

@@ -12,11 +12,11 @@ from headrace.conformance.lab import Lab
 from headrace.core.defaults import Retention, Rules
 from headrace.core.limits import profiles
 from headrace.engine import Inserted, Refused
-from headrace.engines.postgres.connection import Connection
+from headrace.engines.postgres.store.connection import Connection
 from headrace.errors import ConfigError, HeadraceError, Unavailable
 from headrace.runtime.clock import SystemClock, SystemDice
 from headrace.runtime.host import Host
-from headrace.runtime.lanes import Lanes
+from headrace.runtime.writes.writer import Lanes
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
 from tests.support.schemas import postgres_engine

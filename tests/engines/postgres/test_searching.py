@@ -12,12 +12,11 @@ import asyncpg
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.job import ErrorInfo
-from headrace.core.outcome import Failed
+from headrace.core.attempt import ErrorInfo, Failed
 from headrace.core.query import Filter, matches
 from headrace.core.status import Reason, Status
-from headrace.engines.postgres.pool import COLD, Pool
 from headrace.engines.postgres.records import Finding
+from headrace.engines.postgres.store.pool import COLD, Pool
 from tests.support.postgres import shared
 
 QUESTIONS: dict[str, list[Any]] = {

@@ -131,8 +131,8 @@ async def test_the_end_of_a_job_in_an_open_transaction_frees_its_key_with_the_co
     lab: Lab, connect: Callable[[], Awaitable[Any]]
 ) -> None:
     """Inserts of the key wait for the outcome: taken as long as it is not committed, free afterwards."""
-    from headrace.core.outcome import Completed
-    from headrace.runtime.lanes import Lanes
+    from headrace.core.attempt import Completed
+    from headrace.runtime.writes.writer import Lanes
 
     lanes = Lanes(lab.engine, lab.host)
     job = await lab.running(await lab.worker(), dedup="k")

@@ -7,8 +7,8 @@ from typing import cast
 
 from headrace.conformance.lab import Lab
 from headrace.core.status import ENDED
-from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.records import Records
+from headrace.engines.postgres.store.pool import Pool
 from tests.engines.postgres.conftest import Connect
 from tests.support.broken_books import BREAKS, books, furnish
 

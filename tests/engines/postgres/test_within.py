@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from headrace import App, Context, Duplicate, Retry, Status
-from headrace.client.sync import close
+from headrace.client.background import close
 from headrace.core.status import Outcome
 from headrace.errors import ConfigError, NotCommitted, Unavailable
 from tests.support.doors import ASYNC, BLOCKING, database, dsn

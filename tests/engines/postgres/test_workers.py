@@ -9,7 +9,7 @@ import pytest
 
 from headrace.conformance.lab import Lab
 from headrace.core.job import Job
-from headrace.core.lifecycle import release
+from headrace.core.lifecycle.execution import release
 from headrace.engine import Alive, Beat
 from headrace.engines.postgres.workers import Workers
 

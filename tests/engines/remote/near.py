@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from headrace.core.defaults import Rules
+from headrace.engine.wire import OLDEST, PROTOCOL, Hello
 from headrace.engines.remote import RemoteEngine
-from headrace.engines.remote.address import Address
+from headrace.engines.remote.connection import Address
 from headrace.runtime.host import Host
-from headrace.runtime.wire import OLDEST, PROTOCOL, Hello
 from tests.hub.serving import Served
 
 __all__ = ["Peer", "answering", "far", "opened"]

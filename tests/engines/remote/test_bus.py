@@ -10,8 +10,8 @@ import pytest
 
 from headrace import App
 from headrace.engine import Hint, Topic
+from headrace.engine.wire import Hints, encode
 from headrace.hub import HubOptions
-from headrace.runtime.wire import Hints, encode
 from tests.engines.remote.near import opened
 from tests.hub.serving import Served, serving
 from tests.support.until import until

@@ -16,11 +16,11 @@ import pytest
 from headrace import App, errors
 from headrace.core.defaults import Rules
 from headrace.core.job import Spec
-from headrace.core.lifecycle import submit
+from headrace.core.lifecycle.submission import submit
 from headrace.core.query import Filter
 from headrace.engine import Alive, Beat, Gone, Hint, Inserted, Setting, Topic, WorkerInfo, WorkerRow
 from headrace.engines.remote import RemoteEngine
-from headrace.engines.remote.address import Address
+from headrace.engines.remote.connection import Address
 from headrace.errors import (
     ConfigError,
     EngineError,

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from headrace.core.query import Ledger
-from headrace.engine import Setting
+from headrace.engine import Setting, wire
+from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, common, encode
 from headrace.errors import ConfigError, NotSupported
-from headrace.runtime import wire
-from headrace.runtime.wire import OLDEST, PROTOCOL, VERBS, Hello, common, encode
 from tests.engines.remote.near import Peer, answering, far, opened
 from tests.hub.serving import serving
 

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from headrace.core.attempt import ErrorInfo, Progress, Streak
 from headrace.core.job import Job, Spec
 from headrace.core.status import Outcome, Reason, Status
-from headrace.core.target import Told
-from headrace.engines.postgres import columns as postgres
-from headrace.engines.postgres import rows as postgres_rows
+from headrace.core.webhooks.target import Told
+from headrace.engines.postgres.jobs import columns as postgres
+from headrace.engines.postgres.jobs import rows as postgres_rows
 from headrace.engines.sql.columns import CUT_OFF, Column, fields_in, state_of
-from headrace.engines.sql.record import Micros, State
-from headrace.engines.sqlite import columns as sqlite
-from headrace.engines.sqlite import rows as sqlite_rows
+from headrace.engines.sql.encoding import Micros, State
+from headrace.engines.sqlite.jobs import columns as sqlite
+from headrace.engines.sqlite.jobs import rows as sqlite_rows
 
 NOW = datetime(2030, 1, 2, tzinfo=UTC)
 JOB = Job(

@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from headrace.conformance.lab import Lab
+from headrace.core.attempt import Event
 from headrace.core.audit import KEPT
 from headrace.core.defaults import Rules
-from headrace.core.job import Event, Job
+from headrace.core.job import Job
 from headrace.engine import Engine, Inserted
-from headrace.engines.sqlite import SqliteEngine, migrate
-from headrace.engines.sqlite.connection import check_library
+from headrace.engines.sqlite import SqliteEngine
+from headrace.engines.sqlite.store import schema
+from headrace.engines.sqlite.store.connection import check_library
 from headrace.errors import ConfigError, NotOpen, NotSupported, SchemaTooNew, SchemaTooOld, Unavailable
 from headrace.runtime.host import Host
 
@@ -84,14 +86,14 @@ async def test_a_newer_schema_is_named(file: Path) -> None:
     await _with_migrations(file, "INSERT INTO migrations VALUES ('9999_later', '', 0)")
     message = await refusal(file, SchemaTooNew)
     assert "9999_later" in message
-    assert migrate.available()[-1].name in message
+    assert schema.available()[-1].name in message
 
 
 async def test_an_old_schema_is_refused_until_it_is_migrated(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await _with_migrations(file, "")
-    known = migrate.available()
-    later = migrate.Migration("0999_more", "CREATE TABLE more (x INTEGER) STRICT")
-    monkeypatch.setattr(migrate, "available", lambda: (*known, later))
+    known = schema.available()
+    later = schema.Migration("0999_more", "CREATE TABLE more (x INTEGER) STRICT")
+    monkeypatch.setattr(schema, "available", lambda: (*known, later))
     assert "0999_more" in await refusal(file, SchemaTooOld)
     engine = engine_on(file)
     assert await engine.migrate(plan=True) == ["0999_more"]

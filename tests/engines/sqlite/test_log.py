@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.engines.sqlite import connection as module
-from headrace.engines.sqlite.connection import connect, trim_log
-from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.store import connection as module
+from headrace.engines.sqlite.store.connection import connect, trim_log
+from headrace.engines.sqlite.store.thread import DbThread
 from headrace.runtime.host import Host
 
 

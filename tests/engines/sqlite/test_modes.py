@@ -16,7 +16,7 @@ import pytest
 from headrace import App
 from headrace.engine import Check
 from headrace.engines.sqlite.bus import directory_of as sockets_of
-from headrace.engines.sqlite.presence import directory_of as workers_of
+from headrace.engines.sqlite.store.presence import directory_of as workers_of
 from headrace.errors import ConfigError
 
 

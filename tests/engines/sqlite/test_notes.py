@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.conformance.lab import Lab
-from headrace.core.batch import Batch, Tally
-from headrace.core.outcome import Completed
+from headrace.core.attempt import Completed
+from headrace.core.batch import Batch
+from headrace.core.change import Tally
 from headrace.core.status import ENDED, Reason, Status
 from headrace.engines.sqlite import SqliteEngine
-from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.store.connection import ask
 from tests.engines.sqlite.relations import after, counted
 
 

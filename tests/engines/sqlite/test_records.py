@@ -11,7 +11,7 @@ import apsw
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
 from headrace.core.query import Filter
-from headrace.engines.sql.dialect import Asking
+from headrace.engines.sql.search.dialect import Asking
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
 

@@ -17,13 +17,13 @@ from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Reason, Status
-from headrace.engine.statements import walk
-from headrace.engines.sql.dialect import Asked, Asking
-from headrace.engines.sql.record import STAGES
+from headrace.engine.transactions import walk
+from headrace.engines.sql.encoding import STAGES
+from headrace.engines.sql.search.dialect import Asked, Asking
 from headrace.engines.sqlite import SqliteEngine
-from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.records import Finding
 from headrace.engines.sqlite.records import prepare as prepare_reader
+from headrace.engines.sqlite.store.connection import ask
 from headrace.runtime.host import Host
 
 PACKAGE = resources.files("headrace.engines.sqlite")

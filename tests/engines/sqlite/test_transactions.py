@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab
+from headrace.core.attempt import Completed
 from headrace.core.limits import profiles
-from headrace.core.outcome import Completed
 from headrace.engine import Inserted, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.sqlite import transactions
-from headrace.engines.sqlite.connection import unfolded
+from headrace.engines.sqlite.store.connection import unfolded
 from headrace.errors import ConfigError, Unavailable
 from tests.support.until import until
 

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.books import BOOKS
+from headrace.core.stats.verification import BOOKS
 from headrace.core.status import ENDED
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.records import Records

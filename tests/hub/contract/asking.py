@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.hub.table import OPERATIONS
+from headrace.hub.operations import OPERATIONS
 from tests.hub.contract.hooks import OWN
 from tests.hub.process import Running, started
 from tests.support.forks import run

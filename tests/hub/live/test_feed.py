@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import App
-from headrace.client.finding import filter_of
-from headrace.core.feed import Changed
+from headrace.client.api.filters import filter_of
 from headrace.core.query import Filter
+from headrace.core.updates import Changed
 from headrace.errors import NotOpen
 from headrace.hub.live import feed as module
 from headrace.hub.live.feed import Seat, SharedFeed

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from headrace import App
-from headrace.hub.caller import SCOPES
+from headrace.core.auth.api_keys import SCOPES
 from headrace.hub.live.messages import MESSAGES, Message
-from headrace.hub.operation import Bounded
+from headrace.hub.server.operation import Bounded
 from tests.hub.customers import Scene, scene
 from tests.hub.live.listening import Socket, connected
+from tests.hub.remote_workers.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.hub.serving import serving
-from tests.hub.work.of_customers import lease_of_bob, ready_for_work, token_of_bob
 from tests.support.apps import url_of
 
 pytestmark = pytest.mark.every_engine

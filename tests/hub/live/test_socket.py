@@ -11,7 +11,7 @@ import websockets
 
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions
-from headrace.runtime.audience import Reader
+from headrace.runtime.watch.followers import Reader
 from tests.hub.live.doing import Doing
 from tests.hub.live.listening import connected
 from tests.hub.serving import serving
@@ -45,7 +45,7 @@ async def test_a_job_is_followed_from_its_submit_to_its_result(doing: Doing) -> 
 
 
 async def test_who_waits_hears_that_the_queue_moves(doing: Doing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.places.OFTEN", 0.05)
+    monkeypatch.setattr("headrace.runtime.watch.positions.OFTEN", 0.05)
     async with serving(doing.app) as hub, connected(hub) as socket:
         first, second, third = [await doing.work.submit(n) for n in range(3)]
         await socket.ask("subscribe_job", job_id=str(third.id))

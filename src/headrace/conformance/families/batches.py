@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.core import acts
-from headrace.core.batch import Batch, Call, Tally
+from headrace.core.attempt import Completed, Failed
+from headrace.core.batch import Batch, Call
+from headrace.core.change import Tally
 from headrace.core.job import Job, Spec
-from headrace.core.outcome import Completed, Failed
+from headrace.core.lifecycle import actions
 from headrace.core.query import Filter
 from headrace.core.status import ENDED, Status
 from headrace.engine import Duplicated, Inserted, Refused
@@ -163,11 +164,11 @@ class Batches(Batched):
         failed = await lab.finish(one, GIVES_UP)
         failed_too = await lab.finish(two, GIVES_UP)
         done = await lab.finish(three)
-        await lab.do(acts.retry(failed, lab.now))
+        await lab.do(actions.retry(failed, lab.now))
         assert await self.tally(lab, batch) == Tally(3, 1, 1)
-        await lab.do(acts.resolve(failed_too, lab.now, result_text="1"))
+        await lab.do(actions.resolve(failed_too, lab.now, result_text="1"))
         assert await self.tally(lab, batch) == Tally(3, 2)
-        await lab.do(acts.discard(done, lab.now))
+        await lab.do(actions.discard(done, lab.now))
         assert await self.tally(lab, batch) == Tally(3, 1, 0, 1)
 
     async def test_a_batch_is_over_when_it_is_sealed_and_all_have_ended(self, lab: Lab) -> None:
@@ -191,7 +192,7 @@ class Batches(Batched):
         assert found == replace(over, settled=True)
         # Sealed again, or a member retried: it ends once.
         assert await lab.engine.families.seal(batch.id, lab.now)
-        await lab.do(acts.retry(await lab.get(jobs[0]), lab.now))
+        await lab.do(actions.retry(await lab.get(jobs[0]), lab.now))
         await lab.cancel(await lab.get(jobs[0]))
         assert (await lab.engine.families.process_notes(lab.now)).over == ()
         assert not await lab.engine.families.seal(lab.new_id(), lab.now)

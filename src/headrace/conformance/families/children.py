@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.core import acts
+from headrace.core.attempt import Completed, Ending, Failed
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Ending, Failed
+from headrace.core.lifecycle import actions
 from headrace.core.query import Filter
 from headrace.core.status import ENDED, Reason, Status
 from headrace.engine import Inserted, Refused
@@ -97,7 +97,7 @@ class Children(Part):
         before = await self.child(lab, asked, "before")
         ended = await lab.finish(await lab.cancel(asked), Failed(error=OOPS))
         assert ended.status is Status.CANCELLED
-        retried = await lab.do(acts.retry(ended, lab.now))
+        retried = await lab.do(actions.retry(ended, lab.now))
         after = await self.child(lab, retried, "after")
         assert await lab.process_notes() == []
         assert [await lab.get(child) for child in (before, after)] == [before, after]
@@ -150,7 +150,7 @@ class Children(Part):
             for n in range(10):
                 parent = await lab.running(worker, f"p{n}")
                 children = [lab.job("child", parent=parent.id, root=parent.id) for _ in range(5)]
-                cancel = acts.cancel(parent, lab.now, lab.rules)
+                cancel = actions.cancel(parent, lab.now, lab.rules)
                 assert cancel is not None
                 answers, _ = await asyncio.gather(
                     other.jobs.insert(children, lab.now), lab.engine.jobs.apply([lab.stamp(cancel)], lab.now)

@@ -10,10 +10,10 @@ import pytest
 
 from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import Lab, Part
-from headrace.core import acts
+from headrace.core.attempt import Completed
 from headrace.core.change import Applied
 from headrace.core.job import Job
-from headrace.core.outcome import Completed
+from headrace.core.lifecycle import actions
 from headrace.core.status import ENDED, Reason, Status
 from headrace.engine import Duplicated, Inserted, Refused
 from headrace.errors import JobNotFound
@@ -88,7 +88,7 @@ class Graphs(Part):
     async def test_a_time_is_still_waited_for(self, lab: Lab) -> None:
         parent = await lab.put("a")
         [child] = await lab.put_all(self.after(lab, parent, delay=60))
-        await lab.do(acts.resolve(parent, lab.now, result_text="1"))
+        await lab.do(actions.resolve(parent, lab.now, result_text="1"))
         await lab.process_notes()
         freed = await lab.get(child)
         assert (freed.status, freed.available_at) == (Status.SCHEDULED, child.available_at)
@@ -131,12 +131,12 @@ class Graphs(Part):
         [child] = await lab.put_all(self.after(lab, parent))
         await lab.process_notes()
         lab.later(1)
-        again = await lab.do(acts.retry(await lab.get(child), lab.now))
+        again = await lab.do(actions.retry(await lab.get(child), lab.now))
         assert again.status is Status.WAITING
         await lab.process_notes()
         assert (await lab.get(child)).status is Status.CANCELLED
-        await lab.do(acts.resolve(parent, lab.now, result_text="1"))
-        await lab.do(acts.retry(await lab.get(child), lab.now))
+        await lab.do(actions.resolve(parent, lab.now, result_text="1"))
+        await lab.do(actions.retry(await lab.get(child), lab.now))
         await lab.process_notes()
         assert (await lab.get(child)).status is Status.QUEUED
 
@@ -147,7 +147,7 @@ class Graphs(Part):
         lab.later(10)
         # Of two that have ended, the one that is kept longer.
         assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}) == 1
-        await lab.do(acts.retry(ended, lab.now))
+        await lab.do(actions.retry(ended, lab.now))
         await lab.process_notes()
         assert (await lab.get(child)).status is Status.QUEUED
 
@@ -207,7 +207,7 @@ class Graphs(Part):
         child = self.after(lab, parent)
         first = await lab.put_all(child)
         assert await lab.put_all(child) == first
-        await lab.do(acts.resolve(parent, lab.now, result_text="1"))
+        await lab.do(actions.resolve(parent, lab.now, result_text="1"))
         changes = await lab.process_notes()
         assert [change.job.id for change in changes] == [child.id]
         assert await lab.put_all(child) == [await lab.get(child)]
@@ -219,7 +219,7 @@ class Graphs(Part):
         children = [self.after(lab, one) for _ in range(25)]
         await lab.put_all(*early, *children)
         await lab.process_notes()
-        await lab.do(acts.resolve(one, lab.now, result_text="1"))
+        await lab.do(actions.resolve(one, lab.now, result_text="1"))
         changes = await lab.process_notes(limit=10)
         # Those that wait on for another are passed, and keep nobody from being told.
         assert {change.job.id for change in changes} == {job.id for job in children}

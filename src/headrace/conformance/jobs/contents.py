@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from headrace.conformance.lab import BEGIN, Lab, Part
-from headrace.core import acts, lifecycle
-from headrace.core.job import ErrorInfo, Job, Progress
-from headrace.core.outcome import Completed, Failed
-from headrace.core.retention import Kept
-from headrace.core.retry import Retry
+from headrace.core.attempt import Completed, ErrorInfo, Failed, Progress
+from headrace.core.job import Job
+from headrace.core.lifecycle import actions, execution
+from headrace.core.lifecycle.retention import Kept
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Reason
-from headrace.core.target import EVENTS, Target
+from headrace.core.webhooks.target import EVENTS, Target
 from headrace.engine import Inserted
 
 __all__ = ["Contents"]
@@ -155,7 +155,7 @@ class Contents(Part):
     async def test_errors_and_progress_are_kept_whole(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         report = Progress(33.25, STRANGE, "step", lab.at(1.000001), {"deep": [1, {STRANGE: None}], "n": 2**53})
-        job = await lab.do(lifecycle.progress(job, lab.now, report))
+        job = await lab.do(execution.progress(job, lab.now, report))
         assert job.progress == report
         error = ErrorInfo(STRANGE, STRANGE, "line\n" * 1000, {"deep": [1, {"x": STRANGE}]})
         failed = await lab.finish(job, Failed(error=error, reason=Reason.INVALID_PAYLOAD))
@@ -165,7 +165,7 @@ class Contents(Part):
 
     async def test_who_did_what_is_kept_to_the_letter(self, lab: Lab) -> None:
         job = await lab.put()
-        await lab.do(acts.resolve(job, lab.now, result_text="1", by=STRANGE, note=STRANGE))
+        await lab.do(actions.resolve(job, lab.now, result_text="1", by=STRANGE, note=STRANGE))
         [event] = (await lab.engine.records.history(job.id)).events
         assert (event.verb, event.at, event.by, event.note) == ("resolve", lab.now, STRANGE, STRANGE)
 

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Choices, Lab, Part
-from headrace.core import acts
-from headrace.core.claim import Ask
-from headrace.core.customers import Customers, turn_of
+from headrace.core.attempt import Completed
 from headrace.core.job import Job
-from headrace.core.outcome import Completed
+from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.matching.customers import Customers, turn_of
 from headrace.core.query import Filter
 from headrace.core.status import HELD, Status
 from headrace.engine import Claimed, Duplicated, Inserted
@@ -67,7 +67,7 @@ class OfCustomers(Part):
     async def test_a_retry_takes_the_key_of_its_customer(self, lab: Lab) -> None:
         first, other = await lab.put_all(lab.job(customer="a", dedup="k"), lab.job(customer="b", dedup="k"))
         ended = await lab.cancel(first)
-        alive = await lab.do(acts.retry(ended, lab.now))
+        alive = await lab.do(actions.retry(ended, lab.now))
         assert await lab.insert(lab.job(customer="a", dedup="k")) == [Duplicated(alive)]
         assert await lab.insert(lab.job(customer="b", dedup="k")) == [Duplicated(other)]
 

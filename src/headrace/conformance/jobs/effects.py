@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from headrace.conformance.families.batches import Batched
 from headrace.conformance.lab import OOPS, Lab
 from headrace.conformance.transactions import Undone, able, apply
-from headrace.core import acts
+from headrace.core.attempt import Completed, Failed
 from headrace.core.change import Applied, Change, Conflict, Key, Note, Tally, WasStale
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed
+from headrace.core.lifecycle import actions
 from headrace.core.status import Status
 
 __all__ = ["Effects"]
@@ -106,7 +106,7 @@ class Effects(Batched):
     async def test_a_retry_and_a_taken_key_insert_as_well(self, lab: Lab) -> None:
         ended = await lab.cancel(await lab.put(dedup="k"))
         hook = lab.job("hook")
-        change = with_inserts(acts.retry(ended, lab.now), hook)
+        change = with_inserts(actions.retry(ended, lab.now), hook)
         assert change.key is Key.TAKE
         await lab.do(change)
         assert (await lab.get(hook)).task == "hook"

@@ -9,10 +9,10 @@ import pytest
 
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.conformance.transactions import able, apply
-from headrace.core import acts, lifecycle
+from headrace.core.attempt import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.lifecycle import actions, execution, loss
 from headrace.core.status import Cause, Reason, Status
 from headrace.errors import TransitionRefused
 
@@ -27,7 +27,7 @@ ENDINGS: dict[str, Decide] = {
     "time out": lambda lab, job: lab.end(job, TimedOut()),
     "snooze": lambda lab, job: lab.end(job, Snoozed(30)),
     "release": lambda lab, job: lab.end(job, Released()),
-    "lose": lambda lab, job: lifecycle.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules),
+    "lose": lambda lab, job: loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules),
 }
 ALONE = {
     "complete": Status.COMPLETED,
@@ -46,7 +46,7 @@ each_finish = pytest.mark.parametrize("name", sorted(ENDINGS.keys() - {"lose"}))
 
 def cancel(lab: Lab, job: Job) -> Change:
     """A cancel that is not a no-op."""
-    decided = acts.cancel(job, lab.now, lab.rules)
+    decided = actions.cancel(job, lab.now, lab.rules)
     assert decided is not None
     return decided
 
@@ -64,9 +64,9 @@ async def _again(lab: Lab, change: Change) -> Verdict:
 async def _moved_on(lab: Lab, job: Job) -> Job:
     """The job after more has happened to it: it runs elsewhere, or was put away."""
     if job.status is Status.COMPLETED:
-        return await lab.do(acts.discard(job, lab.now))
+        return await lab.do(actions.discard(job, lab.now))
     if job.status is Status.FAILED:
-        job = await lab.do(acts.retry(job, lab.now))
+        job = await lab.do(actions.retry(job, lab.now))
     lab.later(1000)
     [taken] = await lab.claim(await lab.worker())
     return await lab.start(taken)
@@ -83,13 +83,13 @@ class Fencing(Part):
     async def test_a_change_of_a_pruned_job_is_stale(self, lab: Lab) -> None:
         job = await lab.stand(Status.FAILED, "work")
         await lab.engine.jobs.delete({Status.FAILED: lab.now})
-        assert await once(lab, acts.retry(job, lab.now)) == WasStale(None)
+        assert await once(lab, actions.retry(job, lab.now)) == WasStale(None)
         assert await lab.gone(job)
 
     @each_ending
     async def test_a_late_finish_of_a_former_owner_is_stale(self, lab: Lab, name: str) -> None:
         old = await lab.running(await lab.worker())
-        lost = await lab.do(lifecycle.lose(old, Cause.LEASE, lab.now, 0.5, lab.rules))
+        lost = await lab.do(loss.lose(old, Cause.LEASE, lab.now, 0.5, lab.rules))
         late = ENDINGS[name](lab, old)
         if name == "lose":  # nobody's change: judged by rev alone
             assert await once(lab, late) == Conflict(lost)
@@ -177,7 +177,7 @@ class Fencing(Part):
     async def test_an_owner_whose_job_moved_must_decide_again(self, lab: Lab) -> None:
         job = await lab.held(await lab.worker())
         asked = await lab.cancel(job)
-        assert await once(lab, lifecycle.start(job, lab.now, lab.rules)) == Conflict(asked)
+        assert await once(lab, execution.start(job, lab.now, lab.rules)) == Conflict(asked)
         assert await once(lab, lab.end(job, Completed(), started_at=lab.now)) == Conflict(asked)
         assert await lab.get(job) == asked
 
@@ -221,7 +221,7 @@ class Fencing(Part):
         job = await lab.stand(status, "work")
         asked = await lab.cancel(job)
         assert (asked.status, asked.epoch, asked.cancel_requested_at) == (status, job.epoch, lab.now)
-        assert acts.cancel(asked, lab.at(1), lab.rules) is None, "a second cancel is a no-op"
+        assert actions.cancel(asked, lab.at(1), lab.rules) is None, "a second cancel is a no-op"
 
     @each_ending
     async def test_cancel_then_the_ending(self, lab: Lab, name: str) -> None:
@@ -246,7 +246,7 @@ class Fencing(Part):
         assert await once(lab, late) == Conflict(after), "it was decided before the ending"
         if after.ended:
             with pytest.raises(TransitionRefused) as refused:
-                acts.cancel(after, lab.now, lab.rules)
+                actions.cancel(after, lab.now, lab.rules)
             assert refused.value.job == after
         else:
             ended = await lab.cancel(after)
@@ -263,6 +263,6 @@ class Fencing(Part):
 
     async def test_a_cancelled_job_in_hand_that_never_started_ends_cancelled(self, lab: Lab) -> None:
         job = await lab.cancel(await lab.held(await lab.worker()))
-        ended = await lab.do(lifecycle.release(job, lab.now))
+        ended = await lab.do(execution.release(job, lab.now))
         assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.USER)
         assert await lab.attempts(job) == []

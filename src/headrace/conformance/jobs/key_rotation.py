@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from headrace.conformance.jobs.limiting import fill, free, keys, rate, rule
+from headrace.conformance.jobs.limits import fill, free, keys, rate, rule
 from headrace.conformance.lab import OOPS, Choices, Lab, Part
-from headrace.core import lifecycle
+from headrace.core.attempt import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed
+from headrace.core.lifecycle import execution
 from headrace.core.status import Status
 from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine
@@ -74,7 +74,7 @@ class Turns(Part):
             assert len(await lab.claim(worker, 1, queues=("left",))) == 1
         assert await lab.engine.jobs.delete({Status.COMPLETED: before, Status.FAILED: lab.at(-9)}) == 1
         # It comes back with its old arrival, which is before the other's; its key has had a turn since.
-        await lab.do(lifecycle.release(held, lab.now))
+        await lab.do(execution.release(held, lab.now))
         assert held.id == back.id
         [first] = await lab.claim(worker, 1, queues=("right",))
         assert first.id == (other.id if remembered else back.id)

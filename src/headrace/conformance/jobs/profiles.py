@@ -12,17 +12,17 @@ from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab, Part
 from headrace.conformance.transactions import alone, insert
-from headrace.core import acts, lifecycle
+from headrace.core.attempt import Completed
+from headrace.core.auth.api_keys import Key, StoredKey
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Conflict, LeftOut
 from headrace.core.job import Job
-from headrace.core.keys import Key, StoredKey
+from headrace.core.lifecycle import actions, execution
 from headrace.core.limits.profiles import MOST, OF_CUSTOMERS, OF_ONE
-from headrace.core.outcome import Completed
 from headrace.core.query import Filter
 from headrace.core.status import LIVE
-from headrace.core.target import EVENTS, Target
-from headrace.core.webhooks import NUMBER, QUEUE, TASK, first_told
+from headrace.core.webhooks.delivery import NUMBER, QUEUE, TASK, first_told
+from headrace.core.webhooks.target import EVENTS, Target
 from headrace.engine import MAX_BATCH, Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.errors import KeyReused, TooManyProfiles
 
@@ -154,9 +154,9 @@ class Profiled(Part):
         await allow(lab, 2, "valid", until=lab.at(1))
         first, second = [await lab.cancel(job) for job in await lab.put_all(*names(lab, 2))]
         await lab.put("live", customer=ACME)
-        await lab.cancel(await lab.do(acts.retry(first, lab.now)))
+        await lab.cancel(await lab.do(actions.retry(first, lab.now)))
         lab.later(1)
-        [verdict] = await lab.apply(acts.retry(second, lab.now))
+        [verdict] = await lab.apply(actions.retry(second, lab.now))
         assert isinstance(verdict, Conflict)
         assert verdict.too_many
 
@@ -169,11 +169,11 @@ class Profiled(Part):
             jobs = stored(await insert(lab, connection, *names(lab, 3)))
         first, second = [await lab.cancel(job) for job in jobs]
         await lab.put("live", customer=ACME)
-        verdict = await alone(lab, lab.stamp(acts.retry(first, lab.now)))
+        verdict = await alone(lab, lab.stamp(actions.retry(first, lab.now)))
         assert isinstance(verdict, Applied)
         await lab.cancel(verdict.job)
         lab.later(1)
-        verdict = await alone(lab, lab.stamp(acts.retry(second, lab.now)))
+        verdict = await alone(lab, lab.stamp(actions.retry(second, lab.now)))
         assert isinstance(verdict, Conflict)
         assert verdict.too_many
         async with lab.transactions.transaction() as connection:
@@ -183,7 +183,7 @@ class Profiled(Part):
         await allow(lab, 2)
         first = [await lab.cancel(job) for job in await lab.put_all(*names(lab, 2))]
         second = await lab.put_all(*names(lab, 2, prefix="new"))
-        retry = acts.retry(first[0], lab.now)
+        retry = actions.retry(first[0], lab.now)
         [verdict] = await lab.apply(retry)
         assert isinstance(verdict, Conflict)
         assert verdict.job == await lab.get(first[0]) == first[0], "it is as it was"
@@ -192,7 +192,7 @@ class Profiled(Part):
         change = lab.stamp(retry)
         for _ in range(2):
             assert await lab.engine.jobs.apply([change], lab.now) == [Applied(retry.job)], "also if it is repeated"
-        [verdict] = await lab.apply(acts.retry(first[1], lab.now))
+        [verdict] = await lab.apply(actions.retry(first[1], lab.now))
         assert isinstance(verdict, Conflict)
         assert verdict.too_many
         assert stored(await lab.insert(*names(lab, 2, prefix="newer"))) == [], "what is back counts"
@@ -206,7 +206,7 @@ class Profiled(Part):
             ended += [await lab.cancel(job) for job in await lab.put_all(*names(lab, 2, prefix=str(turn)))]
         ended += [await lab.cancel(job) for job in await lab.put_all(*names(lab, 3, None, "operator"))]
         ended += [await lab.cancel(await lab.put(TASK, customer=ACME))]
-        verdicts = await lab.apply(*(acts.retry(job, lab.now) for job in ended))
+        verdicts = await lab.apply(*(actions.retry(job, lab.now) for job in ended))
         assert [isinstance(one, Applied) for one in verdicts] == [True, True, False, False, True, True, True, True]
 
     async def test_a_retry_in_a_transaction_is_the_same(self, lab: Lab) -> None:
@@ -215,11 +215,11 @@ class Profiled(Part):
         await allow(lab, 1)
         first = await lab.cancel(await lab.put("first", customer=ACME))
         second = await lab.put("second", customer=ACME)
-        verdict = await alone(lab, lab.stamp(acts.retry(first, lab.now)))
+        verdict = await alone(lab, lab.stamp(actions.retry(first, lab.now)))
         assert isinstance(verdict, Conflict)
         assert verdict.too_many
         await lab.cancel(second)
-        assert isinstance(await alone(lab, lab.stamp(acts.retry(first, lab.now))), Applied)
+        assert isinstance(await alone(lab, lab.stamp(actions.retry(first, lab.now))), Applied)
         assert stored(await lab.insert(lab.job("third", customer=ACME))) == []
 
     async def test_what_is_not_new_is_answered_as_ever(self, lab: Lab) -> None:
@@ -265,7 +265,7 @@ class Profiled(Part):
     async def test_what_was_moved_counts_where_it_is(self, lab: Lab) -> None:
         await allow(lab, 2)
         for job in await lab.put_all(*names(lab, 2, queue="a")):
-            change = acts.move(job, "b", lab.now)
+            change = actions.move(job, "b", lab.now)
             assert change is not None
             await lab.do(change)
         assert stored(await lab.insert(*names(lab, 2, prefix="new"))) == []
@@ -296,7 +296,7 @@ class Profiled(Part):
         job, told = first_told(lab.job("only", customer=ACME, webhook=(target,)))
         await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
         [held] = await lab.claim(await lab.worker(), tasks=("only",))
-        change = lifecycle.finish(held, Completed("1"), lab.now, 0.5, lab.rules, lab.now)
+        change = execution.finish(held, Completed("1"), lab.now, 0.5, lab.rules, lab.now)
         more = lab.job("instance", customer=ACME)
         [verdict] = await lab.apply(replace(change, inserts=(*change.inserts, more)))
         assert verdict == Applied(change.job)

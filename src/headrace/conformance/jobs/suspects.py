@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.core import acts, lifecycle
+from headrace.core.attempt import Completed, Failed, Released, Snoozed
 from headrace.core.change import Applied, Conflict
-from headrace.core.claim import Ask
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed, Released, Snoozed
-from headrace.core.retry import Retry
+from headrace.core.lifecycle import actions, execution, loss
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.lifecycle.suspects import ALONE, AMONG, REQUIREMENT
 from headrace.core.status import Cause, Outcome, Status
-from headrace.core.suspects import ALONE, AMONG, REQUIREMENT
 from headrace.engine import Claimed
 
 __all__ = ["Suspects"]
@@ -68,7 +68,7 @@ class Suspects(Part):
         assert (again.id, again.attempt, again.unstarted_losses, again.blameless_losses) == (held.id, 1, 1, 1)
         began = lab.later(1)
         if recorded:
-            again = await lab.do(lifecycle.start(again, began, lab.rules))
+            again = await lab.do(execution.start(again, began, lab.rules))
         lab.later(1)
         done = await lab.do(lab.end(again, Completed("2"), started_at=None if recorded else began))
         assert await lab.get(done) == done
@@ -169,7 +169,7 @@ class Suspects(Part):
     async def test_a_retry_by_a_person_clears_it(self, lab: Lab, dedup: str | None) -> None:
         job = await _lost(lab, await lab.put(dedup=dedup, retry=Retry(max_retries=0)))
         assert (job.status, job.suspect) == (Status.FAILED, 1)
-        job = await lab.do(acts.retry(job, lab.now))
+        job = await lab.do(actions.retry(job, lab.now))
         assert (job.status, job.suspect) == (Status.QUEUED, 0)
         assert await _given(lab, {AMONG: 9, ALONE: 9}) == []
         assert await _given(lab, {0: 9}) == [job.id]
@@ -177,7 +177,7 @@ class Suspects(Part):
     async def test_a_change_that_comes_too_late_moves_nothing(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.running(worker, retry=AT_ONCE)
-        late = lifecycle.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules)
+        late = loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules)
         assert late.moves
         await lab.finish(job, Released())
         [verdict] = await lab.apply(late)
@@ -190,7 +190,7 @@ class Suspects(Part):
         await lab.put_all(*(lab.job(f"t{n % 3}", queue=queues[n % 2], retry=AT_ONCE) for n in range(30)))
         jobs = [await lab.start(job) for job in await lab.claim(worker)]
         changes = [
-            lifecycle.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules) if n % 5 else lab.end(job, Completed())
+            loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules) if n % 5 else lab.end(job, Completed())
             for n, job in enumerate(jobs)
         ]
         assert [type(verdict) for verdict in await lab.apply(*changes)] == [Applied] * 30
@@ -252,7 +252,7 @@ async def _given(lab: Lab, levels: dict[int, int]) -> list[UUID]:
     """Who would be claimed of these levels; all are handed back."""
     jobs = await _claimed(lab, levels)
     for job in jobs:
-        await lab.do(lifecycle.release(job, lab.now))
+        await lab.do(execution.release(job, lab.now))
     return [job.id for job in jobs]
 
 

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from headrace.conformance.lab import OOPS, Choices, Lab, Part
-from headrace.core import acts
-from headrace.core.claim import order
-from headrace.core.decide import expired
+from headrace.core.attempt import Completed, Ending, Failed, Released
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Ending, Failed, Released
+from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.claim import order
+from headrace.core.lifecycle.decision import expired
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.query import Filter, as_seen
-from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
 
 __all__ = ["Positions"]
@@ -131,7 +131,7 @@ class Positions(Part):
 
     async def test_what_was_set_by_hand_is_not_the_work_of_a_queue(self, lab: Lab) -> None:
         job, *others = await lab.put_all(*(lab.job() for _ in range(3)))
-        await lab.do(acts.resolve(others[0], lab.now, result_text="1"))
+        await lab.do(actions.resolve(others[0], lab.now, result_text="1"))
         await lab.cancel(others[1])
         assert (await lab.engine.records.position(job, lab.now)).ended == 0
 

@@ -16,16 +16,16 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.timezone import get_current_timezone
 
-from headrace.client.finding import Filters
+from headrace.client.api.filters import Filters
+from headrace.contrib.django.job_page import about, listed, statuses
 from headrace.contrib.django.models import Job
 from headrace.contrib.django.project import project_app
-from headrace.contrib.django.showing import about, listed, statuses
 from headrace.core.job import Job as StoredJob
+from headrace.core.job import as_id
+from headrace.core.lifecycle.transitions import TABLE
 from headrace.core.query import Page
 from headrace.core.status import Verb
-from headrace.core.table import TABLE
 from headrace.errors import ConfigError, EngineError, HeadraceError, JobNotFound
-from headrace.handle import as_id
 
 __all__ = ["JobAdmin"]
 

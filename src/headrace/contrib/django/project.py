@@ -14,8 +14,8 @@ from django.utils.module_loading import import_string
 
 from headrace.app import App
 from headrace.errors import ConfigError
-from headrace.worker.context import Context
-from headrace.worker.middleware import CallNext
+from headrace.worker.execution.context import Context
+from headrace.worker.execution.hooks import CallNext
 
 __all__ = ["database", "project_app"]
 

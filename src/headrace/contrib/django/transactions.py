@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
+from headrace.client.draft import Draft
 from headrace.contrib.django.project import database
 from headrace.core.job import Job
-from headrace.draft import Draft
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -20,17 +20,18 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
 from django.urls import NoReverseMatch, path, reverse
 
+from headrace.client.draft import Draft
+from headrace.client.options import JobOptions, TaskOptions
+from headrace.client.task import Task
 from headrace.contrib.django.project import project_app
-from headrace.core.retry import Seconds
-from headrace.draft import Draft
-from headrace.endpoints.answers import Answer, Answers
-from headrace.endpoints.asked import HEADERS, Asked
-from headrace.endpoints.binding import Binding, FromHeader
-from headrace.endpoints.blocking import PLACE, Here, Told, asking, in_threads, sent_headers
+from headrace.core.times import Seconds
+from headrace.endpoints.arguments import Binding, FromHeader
+from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
-from headrace.endpoints.failures import describe
-from headrace.endpoints.in_worker import InWorker
-from headrace.endpoints.reading import (
+from headrace.endpoints.errors import describe
+from headrace.endpoints.request import HEADERS, Asked
+from headrace.endpoints.responses import Answer, Answers
+from headrace.endpoints.routes import (
     ACTS,
     LARGEST_BODY,
     PAGES,
@@ -43,12 +44,11 @@ from headrace.endpoints.reading import (
     too_large,
 )
 from headrace.endpoints.status import StatusPages
-from headrace.endpoints.submitting import BeforeSubmit, Submitting
-from headrace.options import JobOptions, TaskOptions
-from headrace.task import Task
-from headrace.web.events import HEADERS as EVENT_HEADERS
-from headrace.web.events import Telling
-from headrace.web.problems import Problem
+from headrace.endpoints.submit import BeforeSubmit, Submitting
+from headrace.endpoints.wsgi import PLACE, Here, Told, asking, in_threads, sent_headers
+from headrace.http.problems import Problem
+from headrace.http.sse import HEADERS as EVENT_HEADERS
+from headrace.http.sse import Telling
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -79,10 +79,10 @@ def job_view(
 ) -> Callable[[Callable[..., Any]], View]:
     """Makes a view of a handler: a request is checked and stored, and a worker of the project runs the handler.
 
-    Its parameters are taken from the path, the query and the body, by their types: see ``headrace.endpoints.binding``.
-    The answer is 202 with the job, or with ``Prefer: wait=10`` the result. ``methods``: POST, if none is named. The
-    view has the task as ``view.task``. The others are those of FastAPI's ``JobRouter``; ``identity`` and
-    ``before_submit`` are called with the request.
+    Its parameters are taken from the path, the query and the body, by their types: see
+    ``headrace.endpoints.arguments``. The answer is 202 with the job, or with ``Prefer: wait=10`` the result.
+    ``methods``: POST, if none is named. The view has the task as ``view.task``. The others are those of FastAPI's
+    ``JobRouter``; ``identity`` and ``before_submit`` are called with the request.
 
     :raises ConfigError: naming the argument
     """

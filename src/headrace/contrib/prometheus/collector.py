@@ -10,10 +10,9 @@ from prometheus_client.registry import Collector
 from headrace.app import App
 from headrace.contrib.prometheus.catalogue import empty
 from headrace.contrib.prometheus.process import Process
-from headrace.contrib.prometheus.store import Store
-from headrace.contrib.prometheus.store_reader import StoreReader
+from headrace.contrib.prometheus.store import Store, StoreReader
 from headrace.errors import ConfigError
-from headrace.runtime.sums import Sums
+from headrace.runtime.totals import Sums
 
 __all__ = ["HeadraceCollector"]
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import Metric as Family
 
 from headrace.contrib.prometheus.catalogue import counter, gauge, histogram
-from headrace.core.histogram import BOUNDS, Histogram
-from headrace.core.rollup import Totals
+from headrace.core.stats.histogram import BOUNDS, Histogram
+from headrace.core.stats.rollup import Totals
 from headrace.core.status import Outcome
-from headrace.core.webhooks import TASK
-from headrace.runtime.ever import Pair
-from headrace.runtime.left_out import COUNTED
-from headrace.runtime.sums import Sums
+from headrace.core.webhooks.delivery import TASK
+from headrace.runtime.totals import Pair, Sums
+from headrace.runtime.writes.left_out import COUNTED
 from headrace.worker.worker import Worker
 
 if TYPE_CHECKING:

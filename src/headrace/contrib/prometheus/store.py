@@ -1,4 +1,7 @@
-"""What a scrape tells of the whole store."""
+"""What a scrape tells of the whole store.
+
+Reads how a store stands when somebody asks, at most every few seconds, once for all who ask at the time.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,131 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric as Family
 
-from headrace.client.standing import Standing
+from headrace.client.api.stats import Standing
 from headrace.contrib.prometheus.catalogue import gauge
-from headrace.contrib.prometheus.store_reader import StoreReader
 from headrace.core.query import HISTORY
-from headrace.core.rollup import OTHER
+from headrace.core.stats.rollup import OTHER
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
     from headrace.app import App
+import asyncio
+import logging
+from typing import TYPE_CHECKING
 
-__all__ = ["MOST_QUEUES", "Store"]
+import msgspec
+
+from headrace.client.api.stats import standing
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["MOST_QUEUES", "Figures", "Store", "StoreReader"]
+
+
+_log = logging.getLogger("headrace.metrics")
+
+_SHARE = 20
+"""Reads take at most one part in so many of the time, those of all workers together: long queues take long to count."""
+_OVERDUE = 30.0
+"""Seconds after which a read that has not come back counts as failed."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What was read, and when."""
+
+    standing: Standing
+    read_at: float
+    """Monotonic."""
+    took: float
+    """Seconds."""
+
+
+class StoreReader:
+    """Reads on the loop on which the App is open, for askers on any thread; nobody waits longer than its patience."""
+
+    def __init__(self, app: App, every: float, patience: float) -> None:
+        self._app, self._every, self._patience = app, every, patience
+        self._last: Figures | None = None
+        self._failed = False
+        self._again_from = 0.0
+        self._reading: asyncio.Task[None] | None = None
+        self._asked_at: float | None = None
+        """When somebody first asked for figures that have not come yet (monotonic)."""
+
+    @property
+    def figures(self) -> Figures | None:
+        """The last ones; None if nothing was read yet, or the store cannot be read."""
+        return self._last if self.up else None
+
+    @property
+    def up(self) -> bool | None:
+        """Whether the store can be read; None if nobody knows yet."""
+        asked_at = self._asked_at
+        if self._failed or (asked_at is not None and self._now() - asked_at > _OVERDUE):
+            return False
+        return None if self._last is None else True
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the store was last read."""
+        last = self._last
+        return None if last is None else max(0.0, self._now() - last.read_at)
+
+    def ask(self) -> None:
+        """Have the store read, and wait for it; where an event loop runs on this thread, do not wait."""
+        if self._now() < self._again_from and self._asked_at is None:
+            return
+        if (loop := self._app.open_loop()) is None:
+            self._failed, self._asked_at = True, None
+            return
+        self._asked_at = self._now() if self._asked_at is None else self._asked_at
+        asked = asyncio.run_coroutine_threadsafe(self.read(), loop)
+        if _on_a_loop():
+            return  # what is read now is for the next one who asks
+        try:
+            asked.result(2 * self._patience)
+        except TimeoutError:  # the loop does not move
+            asked.cancel()
+
+    async def read(self) -> None:
+        """Read, unless that was done a moment ago; wait for it, but not for long."""
+        loop = asyncio.get_running_loop()
+        if self._reading is not None and (self._reading.done() or self._reading.get_loop() is not loop):
+            self._reading = None
+        if self._reading is None:
+            if self._now() < self._again_from:
+                return
+            self._reading = loop.create_task(self._read(), name="headrace-metrics")
+        await asyncio.wait({self._reading}, timeout=self._patience)
+
+    async def _read(self) -> None:
+        began = self._now()
+        self._asked_at = began if self._asked_at is None else self._asked_at
+        pause = self._every
+        try:
+            found = await standing(self._app.session)
+            took = self._now() - began
+            self._last, self._failed = Figures(found, self._now(), took), False
+            pause = max(pause, _SHARE * took * max(1, found.alive))
+        except Exception as error:  # whatever is wrong with the store, a scrape says so and goes on
+            if not self._failed and self._app.open_loop() is not None:  # and not about to be closed
+                _log.warning("metrics: the store cannot be read: %s", error)
+            self._failed = True
+        finally:
+            self._again_from, self._asked_at = self._now() + pause, None
+
+    def _now(self) -> float:
+        return self._app.host.clock.monotonic()
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
 
 MOST_QUEUES = 200
 """How many queues are told apart; all others are ``OTHER``."""

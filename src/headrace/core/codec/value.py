@@ -1,16 +1,38 @@
-"""What a function came to, as JSON text and back: a result, an item of a stream, the result of a step."""
+"""What a function came to, as JSON text and back: a result, an item of a stream, the result of a step.
+
+Small documents that people keep beside a payload: objects of JSON values, bounded.
+
+Streams in signatures: what a generator yields, and a parameter that is the stream of another job.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import typing
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from typing import Annotated, Any
+from uuid import UUID
 
-from headrace.core import bounds
-from headrace.core.codec.codec import Codec, Misfit
-from headrace.errors import InvalidResult
+import msgspec
 
-__all__ = ["decode_value", "encode_value"]
+from headrace.core import validation
+from headrace.core.codec.json import Codec
+from headrace.core.codec.roundtrip import Misfit
+from headrace.core.matching.match import fault_of_numbers
+from headrace.core.validation import checked_document
+from headrace.errors import ConfigError, InvalidResult, shown
 
-_SHORT = bounds.RESULT // 4
+__all__ = [
+    "StreamRef",
+    "decode_value",
+    "document_text",
+    "encode_value",
+    "item_of_parameter",
+    "item_of_return",
+    "progress_details",
+]
+
+
+_SHORT = validation.RESULT // 4
 """Characters that are never too many bytes."""
 
 
@@ -21,8 +43,10 @@ def encode_value(codec: Codec, value: Any, what: str) -> str:
     except Misfit as error:
         where = f" at {error.path}" if error.path else ""
         raise InvalidResult(f"{what}{where}: {error.message}") from None
-    if len(text) > _SHORT and (size := bounds.size_of(text)) > bounds.RESULT:
-        raise InvalidResult(f"{what}: {size} bytes, at most {bounds.RESULT}; store it elsewhere and return a reference")
+    if len(text) > _SHORT and (size := validation.size_of(text)) > validation.RESULT:
+        raise InvalidResult(
+            f"{what}: {size} bytes, at most {validation.RESULT}; store it elsewhere and return a reference"
+        )
     return text
 
 
@@ -33,3 +57,61 @@ def decode_value(codec: Codec, text: str, what: str) -> Any:
     except Misfit as error:
         where = f" at {error.path}" if error.path else ""
         raise InvalidResult(f"{what}{where}: {error.message}") from None
+
+
+_OBJECT = Codec(dict[str, Any])
+
+
+def document_text(value: Any, what: str) -> str:
+    """A mapping of JSON values as JSON text.
+
+    :raises ConfigError: it is none, or too large; naming ``what``
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{what} must be a mapping of JSON values, not {shown(value)}")
+    try:
+        text = _OBJECT.encode(dict(value))
+    except Misfit as error:
+        where = f".{error.path.lstrip('.')}" if error.path else ""
+        raise ConfigError(f"{what}{where} must be JSON: {error.message}") from None
+    return checked_document(text, what)
+
+
+def progress_details(value: Any, what: str) -> dict[str, Any]:
+    """What a report of progress tells besides, as values of JSON that are nobody else's; every screen shows them.
+
+    :raises ConfigError: they are no such document, or have a number that not every screen can show; naming ``what``
+    """
+    found: dict[str, Any] = msgspec.json.decode(document_text(value, what))
+    if (fault := fault_of_numbers(found)) is not None:
+        raise ConfigError(f"{what}.{fault}")
+    return found
+
+
+_YIELDING = (AsyncIterator, AsyncGenerator, AsyncIterable)
+
+
+class StreamRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The stream of a job, as a payload holds it."""
+
+    stream: UUID
+    """The job."""
+    start: int = 0
+    """How many items to leave out."""
+
+
+def item_of_return(hint: Any) -> Any:
+    """What the items of an asynchronous generator are, by its return annotation; ``Any`` if that does not say."""
+    if typing.get_origin(hint) in _YIELDING and (args := typing.get_args(hint)):
+        return args[0]
+    return Any
+
+
+def item_of_parameter(hint: Any) -> Any:
+    """What the items are, of a parameter that is a stream; None: it is none."""
+    if typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
+    if getattr(typing.get_origin(hint) or hint, "__headrace_stream__", False) is not True:
+        return None
+    args = typing.get_args(hint)
+    return args[0] if args and not isinstance(args[0], typing.TypeVar) else Any

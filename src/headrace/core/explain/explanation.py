@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import msgspec
 
-from headrace.core.job import ErrorInfo
-from headrace.core.moments import length
-from headrace.core.record import Record
+from headrace.core.attempt import ErrorInfo
+from headrace.core.codec.record import Record
+from headrace.core.times import length
 
 __all__ = ["Explanation", "Fact", "ago", "many", "per_time", "roughly", "span", "told"]
 

@@ -9,8 +9,8 @@ import msgspec
 
 from headrace.core.explain.explanation import Fact, many
 from headrace.core.job import Job
-from headrace.core.limits.rule import Limits
-from headrace.core.shortfall import Lack, distance, lacks, told_lacks
+from headrace.core.limits.settings import Limits
+from headrace.core.matching.shortfall import Lack, distance, lacks, told_lacks
 
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from headrace.core.histogram import Quantiles
+from headrace.core.stats.histogram import Quantiles
 from headrace.core.status import Status
 
 __all__ = ["BY_WORK", "MOST", "WINDOW", "Position", "estimate", "expected_pace", "pace", "starts_at_once"]

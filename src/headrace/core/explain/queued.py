@@ -10,13 +10,13 @@ from uuid import UUID
 from headrace.core.explain.explanation import Fact, ago, many, per_time, roughly, span
 from headrace.core.explain.obstacle import nobody_may, obstacle
 from headrace.core.explain.position import Position, estimate, expected_pace, pace, starts_at_once
-from headrace.core.histogram import Quantiles
 from headrace.core.job import Job
-from headrace.core.limits.limit import Usage
+from headrace.core.lifecycle.suspects import ALONE, level_of
 from headrace.core.limits.rate import next_permit, permits
-from headrace.core.limits.rule import Limits, counted_by, group_of, told_unreadable
-from headrace.core.moments import moment
-from headrace.core.suspects import ALONE, level_of
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import Limits, counted_by, group_of, told_unreadable
+from headrace.core.stats.histogram import Quantiles
+from headrace.core.times import moment
 
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow

@@ -12,11 +12,11 @@ import msgspec
 from headrace.core.explain.explanation import Explanation, Fact, ago, many
 from headrace.core.explain.obstacle import obstacle
 from headrace.core.job import Job
-from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import permits
-from headrace.core.limits.rule import Limits, group_of
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import Limits, group_of
+from headrace.core.matching.shortfall import Lack, distance, told_lacks
 from headrace.core.query import Count
-from headrace.core.shortfall import Lack, distance, told_lacks
 from headrace.core.status import Status
 
 if TYPE_CHECKING:

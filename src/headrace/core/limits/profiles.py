@@ -11,8 +11,8 @@ from datetime import datetime
 
 import msgspec
 
-from headrace.core.bounds import whole
 from headrace.core.job import Spec
+from headrace.core.validation import whole
 from headrace.errors import TooManyProfiles
 
 __all__ = [

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from headrace.core.bounds import plain, whole
-from headrace.core.retry import Seconds, seconds
+from headrace.core.times import Seconds, seconds
+from headrace.core.validation import plain, whole
 from headrace.errors import ConfigError, shown
 
 __all__ = ["LONGEST_LEAD", "Rate", "Spent", "micros", "next_permit", "permits", "spend", "trimmed"]

@@ -20,7 +20,7 @@ from uuid import UUID
 from cronsim import CronSim
 
 from headrace.core.schedule.localtime import local, moment, next_turn, zone
-from headrace.core.schedule.when import CATCH_UP_CAP, Continuous, Cron, Every, Rule
+from headrace.core.schedule.rules import CATCH_UP_CAP, Continuous, Cron, Every, Rule
 
 __all__ = ["SKIP_GRACE", "due_fires", "fire_id", "fires", "jittered", "latest_fires", "next_fire", "preview"]
 

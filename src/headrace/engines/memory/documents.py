@@ -6,13 +6,13 @@ from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
+from headrace.core.attempt import Event
 from headrace.core.audit import Audited
-from headrace.core.job import Event
-from headrace.core.lease import FREE, given_back, holder_of, taken
-from headrace.core.limits.rule import limits_of
+from headrace.core.lifecycle.duty import FREE, given_back, holder_of, taken
+from headrace.core.limits.settings import limits_of
 from headrace.engine import Profiles, Setting
 from headrace.engines.memory.state import Session
-from headrace.engines.refusing import refuse_text
+from headrace.engines.validation import refuse_text
 
 __all__ = ["Documents"]
 

@@ -10,7 +10,7 @@ from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH
 from headrace.engines.memory.state import Session, State
-from headrace.engines.refusing import refuse_entries
+from headrace.engines.validation import refuse_entries
 
 __all__ = ["Entries"]
 

@@ -11,7 +11,7 @@ from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.engine import MAX_BATCH, Processed, Refused
 from headrace.engines.memory.state import Session
-from headrace.engines.refusing import refuse_jobs
+from headrace.engines.validation import refuse_jobs
 
 __all__ = ["Families"]
 

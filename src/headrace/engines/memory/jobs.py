@@ -9,18 +9,18 @@ from uuid import UUID
 
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
-from headrace.core.claim import Ask, grant, order, promoted
-from headrace.core.customers import turn_of
-from headrace.core.decide import expired
 from headrace.core.job import Job
-from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses, refusal
+from headrace.core.lifecycle.claim import Ask, grant, order, promoted
+from headrace.core.lifecycle.decision import expired
+from headrace.core.lifecycle.retention import latest_end
 from headrace.core.limits.rate import micros
-from headrace.core.retention import latest_end
+from headrace.core.limits.selection import Dealt, Entry, deal, forgets, lapses, refusal
+from headrace.core.matching.customers import turn_of
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
-from headrace.engines.memory.index import Index
+from headrace.engines.memory.job_table import Index
 from headrace.engines.memory.state import Session, State
-from headrace.engines.refusing import refuse_changes, refuse_jobs
+from headrace.engines.validation import refuse_changes, refuse_jobs
 
 __all__ = ["Jobs"]
 

@@ -7,19 +7,20 @@ from datetime import datetime, timedelta
 from itertools import islice
 from uuid import UUID
 
-from headrace.core.books import Book, ledger_book
-from headrace.core.claim import order
-from headrace.core.decide import expired
+from headrace.core.attempt import History
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.fingerprint import FailureGroup, grouped
-from headrace.core.job import History, Job
-from headrace.core.limits.limit import Usage
-from headrace.core.limits.rule import Bound
+from headrace.core.job import Job
+from headrace.core.lifecycle.claim import order
+from headrace.core.lifecycle.decision import expired
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import Bound
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
+from headrace.core.stats.failures import FailureGroup, grouped
+from headrace.core.stats.verification import Book, ledger_book
 from headrace.core.status import LIVE, Status
+from headrace.engines.memory.job_table import Table
 from headrace.engines.memory.state import Session
-from headrace.engines.memory.table import Table
-from headrace.engines.memory.verifying import verify
+from headrace.engines.memory.verification import verify
 
 __all__ = ["Records"]
 

@@ -11,22 +11,12 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core import family
-from headrace.core.batch import (
-    Batch,
-    Tally,
-    cancelled,
-    cursor_at,
-    is_over,
-    is_silent,
-    newest_first,
-    refusal_of_member,
-    sealed,
-    tally_of_new,
-)
-from headrace.core.change import Applied, Change, LeftOut, Note, Verdict
+from headrace.core.batch import Batch, cancelled, cursor_at, is_over, is_silent, newest_first, refusal_of_member, sealed
+from headrace.core.change import Applied, Change, LeftOut, Note, Tally, Verdict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
+from headrace.core.lifecycle import family
+from headrace.core.lifecycle.decision import tally_of_new
 from headrace.core.limits.rate import micros
 from headrace.core.query import Page
 from headrace.core.status import Status

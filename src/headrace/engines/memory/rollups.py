@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from headrace.core.rollup import Rollup, concerns, regrouped
+from headrace.core.stats.rollup import Rollup, concerns, regrouped
 from headrace.engine.rollups import MAX_ROLL
 from headrace.engines.memory.state import Session
 

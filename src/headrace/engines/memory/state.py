@@ -11,22 +11,22 @@ from uuid import UUID
 
 from headrace.core.audit import KEPT, Audited
 from headrace.core.change import Applied, Change, Conflict, Key, LeftOut, Verdict, judge
-from headrace.core.customers import dedup_of
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lease import Lease, given_back
-from headrace.core.limits.limit import Turn, Usage
+from headrace.core.lifecycle.deduplication import is_repeat, request_of
+from headrace.core.lifecycle.duty import Lease, given_back
 from headrace.core.limits.profiles import allowed, staked_by
 from headrace.core.limits.rate import Spent
-from headrace.core.limits.rule import Bound, Limits
-from headrace.core.requests import is_repeat, request_of
-from headrace.core.rollup import Rollup
+from headrace.core.limits.selection import Turn, Usage
+from headrace.core.limits.settings import Bound, Limits
+from headrace.core.matching.customers import dedup_of
+from headrace.core.stats.rollup import Rollup
 from headrace.core.status import Verb
-from headrace.core.webhooks import unchained
+from headrace.core.webhooks.delivery import unchained
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
+from headrace.engines.memory.job_table import Table
 from headrace.engines.memory.relations import Relations
-from headrace.engines.memory.table import Table
 from headrace.errors import HeadraceError, KeyReused, NotOpen
 
 __all__ = ["Session", "State", "Worker"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headrace.core.suspects import ran_together
+from headrace.core.lifecycle.suspects import ran_together
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
 from headrace.engines.memory.state import Session, State, Worker
 

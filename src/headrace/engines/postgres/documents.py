@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from headrace.core.attempt import Event
 from headrace.core.audit import KEPT
-from headrace.core.job import Event
 from headrace.engine import Setting
 from headrace.engines.limits_cache import readable_queue
-from headrace.engines.postgres.connection import askable, sql
-from headrace.engines.postgres.pool import Pool, fetching
-from headrace.engines.refusing import refuse_text
+from headrace.engines.postgres.store.connection import askable, sql
+from headrace.engines.postgres.store.pool import Pool, fetching
 from headrace.engines.sql.documents import SqlDocuments
-from headrace.engines.sql.record import encode
+from headrace.engines.sql.encoding import encode
+from headrace.engines.validation import refuse_text
 
 __all__ = ["Documents"]
 

@@ -8,25 +8,26 @@ from datetime import datetime
 
 from headrace.core.defaults import Rules
 from headrace.engine import Bus, Check, Direct, Engine
-from headrace.engines.postgres import checks, migrate
-from headrace.engines.postgres.applying import Applying
-from headrace.engines.postgres.bus import NotifyBus
-from headrace.engines.postgres.claiming import Claiming
-from headrace.engines.postgres.connection import Connection, check_schema, raise_meaning
+from headrace.engines.postgres.bus.role import NotifyBus
 from headrace.engines.postgres.documents import Documents
 from headrace.engines.postgres.entries import Entries
 from headrace.engines.postgres.families import Families
-from headrace.engines.postgres.inserting import Inserting
-from headrace.engines.postgres.jobs import Jobs
-from headrace.engines.postgres.moving import Moving
+from headrace.engines.postgres.jobs.apply import Applying
+from headrace.engines.postgres.jobs.claim import Claiming
+from headrace.engines.postgres.jobs.insert import Inserting
+from headrace.engines.postgres.jobs.role import Jobs
+from headrace.engines.postgres.jobs.subqueues import Moving
 from headrace.engines.postgres.notes import Notes
-from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
-from headrace.engines.postgres.presence import Presence
 from headrace.engines.postgres.records import Records
 from headrace.engines.postgres.rollups import Rollups
+from headrace.engines.postgres.store import checks
+from headrace.engines.postgres.store import schema as migrate
+from headrace.engines.postgres.store.connection import Connection, check_schema, raise_meaning
+from headrace.engines.postgres.store.pool import COLD, HOT, WARM, Pool, connect_once
+from headrace.engines.postgres.store.presence import Presence
 from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
-from headrace.engines.sql.record import moment
+from headrace.engines.sql.encoding import moment
 from headrace.errors import ConfigError
 from headrace.runtime.host import Host
 

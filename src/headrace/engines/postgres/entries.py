@@ -8,13 +8,13 @@ from datetime import datetime
 import msgspec
 
 from headrace.core.entry import Append, Kept
-from headrace.engines.postgres.arrays import columns
-from headrace.engines.postgres.columns import APPEND, texts
-from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.pool import Pool, fetching
-from headrace.engines.refusing import refuse_entries
+from headrace.engines.postgres.jobs.columns import APPEND, texts
+from headrace.engines.postgres.store.arrays import columns
+from headrace.engines.postgres.store.connection import sql
+from headrace.engines.postgres.store.pool import Pool, fetching
+from headrace.engines.sql.encoding import encode
 from headrace.engines.sql.entries import SqlEntries, row_of_entry
-from headrace.engines.sql.record import encode
+from headrace.engines.validation import refuse_entries
 
 __all__ = ["Entries"]
 

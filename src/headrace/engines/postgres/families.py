@@ -16,14 +16,13 @@ from headrace.core.change import Change, LeftOut
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Processed, Refused
-from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import run_statements
-from headrace.engines.postgres.inserting import Inserting
+from headrace.engines.postgres.jobs.insert import Inserting
 from headrace.engines.postgres.notes import Notes, batches_by_id
-from headrace.engines.postgres.pool import Pool, fetching
-from headrace.engines.sql.batches import batch_of
-from headrace.engines.sql.families import SqlFamilies
-from headrace.engines.sql.record import micros
+from headrace.engines.postgres.store.connection import sql
+from headrace.engines.postgres.store.drivers import run_statements
+from headrace.engines.postgres.store.pool import Pool, fetching
+from headrace.engines.sql.encoding import micros
+from headrace.engines.sql.families import SqlFamilies, batch_of
 from headrace.errors import Unavailable
 
 __all__ = ["Families"]

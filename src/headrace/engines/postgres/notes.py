@@ -11,19 +11,19 @@ from uuid import UUID
 import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
-from headrace.core import family
 from headrace.core.batch import Batch
 from headrace.core.change import Change, LeftOut, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
+from headrace.core.lifecycle import family
 from headrace.core.status import Status
-from headrace.engines.postgres.applying import Storing, apply_text, rows_of_changes
-from headrace.engines.postgres.arrays import literal
-from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.postgres.drivers import run_statements
-from headrace.engines.postgres.pool import Pool
-from headrace.engines.postgres.rows import Reader
-from headrace.engines.sql.batches import batch_of
+from headrace.engines.postgres.jobs.apply import Storing, apply_text, rows_of_changes
+from headrace.engines.postgres.jobs.rows import Reader
+from headrace.engines.postgres.store.arrays import literal
+from headrace.engines.postgres.store.connection import Connection, sql
+from headrace.engines.postgres.store.drivers import run_statements
+from headrace.engines.postgres.store.pool import Pool
+from headrace.engines.sql.families import batch_of
 from headrace.engines.sql.inserts import Lost
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host

@@ -9,20 +9,21 @@ from itertools import count
 from typing import Any, TypeVar
 from uuid import UUID
 
+from headrace.core.attempt import History
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.job import History, Job
+from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.core.status import Status
-from headrace.engine.statements import walk_async
-from headrace.engines.postgres.connection import askable, sql
-from headrace.engines.postgres.pool import Pool, fetching
-from headrace.engines.postgres.rows import Reader, label
-from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.dialect import Asked, Asking, Dialect
-from headrace.engines.sql.finding import Finder
-from headrace.engines.sql.record import STAGES, encode
+from headrace.engine.transactions import walk_async
+from headrace.engines.postgres.jobs.rows import Reader, label
+from headrace.engines.postgres.store.connection import askable, sql
+from headrace.engines.postgres.store.pool import Pool, fetching
+from headrace.engines.sql.encoding import STAGES, encode
+from headrace.engines.sql.reader import history_of
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
-from headrace.engines.sql.verifying import counting
+from headrace.engines.sql.search.dialect import Asked, Asking, Dialect
+from headrace.engines.sql.search.finder import Finder
+from headrace.engines.sql.verification import counting
 
 __all__ = ["Records"]
 

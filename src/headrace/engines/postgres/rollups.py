@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from headrace.core.rollup import Rollup
+from headrace.core.stats.rollup import Rollup
 from headrace.engine.rollups import MAX_ROLL
-from headrace.engines.postgres.arrays import columns, literal
-from headrace.engines.postgres.connection import askable, sql
-from headrace.engines.postgres.pool import Pool
-from headrace.engines.sql.record import micros
-from headrace.engines.sql.rolling import asked, due, places_of, together, written
+from headrace.engines.postgres.store.arrays import columns, literal
+from headrace.engines.postgres.store.connection import askable, sql
+from headrace.engines.postgres.store.pool import Pool
+from headrace.engines.sql.encoding import micros
+from headrace.engines.sql.rollups import asked, due, places_of, together, written
 
 __all__ = ["Rollups"]
 

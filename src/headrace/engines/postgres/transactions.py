@@ -10,14 +10,14 @@ from typing import Any
 from headrace.core.change import Change, Key, Verdict
 from headrace.core.job import Job
 from headrace.engine import Companions, Enlisted, InsertAnswer, Statements
-from headrace.engines.postgres.applying import Applying, Inserts
-from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import Waiting, enlist
-from headrace.engines.postgres.inserting import Inserting
-from headrace.engines.postgres.pool import Pool
-from headrace.engines.postgres.rows import key_lock
-from headrace.engines.sql.lines import Collected
-from headrace.engines.sql.record import encode
+from headrace.engines.postgres.jobs.apply import Applying, Inserts
+from headrace.engines.postgres.jobs.insert import Inserting
+from headrace.engines.postgres.jobs.rows import key_lock
+from headrace.engines.postgres.store.connection import sql
+from headrace.engines.postgres.store.drivers import Waiting, enlist
+from headrace.engines.postgres.store.pool import Pool
+from headrace.engines.sql.encoding import encode
+from headrace.engines.sql.subqueues import Collected
 from headrace.errors import HeadraceError, Unavailable
 
 __all__ = ["Transactions"]

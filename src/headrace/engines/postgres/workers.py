@@ -11,12 +11,12 @@ import msgspec
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, WorkerRow
-from headrace.engines.postgres.arrays import columns, literal
-from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.pool import Pool, fetching
-from headrace.engines.postgres.presence import Presence
-from headrace.engines.postgres.rows import Reader
-from headrace.engines.sql.record import micros, moment
+from headrace.engines.postgres.jobs.rows import Reader
+from headrace.engines.postgres.store.arrays import columns, literal
+from headrace.engines.postgres.store.connection import sql
+from headrace.engines.postgres.store.pool import Pool, fetching
+from headrace.engines.postgres.store.presence import Presence
+from headrace.engines.sql.encoding import micros, moment
 from headrace.engines.sql.workers import CHANGED, SqlWorkers, report_of, row_of_beat
 
 __all__ = ["Workers"]

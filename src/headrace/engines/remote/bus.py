@@ -13,9 +13,9 @@ from uuid import UUID
 import msgspec
 
 from headrace.engine import Attended, Hint, LocalBus, Topic
-from headrace.engines.remote.address import Address
+from headrace.engine.wire import Hints, Listening, decode, encode
+from headrace.engines.remote.connection import Address
 from headrace.runtime.host import Host
-from headrace.runtime.wire import Hints, Listening, decode, encode
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection

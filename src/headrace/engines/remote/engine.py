@@ -23,11 +23,11 @@ from headrace.engine import (
     WorkerRow,
     Workers,
 )
-from headrace.engines.remote.address import Address
+from headrace.engine.wire import Hello, far_role
 from headrace.engines.remote.bus import PROOF, RemoteBus
 from headrace.engines.remote.calls import Calls
+from headrace.engines.remote.connection import Address
 from headrace.runtime.host import Host
-from headrace.runtime.wire import Hello, far_role
 
 __all__ = ["RemoteEngine"]
 

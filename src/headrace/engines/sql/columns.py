@@ -17,10 +17,11 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.customers import turn_of
-from headrace.core.job import ErrorInfo, Job, Progress, Spec, spec_of
+from headrace.core.attempt import ErrorInfo, Progress
+from headrace.core.job import Job, Spec, spec_of
+from headrace.core.matching.customers import turn_of
 from headrace.core.status import Status
-from headrace.engines.sql.record import STAGES, Micros, State, encode, rank_of
+from headrace.engines.sql.encoding import STAGES, Micros, State, encode, rank_of
 
 __all__ = [
     "FOR_OTHERS",

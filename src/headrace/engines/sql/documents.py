@@ -8,13 +8,13 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.attempt import Event
 from headrace.core.audit import Audited
-from headrace.core.job import Event
-from headrace.core.lease import void_after
-from headrace.core.match import Profile
+from headrace.core.lifecycle.duty import void_after
+from headrace.core.matching.match import Profile
 from headrace.engine import Profiles, Setting
-from headrace.engines.sql.files import Fetch
-from headrace.engines.sql.record import micros
+from headrace.engines.sql.encoding import micros
+from headrace.engines.sql.templates import Fetch
 
 __all__ = ["SqlDocuments"]
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from headrace.core.entry import BEGIN, Cursor, Entry, Kind
 from headrace.engine import MAX_BATCH
 from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row
-from headrace.engines.sql.files import Fetch
-from headrace.engines.sql.record import micros, moment
+from headrace.engines.sql.encoding import micros, moment
+from headrace.engines.sql.templates import Fetch
 
 __all__ = ["COLUMNS", "WORDS", "SqlEntries", "row_of_entry"]
 

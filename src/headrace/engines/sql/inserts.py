@@ -7,10 +7,10 @@ from uuid import UUID
 
 from headrace.core.change import Change, LeftOut
 from headrace.core.job import Job
-from headrace.core.webhooks import unchained
+from headrace.core.webhooks.delivery import unchained
 from headrace.engine import InsertAnswer, Refused
-from headrace.engine.statements import Statement, Statements
-from headrace.engines.sql.record import encode
+from headrace.engine.transactions import Statement, Statements
+from headrace.engines.sql.encoding import encode
 
 __all__ = ["Lost", "storing_inserts"]
 

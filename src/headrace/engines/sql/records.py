@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import BY_WORK, Position
-from headrace.core.fingerprint import FailureGroup
 from headrace.core.job import Job
-from headrace.core.limits.limit import Usage
-from headrace.core.limits.rule import Bound
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen
+from headrace.core.stats.failures import FailureGroup
+from headrace.core.stats.verification import Book, ledger_book
 from headrace.core.status import LIVE, Status
-from headrace.core.webhooks import KEPT
+from headrace.core.webhooks.delivery import KEPT
 from headrace.engine import Check
-from headrace.engines.sql.files import Fetch
-from headrace.engines.sql.finding import Finder
-from headrace.engines.sql.record import encode, micros, moment, usage_of
-from headrace.engines.sql.verifying import book_of, settings_book
+from headrace.engines.sql.encoding import encode, micros, moment, usage_of
+from headrace.engines.sql.search.finder import Finder
+from headrace.engines.sql.templates import Fetch
+from headrace.engines.sql.verification import book_of, settings_book
 
 __all__ = ["SqlRecords", "ledger_check", "ledger_of", "position_asked", "position_of"]
 

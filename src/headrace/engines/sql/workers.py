@@ -11,8 +11,8 @@ import msgspec
 
 from headrace.engine import Beat, Watched, WorkerInfo, WorkerRow
 from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row
-from headrace.engines.sql.files import Fetch
-from headrace.engines.sql.record import encode, micros, moment
+from headrace.engines.sql.encoding import encode, micros, moment
+from headrace.engines.sql.templates import Fetch
 
 __all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "report_of", "row_of_beat"]
 

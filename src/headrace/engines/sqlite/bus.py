@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.engine.bus import Hint, LocalBus, Topic
-from headrace.engines.sqlite.watching import LISTING, NAME, Watch, watch
+from headrace.engines.sqlite.store.inotify import LISTING, NAME, Watch, watch
 from headrace.runtime.host import Host
 
 __all__ = ["LETTERS", "SocketBus", "directory_of"]

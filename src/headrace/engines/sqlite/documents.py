@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import apsw
 
+from headrace.core.attempt import Event
 from headrace.core.audit import KEPT
-from headrace.core.job import Event
 from headrace.engine import Setting
 from headrace.engines.limits_cache import readable_queue
-from headrace.engines.refusing import has_halves, refuse_text
 from headrace.engines.sql.documents import SqlDocuments
-from headrace.engines.sql.record import encode
-from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sql.encoding import encode
+from headrace.engines.sqlite.store.thread import DbThread
+from headrace.engines.validation import has_halves, refuse_text
 
 __all__ = ["Documents"]
 

@@ -13,10 +13,19 @@ import apsw
 
 from headrace.core.defaults import Rules
 from headrace.engine import Bus, Check, Engine
-from headrace.engines.sql.lines import Recounts
-from headrace.engines.sqlite import checks, migrate, records
+from headrace.engines.sql.subqueues import Recounts
+from headrace.engines.sqlite import records
 from headrace.engines.sqlite.bus import SocketBus
-from headrace.engines.sqlite.connection import (
+from headrace.engines.sqlite.documents import Documents
+from headrace.engines.sqlite.entries import Entries
+from headrace.engines.sqlite.families import Families
+from headrace.engines.sqlite.jobs.direct import Direct
+from headrace.engines.sqlite.jobs.role import Jobs
+from headrace.engines.sqlite.records import Records
+from headrace.engines.sqlite.rollups import Rollups
+from headrace.engines.sqlite.store import checks
+from headrace.engines.sqlite.store import schema as migrate
+from headrace.engines.sqlite.store.connection import (
     OWN,
     Synchronous,
     ask,
@@ -27,15 +36,8 @@ from headrace.engines.sqlite.connection import (
     translate,
     trim_log,
 )
-from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.direct import Direct
-from headrace.engines.sqlite.documents import Documents
-from headrace.engines.sqlite.entries import Entries
-from headrace.engines.sqlite.families import Families
-from headrace.engines.sqlite.jobs import Jobs
-from headrace.engines.sqlite.presence import Presence
-from headrace.engines.sqlite.records import Records
-from headrace.engines.sqlite.rollups import Rollups
+from headrace.engines.sqlite.store.presence import Presence
+from headrace.engines.sqlite.store.thread import DbThread
 from headrace.engines.sqlite.transactions import Transactions
 from headrace.engines.sqlite.workers import Workers
 from headrace.errors import ConfigError

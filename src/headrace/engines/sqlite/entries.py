@@ -8,10 +8,10 @@ from datetime import datetime
 import apsw
 
 from headrace.core.entry import Append, Kept
-from headrace.engines.refusing import refuse_entries
 from headrace.engines.sql.entries import SqlEntries, row_of_entry
-from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.store.connection import ask
+from headrace.engines.sqlite.store.thread import DbThread
+from headrace.engines.validation import refuse_entries
 
 __all__ = ["Entries"]
 

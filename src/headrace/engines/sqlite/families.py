@@ -13,13 +13,12 @@ from headrace.core.change import Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Processed, Refused
-from headrace.engines.sql.batches import batch_of
-from headrace.engines.sql.families import SqlFamilies
-from headrace.engines.sql.record import encode, micros
-from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.inserting import inserting
+from headrace.engines.sql.encoding import encode, micros
+from headrace.engines.sql.families import SqlFamilies, batch_of
+from headrace.engines.sqlite.jobs.insert import inserting
 from headrace.engines.sqlite.notes import NoteProcessor, batches_by_id
+from headrace.engines.sqlite.store.connection import ask, drive
+from headrace.engines.sqlite.store.thread import DbThread
 
 __all__ = ["Families"]
 

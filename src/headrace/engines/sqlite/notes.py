@@ -10,18 +10,18 @@ from uuid import UUID
 import apsw
 import msgspec
 
-from headrace.core import family
 from headrace.core.batch import Batch
 from headrace.core.change import Change, LeftOut, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
+from headrace.core.lifecycle import family
 from headrace.core.status import Status
-from headrace.engines.sql.batches import batch_of
-from headrace.engines.sql.record import encode
-from headrace.engines.sqlite.applying import ChangeSet
-from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.relations import pass_on
-from headrace.engines.sqlite.rows import jobs_of
+from headrace.engines.sql.encoding import encode
+from headrace.engines.sql.families import batch_of
+from headrace.engines.sqlite.jobs.apply import ChangeSet
+from headrace.engines.sqlite.jobs.relations import pass_on
+from headrace.engines.sqlite.jobs.rows import jobs_of
+from headrace.engines.sqlite.store.connection import ask, drive
 
 __all__ = ["NoteProcessor", "batches_by_id"]
 

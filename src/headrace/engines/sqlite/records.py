@@ -14,20 +14,21 @@ from uuid import UUID
 import apsw
 import msgspec
 
+from headrace.core.attempt import ErrorInfo, History
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.job import ErrorInfo, History, Job, Spec
+from headrace.core.job import Job, Spec
 from headrace.core.query import Filter
-from headrace.engine.statements import walk
-from headrace.engines.refusing import has_halves
-from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.dialect import Asked, Asking, Dialect
-from headrace.engines.sql.finding import Finder
-from headrace.engines.sql.record import encode
+from headrace.engine.transactions import walk
+from headrace.engines.sql.encoding import encode
+from headrace.engines.sql.reader import history_of
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
-from headrace.engines.sql.verifying import counting
-from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.rows import shown_of
+from headrace.engines.sql.search.dialect import Asked, Asking, Dialect
+from headrace.engines.sql.search.finder import Finder
+from headrace.engines.sql.verification import counting
+from headrace.engines.sqlite.jobs.rows import shown_of
+from headrace.engines.sqlite.store.connection import ask
+from headrace.engines.sqlite.store.thread import DbThread
+from headrace.engines.validation import has_halves
 
 __all__ = ["Records", "prepare"]
 

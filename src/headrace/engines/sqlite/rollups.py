@@ -7,13 +7,13 @@ from typing import Any
 
 import apsw
 
-from headrace.core.rollup import Rollup
+from headrace.core.stats.rollup import Rollup
 from headrace.engine.rollups import MAX_ROLL
-from headrace.engines.refusing import has_halves
-from headrace.engines.sql.record import encode, micros
-from headrace.engines.sql.rolling import asked, due, places_of, together, written
-from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sql.encoding import encode, micros
+from headrace.engines.sql.rollups import asked, due, places_of, together, written
+from headrace.engines.sqlite.store.connection import ask
+from headrace.engines.sqlite.store.thread import DbThread
+from headrace.engines.validation import has_halves
 
 __all__ = ["Rollups"]
 

@@ -15,12 +15,12 @@ import apsw
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import Bus, Companions, Enlisted, Hint, InsertAnswer, Statements, Topic
-from headrace.engines.sql.lines import Recounts
-from headrace.engines.sqlite.applying import applying
-from headrace.engines.sqlite.connection import Synchronous, ask, connect, drive, translate
-from headrace.engines.sqlite.db_thread import PATIENCE
-from headrace.engines.sqlite.files import Files, has_moved
-from headrace.engines.sqlite.inserting import inserting
+from headrace.engines.sql.subqueues import Recounts
+from headrace.engines.sqlite.jobs.apply import applying
+from headrace.engines.sqlite.jobs.insert import inserting
+from headrace.engines.sqlite.store.connection import Synchronous, ask, connect, drive, translate
+from headrace.engines.sqlite.store.files import Files, has_moved
+from headrace.engines.sqlite.store.thread import PATIENCE
 from headrace.errors import ConfigError, NotSupported
 from headrace.runtime.host import Host
 

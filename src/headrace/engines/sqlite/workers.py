@@ -12,14 +12,14 @@ import apsw
 import msgspec
 
 from headrace.core.defaults import Rules
-from headrace.core.lease import HOLDER
+from headrace.core.lifecycle.duty import HOLDER
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, WorkerInfo, WorkerRow
-from headrace.engines.sql.record import encode, micros
+from headrace.engines.sql.encoding import encode, micros
 from headrace.engines.sql.workers import SqlWorkers, report_of, row_of_beat
-from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.presence import Presence
-from headrace.engines.sqlite.rows import jobs_of
+from headrace.engines.sqlite.jobs.rows import jobs_of
+from headrace.engines.sqlite.store.connection import ask
+from headrace.engines.sqlite.store.presence import Presence
+from headrace.engines.sqlite.store.thread import DbThread
 
 __all__ = ["Workers"]
 

@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from headrace.core.feed import Changed
-from headrace.core.hiding import hidden_job
+from headrace.core.hidden_errors import hidden_job
 from headrace.core.job import Job
 from headrace.core.query import Filter, matches
-from headrace.hub.documents import job_view
-from headrace.runtime.feed import Feed
-from headrace.web.events import event
+from headrace.core.updates import Changed
+from headrace.http.sse import event
+from headrace.hub.api.documents import job_view
+from headrace.runtime.watch.feed import Feed
 
 if TYPE_CHECKING:
     from headrace.app import App

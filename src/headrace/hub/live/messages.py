@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.hub.caller import Caller, Scope
-from headrace.hub.operation import Bounded
-from headrace.hub.work.held import Stale
-from headrace.hub.work.messages import StaleJob
-from headrace.hub.work.table import WORK, WorkMessage
-from headrace.web.absent import id_of
-from headrace.web.telling import status_of
+from headrace.core.auth.api_keys import Scope
+from headrace.http.job_events import status_of
+from headrace.http.problems import id_of
+from headrace.hub.auth.caller import Caller
+from headrace.hub.remote_workers.held_job import Stale
+from headrace.hub.remote_workers.messages import StaleJob
+from headrace.hub.remote_workers.operations import WORK, WorkMessage
+from headrace.hub.server.operation import Bounded
 
 if TYPE_CHECKING:
     from headrace.hub.live.socket import Socket

@@ -16,20 +16,21 @@ from starlette.requests import Request
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headrace.client.admin import Stats
-from headrace.core.hiding import hidden_news
+from headrace.client.api.stats import Stats
+from headrace.core.hidden_errors import hidden_news
 from headrace.core.job import Job
-from headrace.core.news import News
-from headrace.hub.caller import Caller
-from headrace.hub.hiding import hides
+from headrace.core.updates import News
+from headrace.http.job_events import changes, end_of, position_of
+from headrace.http.problems import Fault, Problem
+from headrace.hub.api.hidden_errors import hides
+from headrace.hub.auth.caller import Caller
+from headrace.hub.auth.customers import job_of
 from headrace.hub.live.messages import BY_NAME, Message
-from headrace.hub.operation import Ask
-from headrace.hub.problems import FAULT, Fault, Problem, problem_of
-from headrace.hub.scoping import job_of
-from headrace.hub.sockets import GONE, Closing, ServedSocket, route_of
-from headrace.hub.work.peers import SocketPeer
-from headrace.runtime.audience import Reader
-from headrace.web.telling import changes, end_of, position_of
+from headrace.hub.remote_workers.peers import SocketPeer
+from headrace.hub.server.operation import Ask
+from headrace.hub.server.problems import FAULT, problem_of
+from headrace.hub.server.sockets import GONE, Closing, ServedSocket, route_of
+from headrace.runtime.watch.followers import Reader
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -75,7 +76,7 @@ class Socket(ServedSocket):
     """One client: its messages are answered, and it is told of what it subscribed to.
 
     What there is to tell is taken when the client has taken what came before: for a slow one, nothing piles up here.
-    The server cuts off who takes nothing (``hub.connections``).
+    The server cuts off who takes nothing (``hub.server.connections``).
     """
 
     _kind = "socket"

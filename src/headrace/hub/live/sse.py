@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headrace.hub.caller import Caller
-from headrace.hub.live.open import Connections
-from headrace.hub.problems import FAULT, Problem, problem_of
-from headrace.web.events import HEADERS, HELLO, STILL_HERE, event
+from headrace.http.problems import Problem
+from headrace.http.sse import HEADERS, HELLO, STILL_HERE, event
+from headrace.hub.auth.caller import Caller
+from headrace.hub.live.connections import Connections
+from headrace.hub.server.problems import FAULT, problem_of
 
 if TYPE_CHECKING:
-    from headrace.hub.operation import Ask
+    from headrace.hub.server.operation import Ask
 
 __all__ = ["EventStream"]
 
@@ -28,7 +29,7 @@ class EventStream(Response):
     """What is told as ``parts`` come; an empty one is a sign of life.
 
     Each part is sent when the reader has taken the one before. So what is told to a slow one is made when it can take
-    it, and nothing is kept for it meanwhile. The server cuts off who takes nothing (``hub.connections``).
+    it, and nothing is kept for it meanwhile. The server cuts off who takes nothing (``hub.server.connections``).
     """
 
     def __init__(self, ask: Ask, parts: AsyncGenerator[bytes, None], close: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.client.admin import Stats
+from headrace.client.api.stats import Stats
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:

@@ -111,7 +111,7 @@ CREATE INDEX finished ON {schema}.jobs (status, finished_at) WHERE stage >= 4;
 -- Lost unstarted, and with a last moment to start: few, and every claim counts those that are past it.
 CREATE INDEX fragile ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3 AND unstarted_losses > 0;
 CREATE UNIQUE INDEX keys ON {schema}.jobs (held_key) WHERE held_key IS NOT NULL;
--- What jobs are found by (engines/sql/finding.py). Nothing here is written by a claim or by the completion of a job: the
+-- What jobs are found by (engines/sql/search/finder.py). Nothing here is written by a claim or by the completion of a job: the
 -- indexes have only jobs that ended badly, were never queued, or to which something happened before their end.
 CREATE INDEX reasons ON {schema}.jobs ((state::json ->> 7), seq) WHERE stage = 5;
 CREATE INDEX fingerprints ON {schema}.jobs ((state::json ->> 14), seq)

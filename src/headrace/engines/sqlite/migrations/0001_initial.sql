@@ -92,7 +92,7 @@ CREATE INDEX expiring ON jobs (act_by)
 CREATE INDEX finished ON jobs (status, finished_at, subqueue) WHERE stage >= 4;
 CREATE INDEX unlucky ON jobs (status) WHERE stage = 5;
 CREATE UNIQUE INDEX keys ON jobs (held_key) WHERE held_key IS NOT NULL;
--- What jobs are found by (engines/sql/finding.py). Nothing here is written by a claim or by the completion of a job: the
+-- What jobs are found by (engines/sql/search/finder.py). Nothing here is written by a claim or by the completion of a job: the
 -- indexes have only jobs that ended badly, or to which something happened before their end.
 CREATE INDEX reasons ON jobs (state ->> 7) WHERE stage = 5;
 CREATE INDEX fingerprints ON jobs (state ->> 14) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 14 IS NOT NULL;

@@ -1,0 +1,189 @@
+"""``keys``: list, create, revoke, rotate; and the secret that all of a store is signed with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from headrace.cli.options import State, common, duration
+from headrace.cli.output.console import console, document, echo, say
+from headrace.cli.session import me, with_app
+from headrace.core.auth.api_keys import SCOPES, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from headrace.app import App
+    from headrace.cli.output.tables import Fitted
+    from headrace.core.auth.api_keys import Key
+
+__all__ = ["keys"]
+
+
+@click.group(invoke_without_command=True)
+@common
+def keys(state: State) -> None:
+    """List the keys of the hub, or create and revoke them."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _list(app, state))
+
+
+@keys.command("list")
+@common
+def list_(state: State) -> None:
+    """List keys: what they may do, when they were last used, when they expire."""
+    with_app(state, lambda app: _list(app, state))
+
+
+async def _list(app: App, state: State) -> None:
+    found = await app.keys()
+    if state.json:
+        document(found)
+    elif not found:
+        say("no keys: a hub serves this machine alone until headrace keys create makes one")
+    else:
+        console().print(_table(found, app.host.clock.now()))
+
+
+def _table(found: Sequence[Key], now: datetime) -> Fitted:
+    from headrace.cli.output.jobs import table
+    from headrace.cli.output.tables import Fitted
+    from headrace.cli.output.text import Text
+    from headrace.cli.output.words import ago
+    from headrace.client.api.keys import USE_NOTED
+
+    made = table("key", "prefix", "created", "by", "used", "expires", "may")
+    for key in found:
+        expires = Text("never", "dim")
+        if key.expires_at is not None:
+            over = key.expires_at <= now
+            expires = Text("expired" if over else ago(key.expires_at, now), "red" if over else "")
+        # Uses are written down by the hour: a smaller number would say more than is known.
+        lately = key.used_at is not None and now - key.used_at < USE_NOTED
+        used = "never" if key.used_at is None else "< 1 h ago" if lately else ago(key.used_at, now)
+        made.add_row(
+            Text(key.name),
+            Text(key.prefix, "cyan"),
+            ago(key.created_at, now),
+            Text(key.created_by or ""),
+            used,
+            expires,
+            Text(_told(key)),
+        )
+    return Fitted(made, ("by", "created"), wrap=True)
+
+
+def _told(key: Key) -> str:
+    """What it may do, and where it is bound."""
+    bounds = {"customer": (key.customer,) if key.customer else (), "tasks": key.tasks, "queues": key.queues}
+    told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
+    pairs = () if key.profiles is None else (f"{key.profiles} pairs of task and requirements",)
+    return " · ".join((", ".join(key.scopes), *told, *pairs))
+
+
+@keys.command("create")
+@click.argument("name")
+@click.option(
+    "--scope", "scopes", multiple=True, required=True, metavar="SCOPE,…", help=f"What it may do: {', '.join(SCOPES)}."
+)
+@click.option("--customer", metavar="CUSTOMER", help="It sees and makes only jobs of this customer.")
+@click.option("--tasks", multiple=True, metavar="TASK,…", help="It submits only these tasks.")
+@click.option("--queues", multiple=True, metavar="QUEUE,…", help="It submits only to these queues.")
+@click.option(
+    "--profiles",
+    type=int,
+    metavar="N",
+    help="Its customer may have live jobs of N pairs of task and requirements, in place of 100.",
+)
+@click.option("--expires", type=duration, metavar="DURATION", help="It is refused after this long, as in 90d.")
+@common
+def create(
+    state: State,
+    name: str,
+    scopes: tuple[str, ...],
+    customer: str | None,
+    tasks: tuple[str, ...],
+    queues: tuple[str, ...],
+    profiles: int | None,
+    expires: float | None,
+) -> None:
+    """Make a key for the hub and print it, once: the store keeps only its digest."""
+
+    async def work(app: App) -> None:
+        made = await app.create_key(
+            name,
+            cast("list[Scope]", _words(scopes)),
+            customer=customer,
+            tasks=_words(tasks) or None,
+            queues=_words(queues) or None,
+            expires=expires,
+            profiles=profiles,
+            by=me(),
+        )
+        if state.json:
+            document(made)
+            return
+        echo(made.text)
+        say(f"keep it now: it is not shown again. headrace keys revoke {name} takes it back")
+
+    with_app(state, work, creates=True)
+
+
+def _words(given: Iterable[str]) -> list[str]:
+    return [word.strip() for one in given for word in one.split(",") if word.strip()]
+
+
+@keys.command("revoke")
+@click.argument("name", metavar="NAME|PREFIX")
+@common
+def revoke(state: State, name: str) -> None:
+    """Refuse a key from now on, on every hub, and close what it has open."""
+
+    async def work(app: App) -> None:
+        gone = await app.revoke_key(name, by=me())
+        document({"revoked": gone}) if state.json else say(f"key {gone} is revoked: every hub refuses it")
+
+    with_app(state, work)
+
+
+@keys.command("rotate")
+@click.option("--forget", is_flag=True, help="What was signed so far is void at once: these workers register anew.")
+@common
+def rotate(state: State, forget: bool) -> None:
+    """Sign the leases of workers behind hubs with a new secret."""
+
+    async def work(app: App) -> None:
+        await app.rotate_leases(forget=forget, by=me())
+        if state.json:
+            document({"rotated": True, "forgot": forget})
+        else:
+            say("leases are signed with a new secret" + (", and all before are void" if forget else ""))
+
+    with_app(state, work)
+
+
+@keys.command("replace-secret")
+@common
+def replace_secret(state: State) -> None:
+    """Take up the HEADRACE_SECRET that is set here in place of the one before; none, if it is not set.
+
+    All leases of workers behind hubs are void at once. Restart every hub with the same secret.
+    """
+
+    async def work(app: App) -> None:
+        changed = await app.replace_secret(by=me())
+        if state.json:
+            document({"replaced": True, "webhooks": changed})
+            return
+        say(
+            "what is signed with is derived from another secret"
+            if app.settings.secret
+            else "HEADRACE_SECRET is used no more"
+        )
+        for id in changed:
+            say(f"its secret is another one now: headrace webhooks rotate {id}, and tell its receiver")
+
+    with_app(state, work)

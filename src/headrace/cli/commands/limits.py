@@ -1,0 +1,170 @@
+"""``limits`` and ``rates``: list, set, reset, forget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from headrace.cli.options import State, common, duration
+from headrace.cli.output.console import console, document, say
+from headrace.cli.session import me, with_app
+from headrace.cli.unknown_names import REWRITTEN, note_strange, note_undefined, note_unreadable
+from headrace.core.limits.rate import Rate
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["limits", "rates"]
+
+Kind = Literal["fixed", "sliding", "bucket"]
+
+
+@click.group(invoke_without_command=True)
+@common
+def limits(state: State) -> None:
+    """List the limits of tasks, or set, reset and forget them."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _limits(app, state))
+
+
+async def _limits(app: App, state: State, task: str | None = None) -> None:
+    found = [one for one in await app.limits() if task in (None, one.task)]
+    if state.json:
+        document(found)
+    elif not found:
+        say("no task is limited")
+    else:
+        from headrace.cli.output.store import limits_view
+
+        console().print(limits_view(found))
+    await note_unreadable(app, "limit:")
+
+
+@limits.command("set")
+@click.argument("task")
+@click.option("--max-concurrency", type=int, help="Concurrency limit across all workers.")
+@click.option("--max-per-key", type=int, help="Concurrency limit of each concurrency key.")
+@click.option("--rate", "names", multiple=True, help="The name of a rate limit; may be given several times.")
+@common
+def set_limit(
+    state: State, task: str, max_concurrency: int | None, max_per_key: int | None, names: tuple[str, ...]
+) -> None:
+    """Change the limits of a task; this overrides the code until reset."""
+    if max_concurrency is None and max_per_key is None and not names:
+        raise click.UsageError("nothing to set: give --max-concurrency, --max-per-key or --rate")
+
+    async def work(app: App) -> None:
+        await app.set_limit(
+            task, max_concurrency=max_concurrency, max_per_key=max_per_key, rates=names or None, by=me()
+        )
+        await _limits(app, state, task)
+        await note_strange(app, "task", task)
+        await note_undefined(app, names)
+
+    with_app(state, work, creates=True)
+
+
+@limits.command("reset")
+@click.argument("task")
+@common
+def reset_limit(state: State, task: str) -> None:
+    """Drop what was set while running; the code applies again."""
+
+    async def work(app: App) -> None:
+        await app.reset_limit(task, by=me())
+        await _limits(app, state, task)
+        await note_strange(app, "task", task, undo=False)
+
+    with_app(state, work)
+
+
+@limits.command("forget")
+@click.argument("task")
+@common
+def forget_limit(state: State, task: str) -> None:
+    """Delete all stored limits of a task, those from code included; its jobs stay."""
+
+    async def work(app: App) -> None:
+        await app.forget_limit(task, by=me())
+        document({"forgotten": task}) if state.json else say(f"task {task} has no limits any more; {REWRITTEN}")
+
+    with_app(state, work)
+
+
+@click.group(invoke_without_command=True)
+@common
+def rates(state: State) -> None:
+    """List rates, or set, reset and forget them."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _rates(app, state))
+
+
+async def _rates(app: App, state: State, name: str | None = None) -> None:
+    found = {one: rate for one, rate in (await app.rates()).items() if name in (None, one)}
+    if state.json:
+        document(found)
+    elif not found:
+        say("no rates: app.rate in code, or headrace rates set, makes one")
+    else:
+        from headrace.cli.output.store import rates_view
+
+        console().print(rates_view(found))
+    await note_unreadable(app, "rate:")
+
+
+@rates.command("set")
+@click.argument("name")
+@click.argument("limit", type=int)
+@click.option(
+    "--per",
+    type=duration,
+    metavar="DURATION",
+    help="The span in which at most LIMIT jobs may start; a new rate needs it.",
+)
+@click.option("--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted (default: fixed).")
+@click.option("--keyed/--not-keyed", default=None, help="Whether each concurrency key has a rate of its own.")
+@common
+def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind | None, keyed: bool | None) -> None:
+    """Make or change a rate limit; this overrides the code until reset. An option left out stays as it is."""
+
+    async def work(app: App) -> None:
+        old = (await app.rates()).get(name)
+        span = per if old is None or per is not None else old.per
+        if span is None:
+            raise click.UsageError(f"there is no rate {name!r} yet: give --per")
+        of_kind = kind or ("fixed" if old is None else old.kind)
+        by_key = keyed if keyed is not None else old is not None and old.keyed
+        await app.set_rate(name, Rate(limit, per=span, kind=of_kind, keyed=by_key), by=me())
+        await _rates(app, state, name)
+        await note_strange(app, "rate", name)
+
+    with_app(state, work, creates=True)
+
+
+@rates.command("reset")
+@click.argument("name")
+@common
+def reset_rate(state: State, name: str) -> None:
+    """Drop what was set while running; the code applies again."""
+
+    async def work(app: App) -> None:
+        await app.reset_rate(name, by=me())
+        await _rates(app, state, name)
+        await note_strange(app, "rate", name, undo=False)
+
+    with_app(state, work)
+
+
+@rates.command("forget")
+@click.argument("name")
+@common
+def forget_rate(state: State, name: str) -> None:
+    """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more."""
+
+    async def work(app: App) -> None:
+        await app.forget_rate(name, by=me())
+        document({"forgotten": name}) if state.json else say(f"rate {name} is deleted; {REWRITTEN}")
+        await note_undefined(app, [name])
+
+    with_app(state, work)

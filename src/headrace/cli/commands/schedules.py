@@ -1,0 +1,236 @@
+"""``schedules``: list, show, preview, create, pause, resume, trigger, delete."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import State, common, duration, moment
+from headrace.cli.options import payload as read_payload
+from headrace.cli.output.console import console, document, echo, say
+from headrace.cli.session import me, with_app
+from headrace.cli.unknown_names import check_task
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.client.api.schedules import ScheduleInfo
+    from headrace.core.schedule.rules import Continuous, Cron, Every
+
+__all__ = ["schedules"]
+
+
+@click.group(invoke_without_command=True)
+@common
+def schedules(state: State) -> None:
+    """List schedules, or show, create, pause, resume, trigger and delete them, and see their next fires."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _list(app, state))
+
+
+async def _list(app: App, state: State) -> None:
+    found = await app.schedules()
+    if state.json:
+        document(found)
+    elif not found:
+        say("no schedules: give a task one in code (schedule=Cron(…)), or use headrace schedules create")
+    else:
+        from headrace.cli.output.store import schedules_view
+
+        console().print(schedules_view(found, app.host.clock.now()))
+
+
+async def _one(app: App, name: str, state: State, what: str) -> None:
+    if state.json:
+        document([await app.get_schedule(name)])
+    else:
+        say(f"schedule {name} {what}")
+
+
+@schedules.command()
+@click.argument("name")
+@click.argument("task")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--cron", metavar="EXPR", help="When to fire, as in '0 2 * * *'.")
+@click.option("--every", type=duration, metavar="DURATION", help="Fire at this interval.")
+@click.option("--continuous", type=int, metavar="N", help="Run all the time, N instances at once.")
+@click.option("--cool-down", type=duration, metavar="DURATION", help="How long --continuous waits after a failure.")
+@click.option("--tz", metavar="ZONE", help="The time zone of --cron (default UTC).")
+@click.option("--start", type=moment, metavar="TIME", help="No fire before this moment; --every counts from it.")
+@click.option("--end", type=moment, metavar="TIME", help="No fire after this moment.")
+@click.option("--jitter", type=duration, metavar="DURATION", help="Start each job up to this much later.")
+@click.option(
+    "--overlap",
+    type=click.Choice(["allow", "skip", "wait"]),
+    help="What a fire does while a job of an earlier one is live: submit, submit nothing, or wait (default allow).",
+)
+@click.option(
+    "--catch-up",
+    type=click.Choice(["once", "skip", "all"]),
+    help="Which missed fires are made up for (default once: the newest).",
+)
+@click.option("--cap", type=int, metavar="N", help="How many fires --catch-up all makes up for at most (default 100).")
+@click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it.")
+@click.option("--queue", metavar="QUEUE", help="The queue of its jobs.")
+@click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="The priority of its jobs.")
+@common
+def create(
+    state: State,
+    name: str,
+    task: str,
+    arguments: tuple[str, ...],
+    payload: str | None,
+    queue: str | None,
+    priority: int | None,
+    **rule: Any,
+) -> None:
+    """Submit a job of TASK by a rule: --cron, --every or --continuous."""
+    body = read_payload(payload, arguments)
+    when = _rule(**rule)
+    options: dict[str, Any] = {
+        key: value for key, value in (("queue", queue), ("priority", priority)) if value is not None
+    }
+
+    async def work(app: App) -> None:
+        await check_task(app, task)
+        draft = await app.draft(task, body, **options)
+        replaced = any(one.name == name for one in await app.schedules())
+        made = await app.schedule(name, when, draft, by=me())
+        what = f"submits {task}" + (" (it replaces the one of that name)" if replaced else "")
+        rests = f", and is still paused: headrace schedules resume {name} lets it fire" if made.paused else ""
+        await _one(app, name, state, what + rests)
+
+    with_app(state, work, creates=True)
+
+
+_KINDS = {"cron": "--cron", "every": "--every", "continuous": "--continuous"}
+_BELONGS = {"tz": "cron", "cool_down": "continuous"}
+
+
+def _rule(**given: Any) -> Cron | Every | Continuous:
+    from headrace.core.schedule.rules import Continuous, Cron, Every
+
+    said = {name: value for name, value in given.items() if value is not None}
+    kinds = [kind for kind in _KINDS if kind in said]
+    if len(kinds) != 1:
+        raise click.UsageError("say when: --cron EXPR, --every DURATION or --continuous N, one of them")
+    kind, when = kinds[0], said.pop(kinds[0])
+    for name in said:
+        of = _BELONGS.get(name)
+        if of != kind and (of is not None or kind == "continuous"):
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} belongs to {_KINDS[of] if of else 'a rule with fires'}, not to --{kind}")
+    if kind == "cron":
+        return Cron(when, **said)
+    return Every(seconds=when, **said) if kind == "every" else Continuous(when, **said)
+
+
+@schedules.command()
+@click.argument("name")
+@common
+def show(state: State, name: str) -> None:
+    """Show everything about a schedule."""
+
+    async def work(app: App) -> None:
+        found = await app.get_schedule(name)
+        if state.json:
+            document(found)
+        else:
+            from headrace.cli.output.store import schedule_view
+
+            console().print(schedule_view(found, app.host.clock.now()))
+
+    with_app(state, work)
+
+
+@schedules.command("next")
+@click.argument("name")
+@click.option("-n", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many fires.")
+@common
+def next_(state: State, name: str, n: int) -> None:
+    """Show when a schedule fires next, in local time and, if it has another time zone, in that."""
+
+    async def work(app: App) -> None:
+        found = await app.get_schedule(name)
+        fires = [_Fire(at, found) for at in await app.next_fires(name, n)]
+        if state.json:
+            document([fire.as_dict() for fire in fires])
+            return
+        if found.state != "active":
+            say(f"schedule {name} is {found.state}: it fires at these moments only when it is active")
+        for fire in fires:
+            echo(fire.words())
+
+    with_app(state, work)
+
+
+class _Fire:
+    """One fire, as the clocks in the zone of its rule show it."""
+
+    def __init__(self, at: datetime, schedule: ScheduleInfo) -> None:
+        from headrace.core.schedule.localtime import zone
+
+        self.at, self.zone = at, getattr(schedule.rule, "tz", "UTC")
+        self.local = at.astimezone(zone(self.zone))
+
+    def words(self) -> str:
+        from headrace.core.times import moment
+
+        here, there = moment(self.at, None), moment(self.at, self.local.tzinfo)
+        return here if here == there else f"{here}  ({there} {self.zone})"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"at": self.at.astimezone(UTC), "local": self.local.isoformat()}
+
+
+@schedules.command()
+@click.argument("name")
+@common
+def pause(state: State, name: str) -> None:
+    """Stop a schedule from firing."""
+
+    async def work(app: App) -> None:
+        await app.pause_schedule(name, by=me())
+        await _one(app, name, state, "is paused")
+
+    with_app(state, work)
+
+
+@schedules.command()
+@click.argument("name")
+@common
+def resume(state: State, name: str) -> None:
+    """Let a paused schedule fire again."""
+
+    async def work(app: App) -> None:
+        await app.resume_schedule(name, by=me())
+        await _one(app, name, state, "is on")
+
+    with_app(state, work)
+
+
+@schedules.command()
+@click.argument("name")
+@common
+def trigger(state: State, name: str) -> None:
+    """Submit a schedule's job now, and print its id."""
+
+    async def work(app: App) -> None:
+        handle = await app.trigger_schedule(name, by=me())
+        document((handle.last or await handle.refresh()).to_dict()) if state.json else echo(str(handle.id))
+
+    with_app(state, work)
+
+
+@schedules.command()
+@click.argument("name")
+@common
+def delete(state: State, name: str) -> None:
+    """Remove a schedule; the jobs it has submitted stay."""
+
+    async def work(app: App) -> None:
+        await app.delete_schedule(name, by=me())
+        document({"deleted": name}) if state.json else say(f"schedule {name} deleted")
+
+    with_app(state, work)

@@ -1,0 +1,75 @@
+"""The store as a whole: ``stats``, ``tasks``, ``workers``, ``audit``, ``prune``, ``migrate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.exit_codes import noted
+from headrace.cli.options import State, common
+from headrace.cli.output.console import console, document, echo, say
+from headrace.cli.session import StoreUnusable, choose, with_app
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["audit", "migrate", "prune"]
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many, the newest.")
+@common
+def audit(state: State, limit: int) -> None:
+    """Show who changed queues, limits, rates, schedules and keys, and when; of a job, `headrace show` says it."""
+
+    async def work(app: App) -> None:
+        found = await app.audit(limit)
+        if state.json:
+            document(found)
+        elif not found:
+            say("nothing was changed: queues, limits, rates and schedules are as the code says")
+        else:
+            from headrace.cli.output.store import audit_view
+
+            console().print(audit_view(found, app.host.clock.now()))
+
+    with_app(state, work)
+
+
+@click.command()
+@common
+def prune(state: State) -> None:
+    """Delete ended jobs that are past their retention; workers do this by themselves."""
+
+    async def work(app: App) -> None:
+        gone = await app.prune()
+        document({"pruned": gone}) if state.json else echo(f"{gone} pruned")
+
+    with_app(state, work)
+
+
+@click.command()
+@click.option("--plan", is_flag=True, help="Only say what would be done.")
+@common
+def migrate(state: State, plan: bool) -> None:
+    """Bring the store's schema up to date."""
+    import asyncio
+    from contextlib import nullcontext
+
+    # An App whose store needs a migration cannot be opened, so this one command works on a closed one.
+    app, url = choose(state)
+    with app.override(url=url) if url else nullcontext():
+        app.new_engine()
+        try:
+            names = asyncio.run(app.migrate(plan=plan))
+        except ConfigError as error:
+            raise StoreUnusable(f"{error}{noted(error)}") from error
+    if state.json:
+        document({"pending" if plan else "applied": names})
+        return
+    for name in names:
+        echo(name)
+    if not names:
+        say("up to date")

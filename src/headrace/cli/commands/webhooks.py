@@ -1,0 +1,270 @@
+"""``webhooks``: list, show, add, switch on and off, rotate, delete, test; and what was delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.ids import resolve
+from headrace.cli.options import State, common, duration
+from headrace.cli.output.console import console, document, echo, say
+from headrace.cli.session import me, with_app
+from headrace.core.webhooks.target import EVENTS, GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from headrace.app import App
+    from headrace.cli.output.text import Text
+    from headrace.client.api.webhooks import NewWebhook
+    from headrace.core.webhooks.subscription import Webhook
+
+__all__ = ["webhooks"]
+
+
+@click.group(invoke_without_command=True)
+@common
+def webhooks(state: State) -> None:
+    """List webhooks, or add, change, test and delete them; see what was delivered, and deliver it again."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _list(app, state))
+
+
+@webhooks.command("list")
+@common
+def list_(state: State) -> None:
+    """List webhooks: where they lead, what they are told of, and whether they are switched off."""
+    with_app(state, lambda app: _list(app, state))
+
+
+async def _list(app: App, state: State) -> None:
+    found = await app.webhooks()
+    if state.json:
+        document(found)
+    elif not found:
+        say("no webhooks: headrace webhooks add URL subscribes an address")
+    else:
+        console().print(_view(found, app.host.clock.now()))
+
+
+def _view(found: Sequence[Webhook], now: datetime) -> Text:
+    """A block for each: which it is, what it is told of, where it leads, and why it is off."""
+    from headrace.cli.output.text import Text
+    from headrace.cli.output.words import ago
+
+    made = list[Text]()
+    for one in found:
+        state = ("on", "green") if one.on else ("off", "red")
+        made.append(Text.assemble((one.id, "cyan"), "  ", state, (f"  {ago(one.created_at, now)}", "dim")))
+        lines = (one.url, _told_of(one), one.description, None if one.on else one.off_because)
+        made += [Text(f"  {line}") for line in lines if line]
+    return Text("\n", lines=True).join(made)
+
+
+def _told_of(one: Webhook) -> str:
+    """What it is told of, and of which jobs."""
+    groups = {events: name for name, events in GROUPS.items() if name != "ended"}
+    bounds = {"tasks": one.tasks, "queues": one.queues, "customer": (one.customer,) if one.customer else ()}
+    told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
+    return " · ".join((groups.get(one.events) or ", ".join(one.events), *told))
+
+
+async def _meant(app: App, name: str) -> str:
+    """The id that this is, or begins; :raises UnknownWebhook: that of none, or of several"""
+    ids = [one.id for one in await app.webhooks() if one.id.startswith(name)]
+    return ids[0] if len(ids) == 1 and len(name) > len("wh_") else name
+
+
+@webhooks.command()
+@click.argument("id")
+@common
+def show(state: State, id: str) -> None:
+    """Show one webhook."""
+
+    async def work(app: App) -> None:
+        one = await app.get_webhook(await _meant(app, id))
+        document(one) if state.json else console().print(_view([one], app.host.clock.now()))
+
+    with_app(state, work)
+
+
+@webhooks.command()
+@click.argument("address", metavar="URL")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    metavar="EVENT,…",
+    help=f"What it is told of: {', '.join((*EVENTS, 'status_change', 'completion'))} (default status_change).",
+)
+@click.option("--task", "tasks", multiple=True, metavar="TASK,…", help="Only of jobs of these tasks.")
+@click.option("--queue", "queues", multiple=True, metavar="QUEUE,…", help="Only of jobs submitted to these queues.")
+@click.option("--customer", metavar="CUSTOMER", help="Only of jobs of this customer, who sees it.")
+@click.option(
+    "--bearer",
+    metavar="TOKEN",
+    envvar="HEADRACE_WEBHOOK_BEARER",
+    help="A token that it is shown; better in HEADRACE_WEBHOOK_BEARER, which no list of processes has.",
+)
+@click.option("--description", metavar="TEXT", help="What it is for.")
+@common
+def add(
+    state: State,
+    address: str,
+    events: tuple[str, ...],
+    tasks: tuple[str, ...],
+    queues: tuple[str, ...],
+    customer: str | None,
+    bearer: str | None,
+    description: str | None,
+) -> None:
+    """Tell an address of jobs that are submitted from now on, and print its secret, once."""
+
+    async def work(app: App) -> None:
+        made = await app.add_webhook(
+            address,
+            events=_words(events) or None,
+            tasks=_words(tasks),
+            queues=_words(queues),
+            customer=customer,
+            bearer=bearer,
+            description=description,
+            by=me(),
+        )
+        _say_secret(state, made, f"webhook {made.webhook.id} is told of jobs from now on")
+
+    with_app(state, work, creates=True)
+
+
+def _words(given: tuple[str, ...]) -> list[str]:
+    return [word.strip() for one in given for word in one.split(",") if word.strip()]
+
+
+def _say_secret(state: State, made: NewWebhook, what: str) -> None:
+    if state.json:
+        document(made)
+        return
+    echo(made.secret)
+    say(f"{what}. Above is the secret that its messages are signed with: keep it now, it is not shown again")
+
+
+def _switch(state: State, id: str, on: bool) -> None:
+    async def work(app: App) -> None:
+        one = await app.set_webhook(await _meant(app, id), on=on, by=me())
+        document(one) if state.json else say(f"webhook {one.id} is {'on' if one.on else 'off'}")
+
+    with_app(state, work)
+
+
+@webhooks.command("on")
+@click.argument("id")
+@common
+def on_(state: State, id: str) -> None:
+    """Switch a webhook on again. What failed meanwhile: headrace webhooks deliveries, and redeliver."""
+    _switch(state, id, True)
+
+
+@webhooks.command()
+@click.argument("id")
+@common
+def off(state: State, id: str) -> None:
+    """Switch a webhook off: it is told of no new job, and what waits to be delivered to it fails."""
+    _switch(state, id, False)
+
+
+@webhooks.command()
+@click.argument("id")
+@click.option(
+    "--keep",
+    type=duration,
+    default="1d",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the old one signs, too.",
+)
+@common
+def rotate(state: State, id: str, keep: float) -> None:
+    """Give a webhook a new secret and print it, once; for a while messages are signed with the old one, too."""
+
+    async def work(app: App) -> None:
+        made = await app.rotate_webhook(await _meant(app, id), keep=keep, by=me())
+        _say_secret(state, made, f"webhook {made.webhook.id} has a new secret")
+
+    with_app(state, work)
+
+
+@webhooks.command()
+@click.argument("id")
+@common
+def delete(state: State, id: str) -> None:
+    """Remove a webhook with its secrets; what waits to be delivered to it fails."""
+
+    async def work(app: App) -> None:
+        meant = await _meant(app, id)
+        await app.delete_webhook(meant, by=me())
+        document({"deleted": meant}) if state.json else say(f"webhook {meant} is removed")
+
+    with_app(state, work)
+
+
+@webhooks.command()
+@click.argument("id")
+@common
+def test(state: State, id: str) -> None:
+    """Send a webhook a message of type webhook.test; a hub delivers it."""
+
+    async def work(app: App) -> None:
+        job = await (await app.test_webhook(await _meant(app, id), by=me())).refresh()
+        document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}: headrace watch {job.id}")
+
+    with_app(state, work)
+
+
+@webhooks.command()
+@click.option("--webhook", metavar="ID", help="Only what goes to this webhook.")
+@click.option("--job", metavar="JOB", help="Only what tells of this job.")
+@click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Only deliveries in this status.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Deliveries per page.")
+@click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
+@common
+def deliveries(
+    state: State, webhook: str | None, job: str | None, statuses: tuple[str, ...], limit: int, cursor: str | None
+) -> None:
+    """List what was sent to webhooks, or is to be: jobs, newest first."""
+
+    async def work(app: App) -> None:
+        page = await app.deliveries(
+            webhook=None if webhook is None else await _meant(app, webhook),
+            job=None if job is None else await resolve(app, job),
+            status=statuses or None,
+            limit=limit,
+            cursor=cursor,
+        )
+        if state.json:
+            document({"items": [one.to_dict() for one in page.items], "cursor": page.cursor})
+        elif not page.items:
+            say("no deliveries")
+        else:
+            from headrace.cli.output.jobs import job_table
+
+            out = console()
+            out.print(job_table(page.items, app.host.clock.now(), out))
+            if page.cursor:
+                say(f"more: --cursor {page.cursor}")
+
+    with_app(state, work)
+
+
+@webhooks.command()
+@click.argument("delivery", metavar="JOB")
+@common
+def redeliver(state: State, delivery: str) -> None:
+    """Send a message once more, now; it has the same webhook-id, so that a receiver knows it."""
+
+    async def work(app: App) -> None:
+        job = await app.redeliver(await resolve(app, delivery), by=me())
+        document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}")
+
+    with_app(state, work)

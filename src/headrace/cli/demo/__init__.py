@@ -1,0 +1,1 @@
+"""``headrace demo``: an App, its scenario and its screen."""

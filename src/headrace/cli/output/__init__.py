@@ -1,0 +1,1 @@
+"""What commands print: tables, texts, timelines, JSON. Begin with ``console``."""

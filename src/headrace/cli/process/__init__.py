@@ -1,0 +1,1 @@
+"""Processes that commands run: workers, their supervisor, renewal, signals, health and logs."""

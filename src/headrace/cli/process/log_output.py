@@ -1,0 +1,138 @@
+"""How a worker process, or the supervisor of several, says what it does.
+
+What headrace logs while a worker runs, told by the command; unless the App tells it at the same place already.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+from headrace.cli.options import State
+from headrace.cli.output.console import echo, line, say
+from headrace.cli.output.words import time_of_day
+from headrace.core.printable import printable
+from headrace.worker.execution.errors import message_of
+from headrace.worker.log_capture import handlers_of
+
+__all__ = ["Logs", "Teller", "json_line", "told"]
+
+
+_ALL, _WORKER = logging.getLogger("headrace"), logging.getLogger("headrace.worker")
+
+
+class Logs(logging.Handler):
+    """Headrace's log records, told like everything else, each of them once."""
+
+    def __init__(
+        self, tell: Callable[[logging.LogRecord], None], *, verbose: bool = False, stdout: bool = False
+    ) -> None:
+        """``tell`` shows a record. ``verbose``: also when jobs start and end. ``stdout``: that is where it tells, else
+        on stderr, where people look for both."""
+        super().__init__()
+        self._tell, self._verbose, self._stdout = tell, verbose, stdout
+        self._errors: list[object] = []
+
+    def has_told(self, error: BaseException) -> bool:
+        """Whether this very error was logged as one, with its words; it need not be said again."""
+        return any(one is error for one in self._errors)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell one record, unless a handler of the App's shows it here, in the App's own way."""
+        if record.levelno >= logging.ERROR and isinstance(record.args, tuple):
+            self._errors += [one for one in record.args if isinstance(one, BaseException)]
+        # Asked for every record, not once: an App may set up its logging whenever it likes.
+        if not any(one is not self and self._shows(one, record) for one in handlers_of(logging.getLogger(record.name))):
+            self._tell(record)
+
+    def _shows(self, handler: logging.Handler, record: logging.LogRecord) -> bool:
+        """Whether the handler writes such a record to where this one does."""
+        if record.levelno < handler.level:
+            return False
+        # Those of logging have a stream, those of rich a console.
+        stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
+        here = (
+            [sys.stdout, sys.__stdout__] if self._stdout else [sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__]
+        )
+        return stream is not None and any(stream is one for one in here)
+
+    def __enter__(self) -> Self:
+        self._before = [(logger, logger.level) for logger in (_ALL, _WORKER)]
+        _ALL.addHandler(self)
+        if _ALL.level == logging.NOTSET:
+            _ALL.setLevel(logging.INFO)
+        if self._verbose:
+            _WORKER.setLevel(logging.DEBUG)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _ALL.removeHandler(self)
+        for logger, level in self._before:
+            logger.setLevel(level)
+
+
+def told(record: logging.LogRecord) -> str:
+    """One record as a line for people: nothing before what is only news."""
+    text = record.getMessage()
+    if record.exc_info and record.exc_info[1] is not None:
+        text += f": {type(record.exc_info[1]).__name__}: {message_of(record.exc_info[1])}"
+    return text if record.levelno <= logging.INFO else f"{record.levelname.lower()}: {text}"
+
+
+class Teller:
+    """Lines on stderr, as text or as JSON (``--log-format json``); with ``--json`` events as JSON lines on stdout."""
+
+    def __init__(self, state: State, style: Literal["text", "json"], name: str = "headrace.worker") -> None:
+        """``name``: the logger that what is said belongs to."""
+        self._state, self._style, self._name = state, style, name
+
+    def __call__(self, event: str, message: str, **facts: Any) -> None:
+        """Tell an event."""
+        now = datetime.now(UTC)
+        if self._state.json:
+            line({"at": now, "event": event, "message": message, **facts})
+        elif self._style == "json":
+            json_line(self._name, message, event=event, **facts)
+        else:
+            say(f"{time_of_day(now)} {printable(message)}")
+
+    def say(self, message: str) -> None:
+        """Tell what is no event of its own."""
+        if self._style == "json":
+            json_line(self._name, message)
+        else:
+            say(f"{time_of_day(datetime.now(UTC))} {printable(message)}")
+
+    def others(self) -> AbstractContextManager[None]:
+        """Show what others log, where the App does not; with ``--json`` that goes where it would go anyway."""
+        from headrace.worker.log_capture import shown_logs
+
+        return shown_logs(None if self._state.json and self._style == "text" else self._style)
+
+    def logs(self, verbose: bool) -> Logs:
+        """Show what headrace logs while the worker runs."""
+        if self._style == "json":
+            return Logs(_write, verbose=verbose)
+        return Logs(self._tell, verbose=verbose, stdout=self._state.json)
+
+    def _tell(self, record: logging.LogRecord) -> None:
+        self("log", told(record), level=record.levelname.lower())
+
+
+def json_line(name: str, message: str, level: int = logging.INFO, **facts: Any) -> None:
+    """Say something as if it had been logged."""
+    record = logging.LogRecord(name, level, __file__, 0, message, None, None)
+    record.__dict__.update(facts)
+    _write(record)
+
+
+def _write(record: logging.LogRecord) -> None:
+    from headrace.logs import JsonFormatter
+
+    # In one piece: other processes may write to the same pipe.
+    echo(JsonFormatter().format(record), err=True)
+    sys.stderr.flush()

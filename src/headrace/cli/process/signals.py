@@ -1,0 +1,62 @@
+"""What SIGINT and SIGTERM mean to a command: once, stop in good order; twice, stop at once; thrice, be gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from headrace.cli.exit_codes import DONE
+from headrace.runtime.clock import SystemClock
+from headrace.worker.process import signals
+
+__all__ = ["Signals", "are_ours", "on_signals"]
+
+PATIENCE = 5.0
+"""Seconds that stopping at once may take; a blocked loop takes longer, and is not waited for."""
+
+
+class Signals(signals.Signals):
+    """Which signals have come, and the exit code they ask for."""
+
+    def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:
+        super().__init__(first, second, SystemClock())
+        self._timer: threading.Timer | None = None
+        self.code = DONE
+        """A stop in good order is no failure."""
+
+    def hurry(self, number: int) -> None:
+        """Wait no longer than is decent."""
+        self.code = 128 + number
+        self._timer = threading.Timer(PATIENCE, os._exit, (self.code,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def third(self, number: int) -> None:
+        """Be gone."""
+        os._exit(128 + number)
+
+    def rest(self) -> None:
+        """All is over; nobody needs to be forced any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+@contextmanager
+def on_signals(first: Callable[[], None], second: Callable[[], None]) -> Iterator[Signals]:
+    """Call ``first`` on the loop at the first SIGINT or SIGTERM, ``second`` at the second."""
+    told = Signals(first, second)
+    before = {number: signal.signal(number, told) for number in signals.BOTH}
+    try:
+        yield told
+    finally:
+        told.rest()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def are_ours() -> bool:
+    """Whether signals are heard here now: an interrupt that is raised all the same was not sent by anybody."""
+    return isinstance(signal.getsignal(signal.SIGINT), Signals)

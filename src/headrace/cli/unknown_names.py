@@ -1,0 +1,59 @@
+"""Names of queues, tasks and rates that mean nothing to anybody: said, for a slip would pass unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headrace.cli.output.console import warn
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.client.api.limit_settings import Named
+
+__all__ = ["REWRITTEN", "check_task", "note_strange", "note_undefined", "note_unreadable"]
+
+REWRITTEN = "a worker whose code still has it stores it again when it starts"
+"""What a person should know who has forgotten something."""
+
+
+async def note_strange(app: App, of: Named, name: str, *, undo: bool = True) -> None:
+    """Say so if nobody knows the name. ``undo``: something was set by it, and can be taken back."""
+    message = await app.strange_name(of, name)
+    if message is None:
+        return
+    group = "limits" if of == "task" else f"{of}s"
+    warn(f"{message}; if that is a slip, headrace {group} forget {name} takes it back" if undo else message)
+
+
+async def check_task(app: App, name: str) -> None:
+    """Refuse a task that neither an App with tasks nor any worker of its store knows: its job would wait for ever.
+
+    Without such an App nobody here can tell a slip from the task of a service that is yet to start.
+
+    :raises UnknownTask: with what may have been meant
+    """
+    from headrace.client.api.tasks import resembling
+    from headrace.errors import UnknownTask
+
+    app.load()
+    if not app.by_name or await app.knows_task(name):
+        return
+    known = {*app.by_name, *(task.name for task in await app.tasks())}
+    hint = resembling(name, known) or f"there are {', '.join(sorted(known))}"
+    where = "this App has no task of that name, nor has any worker of its store"
+    raise UnknownTask(name, f"{name!r}: {where}; {hint} (for a service yet to start, use --url URL without --app)")
+
+
+async def note_undefined(app: App, names: Iterable[str]) -> None:
+    """Say which of these rates nobody has defined although somebody names them."""
+    undefined = await app.undefined_rates() if names else {}
+    for name in names:
+        if name in undefined:
+            warn(f"{undefined[name]}: it limits nothing until headrace rates set {name}, or app.rate in code")
+
+
+async def note_unreadable(app: App, prefix: str) -> None:
+    """Say which settings of these only another version can read."""
+    for sentence in await app.unreadable_settings(prefix):
+        warn(sentence)

@@ -1,0 +1,144 @@
+"""Where a job stands in its queue, and when it may start: what ``explain`` says of it, as two numbers.
+
+Where queued jobs stand, for those who follow them: of many jobs of one queue, few are asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.client.api.stats import running_times
+from headrace.client.api.workers import workers
+from headrace.core.codec.record import Record
+from headrace.core.explain.queued import explain_queued
+from headrace.core.job import Job
+from headrace.core.lifecycle.claim import order
+from headrace.core.lifecycle.decision import expired
+from headrace.core.limits.selection import Usage
+from headrace.core.limits.settings import group_of, limits_of
+from headrace.core.query import seen_status
+from headrace.core.status import Status
+from headrace.core.updates import Place
+
+if TYPE_CHECKING:
+    from headrace.client.session import Session
+
+__all__ = ["QueuePosition", "places", "position"]
+
+
+class QueuePosition(msgspec.Struct, Record, frozen=True):
+    """The place of a job in its queue, and when it may start, by how fast the queue goes."""
+
+    position: int | None
+    """1 is the next; None: too many are before it to count them, or it stands in no line with others."""
+    estimated_start: datetime | None
+    """None: nothing tells, for instance because no worker may take it, or its queue is paused."""
+
+
+async def position(session: Session, job: Job) -> QueuePosition | None:
+    """Where the job stands; None: it is not in line, since it runs, waits for its time, or is over."""
+    engine, now = session.engine, session.host.clock.now()
+    if seen_status(job, now) is not Status.QUEUED or expired(job, now):
+        return None
+    limits, usage = limits_of((one.key, one.value) for one in await engine.documents.settings()), Usage()
+    if limits.bounded(job.queue, job.task):
+        usage = await engine.records.usage(list(limits.paced(group_of(job))))
+    place = await engine.records.position(job, now)
+    takes = (await running_times(session, queue=job.queue)).quantiles()
+    facts = {
+        fact.code: fact.data
+        for fact in explain_queued(job, now, await workers(session), limits, usage, (), place, takes=takes)
+    }
+    told, start = facts.get("position"), facts.get("estimate")
+    estimated = now if "ready" in facts else None if start is None or start["at_least"] else start["at"]
+    return QueuePosition(None if told is None or told["at_least"] else told["position"], estimated)
+
+
+COUNTED = 2000
+"""How many jobs before one are counted: who stands further behind need not know exactly."""
+ASKED = 20
+"""Questions about one queue at a time."""
+
+Asking = Callable[[Job], Awaitable[Place]]
+
+
+async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
+    """Where these jobs of one queue stand; None: it was not asked about this time."""
+    engine, now = session.engine, session.host.clock.now()
+    limits, usage = limits_of((one.key, one.value) for one in await engine.documents.settings()), Usage()
+    groups = {group_of(job) for job in jobs if limits.bounded(job.queue, job.task)}
+    if groups:
+        usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
+    workers = [row.as_heard(now, engine.rules) for row in await engine.workers.list()]
+    takes = (await running_times(session, queue=jobs[0].queue)).quantiles()
+
+    async def ask(job: Job) -> Place:
+        if expired(job, now):
+            return Place(None)
+        found = await engine.records.position(job, now, most=COUNTED)
+        facts: dict[str, dict[str, Any]] = {
+            fact.code: fact.data for fact in explain_queued(job, now, workers, limits, usage, (), found, takes=takes)
+        }
+        told, start = facts.get("position"), facts.get("estimate")  # as ``client.api.positions`` has it
+        estimated = now if "ready" in facts else None if start is None or start["at_least"] else start["at"]
+        return Place(None if told is None or told["at_least"] else told["position"], estimated)
+
+    ordered = sorted(range(len(jobs)), key=lambda index: order(jobs[index]))
+    told = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)
+    found: list[Place | None] = [None] * len(jobs)
+    for index, place in zip(ordered, told, strict=True):
+        found[index] = place
+    return found
+
+
+async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]) -> list[Place | None]:
+    """Where the jobs of a line stand, by asking about a few.
+
+    If as many stand from one job to another as are known in between, then these are all there are. Where others stand
+    between them, those in front are asked about first, and of the rest now one, now another.
+    """
+    first = await ask(line[0])
+    if first.position is None:
+        return [first] * len(line)  # nobody behind it is counted either
+    found: list[Place | None] = [first, *[None] * (len(line) - 1)]
+    last = len(line) - 1
+    found[last] = await ask(line[last])
+    gaps, asked = [(0, last)], 2
+    while gaps and asked < ASKED // 2:
+        low, high = gaps.pop(0)
+        if high - low > 1 and not _filled(found, low, high):
+            middle = (low + high) // 2
+            found[middle] = await ask(line[middle])
+            asked += 1
+            gaps[:0] = [(low, middle), (middle, high)]
+    unknown = [index for low, high in gaps if not _filled(found, low, high) for index in range(low + 1, high)]
+    while unknown and asked < ASKED:
+        index = unknown.pop(int(chance() * len(unknown)))
+        found[index] = await ask(line[index])
+        asked += 1
+    return found
+
+
+def _filled(found: list[Place | None], low: int, high: int) -> bool:
+    """Tell the places between two that are known, if that can be done."""
+    first, last = found[low], found[high]
+    assert first is not None
+    assert last is not None
+    if first.position is None:
+        found[low:high] = [first] * (high - low)
+        return True
+    if last.position is None or last.position - first.position != high - low:
+        return False
+    for index in range(low + 1, high):
+        part = (index - low) / (high - low)
+        start = _moment_between(first.estimated_start, last.estimated_start, part)
+        found[index] = Place(first.position + index - low, start)
+    return True
+
+
+def _moment_between(first: datetime | None, last: datetime | None, part: float) -> datetime | None:
+    return None if first is None or last is None else first + (last - first) * part

@@ -1,0 +1,196 @@
+"""What an open App tells of what was finished, and of how long things take.
+
+How a store stands, read as cheaply as can be: for metrics, which ask again and again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, get_args
+
+from headrace.core.stats.charts import By, Charts, charts_of, step_for
+from headrace.core.stats.histogram import Histogram
+from headrace.core.stats.rollup import Rollup, Step
+from headrace.core.times import Seconds
+from headrace.core.validation import EARLIEST, LATEST
+from headrace.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from headrace.client.session import Session
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.client.api.workers import workers
+from headrace.core.codec.record import Record
+from headrace.core.limits.settings import limits_of
+from headrace.core.query import Count, Ledger
+from headrace.core.schedule.schedule import ScheduleDoc
+from headrace.core.status import Status
+from headrace.maintenance.schedules import list_schedules
+
+__all__ = [
+    "Moment",
+    "Standing",
+    "Stats",
+    "charts",
+    "estimated_processing_time",
+    "rollups",
+    "running_times",
+    "standing",
+    "stats",
+]
+
+
+Moment = datetime | timedelta | float
+"""A moment, or how long ago it was."""
+
+_HOUR = 3600.0
+_LOOKED_AT = timedelta(days=7)
+"""How far back it is looked for how long a task takes."""
+
+
+async def charts(
+    session: Session,
+    since: Moment | None,
+    until: Moment | None,
+    step: Step | str | None,
+    by: By = "series",
+    **of: str | None,
+) -> Charts:
+    """The charts of this time."""
+    now = session.host.clock.now()
+    end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR)
+    if by not in get_args(By):
+        raise ConfigError(f"by must be one of {', '.join(get_args(By))}, not {shown(by)}")
+    if begin >= end:
+        raise ConfigError(f"since must be before until, not {begin} and {end}")
+    wide = step_for(begin, end, now) if step is None else _step(step)
+    rows = await session.engine.rollups.read(begin, end, **of)
+    return charts_of(rows, begin, end, wide, by)
+
+
+async def rollups(session: Session, since: Moment, until: Moment) -> list[Rollup]:
+    """The rows of this time."""
+    now = session.host.clock.now()
+    return await session.engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
+
+
+async def running_times(session: Session, task: str | None = None, queue: str | None = None) -> Histogram:
+    """How long attempts of this task, or in this queue, ran in the last days."""
+    now, ran = session.host.clock.now(), Histogram({})
+    for row in await session.engine.rollups.read(now - _LOOKED_AT, now + timedelta(minutes=1), task, queue):
+        ran.merge(row.totals.ran)
+    return ran
+
+
+async def estimated_processing_time(session: Session, task: str, quantile: float) -> float | None:
+    """The seconds that this share of the runs of a task take at most; None if nothing is known of it."""
+    if isinstance(quantile, bool) or not isinstance(quantile, int | float) or not 0 < quantile <= 1:
+        raise ConfigError(f"quantile must be more than 0 and at most 1, not {shown(quantile)}")
+    return (await running_times(session, task)).quantile(quantile)
+
+
+def _step(step: Step | str) -> Step:
+    try:
+        return Step(step)
+    except ValueError:
+        raise ConfigError(f"step must be minute, hour or day, not {shown(step)}") from None
+
+
+def _moment(value: Moment | Seconds | None, now: datetime, name: str, default: float) -> datetime:
+    if value is None:
+        return now - timedelta(seconds=default)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ConfigError(f"{name} must have a time zone: {shown(value)} has none")
+        return _within(value, value, name)
+    if isinstance(value, int | float | timedelta) and not isinstance(value, bool):
+        try:
+            return _within(now - (value if isinstance(value, timedelta) else timedelta(seconds=value)), value, name)
+        except (OverflowError, ValueError):  # more than a timedelta holds, or no number
+            return _within(None, value, name)
+    raise ConfigError(f"{name} must be a datetime, or how long ago it was, not {shown(value)}")
+
+
+def _within(moment: datetime | None, value: object, name: str) -> datetime:
+    if moment is None or not EARLIEST <= moment <= LATEST:
+        raise ConfigError(f"{name} must be a moment from {EARLIEST:%Y} to {LATEST:%Y}, not {shown(value)}")
+    return moment
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A store as it stood at one moment."""
+
+    counts: Sequence[Count]
+    """Jobs by queue and status, without those that completed or were cancelled."""
+    paused: frozenset[str]
+    """The queues that are paused; those that have settings are in ``named``."""
+    named: frozenset[str]
+    alive: int
+    """Workers that are heard of."""
+    silent: int
+    """Workers that nobody has heard of for their lease, and nobody has buried yet."""
+    busy: int = 0
+    """Slots of the living workers that are at work, as their last beats say."""
+    slots: int = 0
+    """All slots of the living workers."""
+    schedules: Sequence[ScheduleDoc]
+    """Those that fire."""
+
+    def queued_since(self) -> dict[str, datetime]:
+        """By queue, when its longest waiting job could first be claimed."""
+        return {one.queue: one.oldest for one in self.counts if one.status is Status.QUEUED and one.oldest is not None}
+
+    def late(self, now: datetime) -> timedelta:
+        """For how long the first fire that made no job yet is over, of all schedules."""
+        due = [fire for doc in self.schedules if (fire := doc.next_fire) is not None]
+        return max(now - min(due, default=now), timedelta(0))
+
+
+async def standing(session: Session) -> Standing:
+    """Read it."""
+    engine, now = session.engine, session.host.clock.now()
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
+    rows = await workers(session)
+    served = {task for row in rows if row.alive for task in row.info.tasks}
+    schedules = [doc for doc in await list_schedules(engine) if doc.state(served=doc.task in served) == "active"]
+    return Standing(
+        counts=await engine.records.count(now, history=False),
+        paused=frozenset(name for name, rule in limits.queues.items() if rule.paused),
+        named=frozenset(limits.queues),
+        alive=sum(row.alive for row in rows),
+        busy=sum(min(row.beat.busy, row.info.concurrency) for row in rows if row.alive),
+        slots=sum(row.info.concurrency for row in rows if row.alive),
+        silent=sum(row.silent_since is not None for row in rows),
+        schedules=schedules,
+    )
+
+
+class Stats(msgspec.Struct, Record, frozen=True):
+    """Counts of the whole store."""
+
+    statuses: dict[Status, int]
+    ledger: Ledger
+    workers_alive: int
+    oldest_queued: datetime | None
+    """When the job that has waited longest became ``queued``."""
+    workers_silent: int = 0
+    """How many were not heard of for their lease, and nobody has buried yet."""
+    silent_since: datetime | None = None
+    """The last beat of those, the latest."""
+
+
+async def stats(session: Session) -> Stats:
+    """Count everything."""
+    engine, now = session.engine, session.host.clock.now()
+    statuses: dict[Status, int] = {}
+    oldest: list[datetime] = []
+    for count in await engine.records.count(now):
+        statuses[count.status] = statuses.get(count.status, 0) + count.jobs
+        if count.status is Status.QUEUED and count.oldest is not None:
+            oldest.append(count.oldest)
+    rows = await workers(session)
+    silent = [row.silent_since for row in rows if row.silent_since is not None]
+    alive, longest = sum(row.alive for row in rows), min(oldest, default=None)
+    return Stats(statuses, await engine.records.ledger(), alive, longest, len(silent), max(silent, default=None))

@@ -1,0 +1,317 @@
+"""What an open App shows and changes of everything that is not one job: queues, tasks, schedules, the store.
+
+Maintenance beside a program that is not a worker: its duties, and whether the store answers and takes writes.
+
+Secrets that all processes of a store share, such as the one of the dashboard's forms; how they stand.
+
+Comparing the books of a store with its rows.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from uuid import UUID
+
+import msgspec
+
+from headrace.client.api.limit_settings import undefined_rates
+from headrace.client.api.workers import workers
+from headrace.core.explain.explanation import many
+from headrace.core.lifecycle.liveness import told_silence
+from headrace.core.lifecycle.suspects import REQUIREMENT
+from headrace.core.limits.settings import Limits, limits_of, told_unreadable
+from headrace.core.matching.match import meets
+from headrace.core.matching.shortfall import distance, lacks, told_lacks
+from headrace.core.query import Filter
+from headrace.core.stats.verification import BOOKS, Book, Verification
+from headrace.core.status import Status
+from headrace.core.times import CLOCK_APART, told_apart
+from headrace.core.validation import checked_name
+from headrace.core.webhooks.delivery import QUEUE as WEBHOOKS
+from headrace.core.webhooks.delivery import TASK as DELIVER
+from headrace.core.webhooks.subscription import Credentials
+from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
+from headrace.errors import SecretMismatch, Unavailable
+from headrace.maintenance import Attendance, services
+from headrace.runtime.secrets import STATUS_PAGES, Vault, secret_bytes, setting_of
+from headrace.runtime.service import Service
+from headrace.runtime.signatures import SETTING as LEASES
+from headrace.runtime.writes.webhooks import SECRETS, SUBSCRIPTIONS, read_webhooks
+
+if TYPE_CHECKING:
+    from headrace.client.session import Session
+
+__all__ = [
+    "SHARED",
+    "Maintenance",
+    "derived_webhooks",
+    "doctor",
+    "findings",
+    "ping",
+    "prune",
+    "shared_secret",
+    "verify",
+]
+
+
+class Maintenance:
+    """Sweeps, prunes and plans while its block lasts, unless somebody else has the duty; any number may stand by.
+
+    If the process dies, others see it as they would see it of a worker, where the kernel or the server can tell. Where
+    not, its duties are leased for a few seconds at a time, so that others go on soon, and nothing is left.
+    """
+
+    def __init__(self, session: Session) -> None:
+        host, engine = session.host, session.engine
+        holder = host.dice.new_id(host.clock.now())
+        duties = services(engine, session.lanes, host, holder, worker=False)
+        # Before the duties, so that it can be seen of whoever has one.
+        self._services: Sequence[Service] = (Attendance(engine, host, holder), *duties)
+
+    @property
+    def alive(self) -> bool:
+        """Whether all of its loops run; one that has ended by itself has said why in the log."""
+        return all(service.alive for service in self._services)
+
+    async def __aenter__(self) -> Self:
+        for service in self._services:
+            await service.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for service in reversed(self._services):
+            await service.end()
+
+
+READY = "ready"
+"""What whoever tries to write holds, all under one id: one row that is renewed, however many try."""
+_ANYBODY = UUID(int=0)
+
+
+async def ping(session: Session, *, write: bool = False) -> None:
+    """Ask the store for something small that is not known here, or have it write that.
+
+    :raises EngineError: it does not answer, or takes no write: its disk is full, or its role may only read
+    """
+    now = session.host.clock.now()
+    if write:
+        await session.engine.documents.lease(READY, _ANYBODY, 1.0, now)
+    else:
+        await session.engine.documents.holder("duty:sweeper", now)
+
+
+SHARED = "secret:"
+"""What the settings that are such secrets begin with."""
+_TRIES = 20
+_MAKE = "HEADRACE_SECRET=$(python -c 'import secrets; print(secrets.token_urlsafe(32))')"
+
+
+async def shared_secret(vault: Vault, name: str) -> bytes:
+    """The secret of this name: derived; or made the first time that anybody asks for it, and the same for all from then
+    on.
+
+    :raises SecretMismatch: others derive it, and this process cannot
+    """
+    key = SHARED + checked_name(name, "the name of a secret")
+    derives = await vault.derives()
+    for _ in range(_TRIES):
+        setting = await setting_of(vault.engine, key)
+        if derives:
+            if setting is not None:  # from before
+                await vault.engine.documents.put_setting(key, None, setting.rev)
+            return vault.derived("shared", name)
+        if setting is not None:
+            return urlsafe_b64decode(msgspec.json.decode(setting.value, type=dict[str, str])["secret"])
+        made = msgspec.json.encode({"secret": urlsafe_b64encode(secret_bytes(32)).decode()}).decode()
+        await vault.engine.documents.put_setting(key, made, 0)
+    raise Unavailable(f"the secret {name!r} could not be stored")
+
+
+async def derived_webhooks(engine: Engine) -> list[str]:
+    """The ids of the webhooks that sign with what is derived."""
+    return [id for id, one in (await _credentials(engine)).items() if one.derived]
+
+
+async def _credentials(engine: Engine) -> dict[str, Credentials]:
+    """By the id of the webhook."""
+    settings = await engine.documents.settings(SECRETS)
+    return {one.key.removeprefix(SECRETS): msgspec.json.decode(one.value, type=Credentials) for one in settings}
+
+
+async def findings(vault: Vault) -> list[Check]:
+    """What the doctor says of what is signed with; nothing is taken up for that."""
+    engine, root = vault.engine, await vault.stored()
+    if not vault.is_set and root is None:
+        if not await _signs(engine):
+            return [
+                Check("secret", "ok", "HEADRACE_SECRET is not set; nothing is signed with a secret of the store yet")
+            ]
+        message = (
+            "HEADRACE_SECRET is not set: what leases, webhooks and status pages are signed with is in the store, and"
+            " whoever can read that, or a backup of it, can forge them"
+        )
+        return [Check("secret", "warn", message, f"set the same for every hub and web application: {_MAKE}")]
+    if root is None:
+        return [Check("secret", "ok", "HEADRACE_SECRET is set; the first hub takes it up")]
+    try:
+        await vault.derives()
+    except SecretMismatch as error:
+        return [Check("secret", "fail" if vault.is_set else "warn", str(error), "see guides/keys.md, The secret")]
+    found = [Check("secret", "ok", "what leases and webhooks are signed with is derived from HEADRACE_SECRET")]
+    subscribed = {one.id for one in read_webhooks(await engine.documents.settings(SUBSCRIPTIONS))}
+    for id, kept in (await _credentials(engine)).items():
+        if id in subscribed and any(one.text and not one.given for one in kept.secrets):
+            message = f"webhook {id} signs with a secret that is in the store, made before HEADRACE_SECRET was set"
+            found.append(Check("secret", "warn", message, f"headrace webhooks rotate {id}, and tell its receiver"))
+    return found
+
+
+async def _signs(engine: Engine) -> bool:
+    """Whether anything in the store is signed with."""
+    for key in (LEASES, STATUS_PAGES, SHARED, SECRETS):
+        if await engine.documents.settings(key):
+            return True
+    return False
+
+
+_START = "start a worker: headrace worker MODULE:APP"
+_START_HUB = "start a hub, which delivers webhooks: headrace hub"
+_COUNTED = 100
+"""Jobs that nobody serves are counted up to this many."""
+
+
+async def prune(session: Session) -> int:
+    """Remove every ended job whose retention is over; how many."""
+    engine = session.engine
+    now, total = session.host.clock.now(), 0
+    cutoffs = engine.rules.retention.cutoffs(now)
+    while gone := await engine.jobs.delete(cutoffs, MAX_BATCH, now=now):
+        total += gone
+        if gone < MAX_BATCH:
+            break
+    return total
+
+
+async def doctor(session: Session, *, store: bool = True) -> list[Check]:
+    """Look for what is wrong, each finding with its remedy; ``store``: also in what the store says of itself."""
+    engine, now = session.engine, session.host.clock.now()
+    clock = session.host.store_clock
+    rows = await workers(session)
+    checks = await engine.check(now if clock is None else clock.local.now()) if store else ()
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
+    return [
+        *checks,
+        *_workers(rows, now),
+        *await _unserved(engine, rows, now, limits),
+        *await _settings(engine, limits),
+        *(await findings(session.vault) if store else ()),
+    ]
+
+
+def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
+    alive = [row for row in rows if row.alive]
+    abandoned = not alive and any(row.holds for row in rows)
+    found = [Check("workers", "fail" if abandoned else "ok", f"{len(alive)} alive", _START if abandoned else None)]
+    for row in rows:
+        who = row.info.described
+        if row.silent_since is not None:
+            message = f"{who} has been {told_silence(row.silent_since, now)}, and holds {many(row.holds, 'job')}"
+            remedy = "look why it stopped; the living take back what it holds" if alive else _START
+            found.append(Check("workers", "warn", message, remedy))
+        if row.beat.state == "blocked":
+            message = f"{who} does not let its event loop run"
+            found.append(Check("workers", "warn", message, "make blocking handlers plain functions: they get threads"))
+        if row.alive and abs(row.beat.clock_apart) > CLOCK_APART:
+            message = f"the clock of {who} is {told_apart(row.beat.clock_apart)}"
+            found.append(Check("clock", "warn", message, "jobs go by the store's clock; let its machine follow NTP"))
+        if row.alive and row.beat.stuck_threads:
+            message = f"{who} has {row.beat.stuck_threads} threads that do not stop"
+            found.append(Check("workers", "warn", message, "call ctx.check() in long loops of plain functions"))
+    return found
+
+
+async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, limits: Limits) -> list[Check]:
+    """Findings about jobs that could run now, and about tasks of later jobs, that no worker serves."""
+    able, found = [row.info for row in rows if row.takes], list[Check]()
+    profiles = (await engine.documents.profiles()).profiles
+    run = {one.task for one in profiles if any(info.runs(one.task, one.requires) for info in able)}
+    later = list[str]()
+    for task in sorted({one.task for one in profiles} - run):
+        waiting = Filter(status=frozenset({Status.QUEUED}), task=frozenset({task}))
+        page = await engine.records.find(waiting, now, _COUNTED)
+        if not page.items:
+            later.append(task)
+            continue
+        jobs = f"{_COUNTED} or more jobs" if page.cursor else many(len(page.items), "job")
+        had = [row.silent_since for row in rows if row.silent_since is not None and task in row.info.tasks]
+        last = f"; the last worker that had it has been {told_silence(max(had), now)}" if had else ""
+        message = f"no living worker has the task {task!r}, and {jobs} of it could run now{last}"
+        start = _START_HUB if task == DELIVER else _START
+        found.append(Check("tasks", "fail", message, f"{start}; or cancel them: headrace cancel --task {task} --yes"))
+    if able and later:
+        names = ", ".join(later)
+        remedy = "start a worker that has them, or cancel their jobs"
+        found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
+    for profile in profiles:
+        having = [info for info in able if info.runs(profile.task, profile.requires)]
+        if not profile.requires or REQUIREMENT in profile.requires or not having:
+            continue
+        if all(not meets(profile.requires, info.offers) for info in having):
+            wanted = Filter(status=frozenset({Status.QUEUED}), task=frozenset({profile.task}))
+            page = await engine.records.find(wanted, now, _COUNTED)
+            if n := sum(job.requires == profile.requires for job in page.items):
+                near = min(having, key=lambda info: (distance(lacks(profile.requires, info.offers)), info.shown))
+                needs, offers = told_lacks(lacks(profile.requires, near.offers))
+                message = (
+                    f"{many(n, 'job')} of {profile.task!r} could run now and {'needs' if n == 1 else 'need'} {needs}"
+                )
+                message += f"; the nearest worker, {near.shown}, offers {offers}"
+                found.append(
+                    Check("requirements", "fail", message, "start a worker that offers it: --offer NAME=VALUE")
+                )
+    for count in await engine.records.count(now, history=False) if able else ():
+        served = any(info.queues is None or count.queue in info.queues for info in able)
+        if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
+            message = f"no living worker serves the queue {count.queue!r}, and {many(count.jobs, 'job')} could run now"
+            ours = count.queue == WEBHOOKS
+            remedy = _START_HUB if ours else f"headrace worker MODULE:APP --queues {count.queue}"
+            found.append(Check("queues", "fail", message, remedy))
+    return found
+
+
+async def _settings(engine: Engine, limits: Limits) -> list[Check]:
+    """Findings about paused queues, rates that nobody has defined, and settings of another version."""
+    found = list[Check]()
+    for rate, message in (await undefined_rates(engine)).items():
+        remedy = f"headrace rates set {rate} LIMIT --per DURATION, or app.rate in code"
+        found.append(Check("rates", "warn", message, remedy))
+    for webhook in read_webhooks(await engine.documents.settings(SUBSCRIPTIONS)):
+        if not webhook.on:
+            message = f"webhook {webhook.id} is switched off: {webhook.off_because}"
+            remedy = f"mend it, then: headrace webhooks on {webhook.id}; or headrace webhooks delete {webhook.id}"
+            found.append(Check("webhooks", "warn", message, remedy))
+    for key, why in limits.unreadable.items():
+        found.append(Check("settings", "warn", *told_unreadable(key, why)))
+    for name, rule in limits.queues.items():
+        if rule.paused:
+            remedy, by = f"headrace queues resume {name}", f" by {rule.paused_by}" if rule.paused_by else ""
+            found.append(Check("queues", "warn", f"queue {name!r} is paused{by}", remedy))
+    return found
+
+
+async def verify(session: Session, each: Callable[[Book], object] | None = None) -> Verification:
+    """Compare one book after another; ``each`` is called with every one as it is done."""
+    books = list[Book]()
+    for name in BOOKS:
+        # Only this one goes by the time: a hub of the version before does not take it.
+        now = session.host.clock.now() if name == "messages" else None
+        books.append(await session.engine.records.verify(name, now))
+        if each is not None:
+            each(books[-1])
+    return Verification(not any(book.wrong for book in books), tuple(books))

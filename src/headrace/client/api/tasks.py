@@ -1,0 +1,235 @@
+"""What the store knows of tasks: workers record theirs at start, so that others can submit them by name."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from difflib import get_close_matches
+from functools import lru_cache
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.client.options import TEMPLATES
+from headrace.core import audit
+from headrace.core.codec.record import Record
+from headrace.core.job import OnDuplicate
+from headrace.core.lifecycle.retention import Kept
+from headrace.core.lifecycle.retry import Retry
+from headrace.engine import Engine, Setting
+from headrace.errors import InvalidPayload
+from headrace.worker.handler import Handler
+
+if TYPE_CHECKING:
+    from headrace.client.session import Session
+
+__all__ = [
+    "PREFIX",
+    "TaskDoc",
+    "TaskInfo",
+    "UnregisteredTask",
+    "check_payload",
+    "find_task",
+    "known_tasks",
+    "named",
+    "note_submit",
+    "register_tasks",
+    "resembling",
+    "tasks",
+    "told_unregistered",
+    "warn_unregistered",
+]
+
+
+PREFIX = "task:"
+
+_TRIES = 20
+
+
+class UnregisteredTask(UserWarning):
+    """A job was submitted by a name that no worker has ever registered: it waits until one does."""
+
+
+class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task as its workers described it, in the setting ``task:NAME``."""
+
+    name: str
+    queue: str = "default"
+    priority: int = 50
+    retry: Retry = Retry()
+    timeout: float | None = 1800.0
+    retention: Kept | None = None
+    dedup: str | None = None
+    """A template of the parameters."""
+    dedup_for: float | None = None
+    on_duplicate: OnDuplicate = "return"
+    concurrency_key: str | None = None
+    """A template of the parameters."""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    requires: dict[str, Any] = {}
+    aliases: tuple[str, ...] = ()
+    schema: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, handler: Handler) -> TaskDoc:
+        """What a handler says about itself."""
+        policy = {name: getattr(handler.policy, name) for name in _POLICY}
+        return cls(name=handler.name, aliases=handler.aliases, schema=handler.schema(), **policy)
+
+    def to_options(self) -> dict[str, Any]:
+        """The policy as checked options."""
+        options = {name: getattr(self, name) for name in _POLICY if name not in TEMPLATES}
+        templates = {place: getattr(self, name) for name, place in TEMPLATES.items()}
+        return options | {place: template for place, template in templates.items() if template is not None}
+
+
+_POLICY = (
+    *("queue", "priority", "retry", "timeout", "retention"),
+    *TEMPLATES,
+    *("dedup_for", "on_duplicate", "tags", "metadata", "requires"),
+)
+
+
+def _read(setting: Setting) -> TaskDoc | None:
+    try:
+        return msgspec.json.decode(setting.value, type=TaskDoc)
+    except msgspec.MsgspecError:
+        return None  # written by a version that says it differently: as good as not there
+
+
+async def known_tasks(engine: Engine) -> dict[str, TaskDoc]:
+    """Every task a worker has registered, by name."""
+    docs = (_read(setting) for setting in await engine.documents.settings(PREFIX))
+    return {doc.name: doc for doc in docs if doc is not None}
+
+
+async def find_task(engine: Engine, name: str) -> TaskDoc | None:
+    """The task of this name or alias, if a worker has registered it."""
+    return named(name, await known_tasks(engine))
+
+
+def named(name: str, docs: Mapping[str, TaskDoc]) -> TaskDoc | None:
+    """The one of these tasks that has this name or alias."""
+    return docs.get(name) or next((doc for doc in docs.values() if name in doc.aliases), None)
+
+
+async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[str]:
+    """Write down what changed since the last worker did; the names of those tasks."""
+    stored = {setting.key: setting for setting in await engine.documents.settings(PREFIX)}
+    changed = []
+    for handler in {handler.name: handler for handler in handlers}.values():
+        key, text = PREFIX + handler.name, msgspec.json.encode(TaskDoc.of(handler)).decode()
+        setting = stored.get(key)
+        for _ in range(_TRIES):
+            if setting is not None and setting.value == text:
+                break
+            if await engine.documents.put_setting(key, text, 0 if setting is None else setting.rev) is not None:
+                changed.append(handler.name)
+                break
+            setting = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+    return changed
+
+
+async def note_submit(engine: Engine, task: str, job: UUID, by: str | None, now: datetime) -> None:
+    """Keep with a task that somebody submitted this job of it; of a task that nobody has registered nothing is."""
+    key, act = PREFIX + task, audit.act("submit", now, by, {"job": str(job)})
+    for _ in range(_TRIES):
+        found = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+        if found is None or await engine.documents.put_setting(key, found.value, found.rev, act) is not None:
+            return
+
+
+def resembling(name: str, known: Iterable[str]) -> str:
+    """The question that a mistyped name calls for; empty if no name that is known resembles it."""
+    near = get_close_matches(name, sorted(known), 1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+@lru_cache(maxsize=256)  # whoever submits it once does so again, and to look for names like it takes long
+def told_unregistered(name: str, known: tuple[str, ...]) -> str:
+    """What is said when no worker has recorded this task: its policy is not known, nor whether it exists."""
+    message = f"no worker has registered a task named {name!r}: the job gets default options and waits for one"
+    asked = resembling(name, known)
+    return f"{message}; {asked}" if asked else message
+
+
+def warn_unregistered(message: str) -> None:
+    """Warn of it where the caller sees it."""
+    # The first frame outside this package: the line that submitted, not ours.
+    depth, frame = 2, inspect.currentframe()
+    while frame is not None and frame.f_back is not None and _ours(frame.f_back):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, UnregisteredTask, stacklevel=depth)
+
+
+def _ours(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == "headrace" or name.startswith("headrace.")
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def check_payload(doc: TaskDoc, payload: Mapping[str, Any]) -> None:
+    """Compare a payload with the stored schema: fields and their kinds. The worker's own check is the thorough one.
+
+    :raises InvalidPayload:
+    """
+    properties: dict[str, Any] = doc.schema.get("properties", {})
+    for name in doc.schema.get("required", ()):
+        if name not in payload:
+            raise InvalidPayload(doc.name, f"Object missing required field `{name}`", name)
+    for name, value in payload.items():
+        if name not in properties:
+            known = ", ".join(properties) or "none"
+            raise InvalidPayload(doc.name, f"Object contains unknown field `{name}` (known: {known})", name)
+        if not _fits(value, properties[name]):
+            kind = properties[name].get("type")
+            raise InvalidPayload(doc.name, f"Expected `{kind}`, got `{type(value).__name__}`", name)
+
+
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type")
+    if not isinstance(kinds, str | list):
+        return True
+    named = [kinds] if isinstance(kinds, str) else kinds
+    if isinstance(value, bool):
+        return "boolean" in named
+    return any(isinstance(value, _KINDS.get(kind, object)) for kind in named)
+
+
+class TaskInfo(msgspec.Struct, Record, frozen=True):
+    """A task as this App or a worker describes it."""
+
+    name: str
+    queue: str
+    priority: int
+    timeout: float | None
+    schema: dict[str, Any]
+    here: bool
+    """Whether this App has its function."""
+    retention: Kept | None = None
+    """How long its jobs are kept after their end; None: as the settings say."""
+
+
+async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:
+    """Every task known here or to the store, by name; where both know one, what this App says counts."""
+    docs = await known_tasks(session.engine)
+    own = {handler.name: TaskDoc.of(handler) for handler in handlers}
+    infos = []
+    for name, doc in sorted((docs | own).items()):
+        infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own, doc.retention))
+    return infos

@@ -1,0 +1,264 @@
+"""A job as its submitter holds it: look, wait, act."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
+from uuid import UUID
+
+import msgspec
+
+from headrace.client.options import JobOptions
+from headrace.core.attempt import ErrorInfo
+from headrace.core.entry import LogLine
+from headrace.core.explain.explanation import Explanation
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.core.times import Seconds, seconds
+from headrace.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
+from headrace.runtime.watch.stream import Stream, StreamItem
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.worker.handler import Handler
+
+__all__ = ["JobHandle", "StreamHandle"]
+
+
+R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class JobHandle(Generic[R_co]):
+    """One job; ``R_co`` is what its function returns."""
+
+    __slots__ = ("_app", "_handler", "_uncommitted", "duplicate", "id", "last", "replaced")
+
+    def __init__(
+        self,
+        app: App,
+        id: UUID,
+        *,
+        last: Job | None = None,
+        duplicate: bool = False,
+        replaced: bool = False,
+        handler: Handler | None = None,
+        uncommitted: bool = False,
+    ) -> None:
+        """``uncommitted``: it was submitted within a transaction, of which nothing has been seen yet."""
+        self._app, self._handler, self._uncommitted = app, handler, uncommitted
+        self.id = id
+        """The job's id."""
+        self.last = last
+        """The record as it was last seen; None if it never was."""
+        self.duplicate = duplicate
+        """Whether the submit met another job with the same dedup key: this is that job."""
+        self.replaced = replaced
+        """Whether that job was changed by the submit (``on_duplicate="replace"``): it has the new payload."""
+
+    def __repr__(self) -> str:
+        seen = f" {self.last.task} ({self.last.status})" if self.last is not None else ""
+        return f"<JobHandle {self.id}{seen}>"
+
+    @property
+    def task(self) -> str | None:
+        """The task's name, as far as it is known here."""
+        if self.last is not None:
+            return self.last.task
+        return None if self._handler is None else self._handler.name
+
+    @property
+    def status(self) -> Status | None:
+        """The status as it was last seen."""
+        return None if self.last is None else self.last.status
+
+    async def refresh(self) -> Job:
+        """The record as it stands.
+
+        :raises JobNotFound:
+        :raises NotCommitted: it was submitted within a transaction that is not committed
+        """
+        with self._in_store():
+            self.last = await self._app.get(self.id)
+        return self.last
+
+    @contextmanager
+    def _in_store(self) -> Iterator[None]:
+        """Ask the store; a job it does not know may be one that is not committed yet."""
+        try:
+            yield
+        except JobNotFound:
+            if self._uncommitted:
+                raise NotCommitted(self.id) from None
+            raise
+        self._uncommitted = False
+
+    async def result(self, *, timeout: Seconds | None = None) -> R_co:
+        """Wait for the end and return what the function returned, in the type it promised.
+
+        :raises JobFailed: it ended ``failed``
+        :raises JobCancelled: it ended ``cancelled``
+        :raises ResultTimeout: it had not ended in time; the job goes on
+        :raises NotCommitted: it was submitted within a transaction that is not committed
+        """
+        job = await self.ended(timeout=timeout)
+        if job is None:
+            raise ResultTimeout(self.id, seconds(timeout or 0.0, "timeout"))
+        if job.status is Status.FAILED:
+            raise JobFailed(job, job.error)
+        if job.status is Status.CANCELLED:
+            raise JobCancelled(job)
+        return cast("R_co", self._decoded(job))
+
+    async def ended(self, *, timeout: Seconds | None = None) -> Job | None:
+        """Wait for the end and return the record, however it ended; None: it had not ended in time, and goes on.
+
+        :raises JobNotFound:
+        """
+        if self.last is not None and self.last.ended:
+            return self.last
+        limit = timeout if timeout is None else seconds(timeout, "timeout")
+        with self._in_store():
+            job = await self._app.session.watcher.ended(self.id, limit)
+        self.last = job or self.last
+        return job
+
+    def _decoded(self, job: Job) -> Any:
+        handler = self._handler or self._app.handlers.get(job.task)
+        if handler is None or job.result_text is None:
+            return job.result
+        return handler.decode_result(job.result_text)
+
+    async def watch(self) -> AsyncIterator[Job]:
+        """The record as it is, then whenever it changed, until the job ended."""
+        following = self._app.watch(self.id)
+        while True:
+            with self._in_store():
+                job = await anext(following, None)
+            if job is None:
+                return
+            self.last = job
+            yield job
+
+    def stream(self, start: int | StreamItem[Any] = 0) -> Stream[Any]:
+        """The items of its stream, from the first, and those still to come; the job goes on whether or not they are
+        read. ``start``: how many to leave out, or the last ``StreamItem`` read: then a new attempt since is noticed.
+        """
+        return Stream(lambda: self._app.lanes.entry_reader, self.id, self._decode_item, start)
+
+    def _decode_item(self, text: str) -> Any:
+        handler = self._handler or (None if self.last is None else self._app.handlers.get(self.last.task))
+        return msgspec.json.decode(text) if handler is None else handler.decode_item(text)
+
+    def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncIterator[LogLine]:
+        """The log lines of its handler, oldest first; ``follow``: also new ones, until the job has ended."""
+        return self._app.logs(self.id, follow=follow, attempt=attempt)
+
+    async def cancel(self, *, by: str | None = None) -> Job:
+        """End it, or ask its worker to stop it; a second time changes nothing.
+
+        :raises TransitionRefused: it ended already
+        """
+        with self._in_store():
+            self.last = await self._app.cancel(self.id, by=by)
+        return self.last
+
+    async def retry(self, *, delay: Seconds = 0.0, by: str | None = None) -> Job:
+        """Retry a failed or cancelled job under its own id, with a new budget; ``delay``: not before so long from now.
+
+        :raises TransitionRefused: it did not end, or was completed or discarded
+        :raises Duplicate: another live job holds its dedup key now
+        """
+        with self._in_store():
+            self.last = await self._app.retry(self.id, delay=delay, by=by)
+        return self.last
+
+    async def rerun(
+        self,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[R_co]:
+        """Do the same work again as a new job; ``payload``: other arguments, by name; see ``app.rerun``.
+
+        :raises TransitionRefused: it has not ended
+        """
+        with self._in_store():
+            again = await self._app.rerun(self.id, payload=payload, by=by, **options)
+        return JobHandle(
+            self._app,
+            again.id,
+            last=again.last,
+            duplicate=again.duplicate,
+            replaced=again.replaced,
+            handler=self._handler,
+        )
+
+    async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
+        """Let it wait for another time: a moment, or so long from now.
+
+        :raises TransitionRefused: a worker holds it, it waits for other jobs, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.postpone(self.id, until, by=by)
+        return self.last
+
+    async def run_now(self, *, by: str | None = None) -> Job:
+        """Put it in line at once, if it is scheduled or waits for its next attempt.
+
+        :raises TransitionRefused: it waits for no time
+        """
+        with self._in_store():
+            self.last = await self._app.run_now(self.id, by=by)
+        return self.last
+
+    async def move(self, queue: str, *, by: str | None = None) -> Job:
+        """Move it to another queue, with its arrival.
+
+        :raises TransitionRefused: a worker holds it, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.move(self.id, queue, by=by)
+        return self.last
+
+    async def reprioritise(self, priority: int, *, by: str | None = None) -> Job:
+        """Give it another priority, 0 to 100.
+
+        :raises TransitionRefused: a worker holds it, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.reprioritise(self.id, priority, by=by)
+        return self.last
+
+    async def resolve(self, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None) -> Job:
+        """Set its outcome by hand: ``error`` fails it, else ``result`` completes it.
+
+        :raises TransitionRefused: a worker holds it, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.resolve(self.id, result=result, error=error, by=by)
+        return self.last
+
+    async def discard(self, *, by: str | None = None) -> Job:
+        """End a completed or failed job as ``cancelled (discarded)``."""
+        with self._in_store():
+            self.last = await self._app.discard(self.id, by=by)
+        return self.last
+
+    async def explain(self) -> Explanation:
+        """Why the job is in its status, in a few lines; for a queued job, its position and its expected start."""
+        with self._in_store():
+            return await self._app.explain(self.id)
+
+
+class StreamHandle(JobHandle[int], Generic[T_co]):
+    """A job that streams; ``T_co`` is what its items are, its result how many."""
+
+    __slots__ = ()
+
+    def stream(self, start: int | StreamItem[Any] = 0) -> Stream[T_co]:
+        """The items of its stream; see ``JobHandle.stream``."""
+        return super().stream(start)

@@ -1,0 +1,75 @@
+"""Drafts of tasks by name: tasks that this program does not define."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.client.api.tasks import check_payload, told_unregistered, warn_unregistered
+from headrace.client.draft import Draft
+from headrace.client.options import check_key, check_options, fill_templates, merged, refuse_function
+from headrace.client.submission.parentage import new_id
+from headrace.core import validation
+from headrace.core.codec.json import Codec
+from headrace.core.codec.roundtrip import Misfit
+from headrace.errors import InvalidPayload, PayloadTooLarge, shown
+from headrace.worker.handler import check_task_name
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["draft_and_warning", "draft_by_name"]
+
+
+_OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what its values are stand elsewhere
+
+
+async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
+    """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
+    draft, unregistered = await draft_and_warning(app, name, payload, options)
+    if unregistered is not None:
+        warn_unregistered(unregistered)
+    return draft
+
+
+async def draft_and_warning(
+    app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Draft[Any], str | None]:
+    """A draft of a task by name, and what is to be said of a task that nobody knows."""
+    name = check_task_name(name)  # no task can have another, so its job would wait for ever
+    if not isinstance(payload, Mapping):
+        raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {shown(payload)}")
+    task = app.by_name.get(name)
+    if task is not None:
+        return task.with_options(options).draft_bound(payload), None
+    checked, text = refuse_function(check_options(options)), _payload_text(name, payload)
+    doc = await app.session.find_task(name)
+    if doc is None:
+        whole = merged(app.defaults, checked)
+        check_key(checked, whole)
+        draft: Draft[Any] = Draft(app, new_id(app, name, text, checked), name, text, whole)
+        if await app.session.is_run(name, whole.get("requires") or {}):
+            return draft, None
+        return draft, told_unregistered(name, (*app.by_name, *app.session.task_names))
+    plain: dict[str, Any] = msgspec.json.decode(text)
+    check_payload(doc, plain)
+    whole = merged(doc.to_options(), checked)
+    check_key(checked, whole)
+    properties: dict[str, Any] = doc.schema.get("properties", {})
+    known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
+    id = new_id(app, doc.name, text, checked)
+    return Draft(app, id, doc.name, text, fill_templates(whole, lambda: known | plain)), None
+
+
+def _payload_text(name: str, payload: Mapping[str, Any]) -> str:
+    try:
+        text = _OBJECT.encode(dict(payload))
+    except Misfit as error:
+        raise InvalidPayload(name, error.message, error.path or None) from None
+    if (size := validation.size_of(text)) > validation.PAYLOAD:
+        raise PayloadTooLarge(
+            name, f"the payload is {size} bytes, at most {validation.PAYLOAD}; pass a reference instead"
+        )
+    return text

@@ -1,0 +1,151 @@
+"""What is done with jobs through an open App: submit them, look at them. What acts on them is in ``acting``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.client.draft import Draft
+from headrace.client.handle import JobHandle
+from headrace.client.session import Session
+from headrace.client.submission import transaction as within
+from headrace.client.submission.middleware import check_drafts
+from headrace.client.submission.parentage import Parentage, arranged, parentage_here
+from headrace.core.job import Job
+from headrace.engine import Duplicated, Inserted
+from headrace.errors import ConfigError, Duplicate, EngineError
+from headrace.runtime.slot import current
+from headrace.worker.execution.context import Context
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["child_of_handler", "jobs_of", "submit", "submit_all", "submit_each", "submit_many", "wished"]
+
+
+R = TypeVar("R")
+
+
+# Submitting
+
+
+async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
+    """Store one job."""
+    connection = draft.options.get("connection")
+    if connection is not None:
+        return (await within.submit(session, [draft], connection))[0]
+    parentage, lanes = None if current.get() is None else child_of_handler(draft.app), session.lanes
+    now, submits = lanes.now_unless_old() or await lanes.now(), lanes.submits
+    job = draft.job(now, parentage)
+    if "webhook" in draft.options:
+        job = await submits.webhooks.wished(job, draft.options["webhook"])
+    alone = submits.insert_alone(job)
+    stored = None if alone is None else (await alone)[0]
+    # What is in the way of others is waited for, or met: to insert a job again is harmless.
+    return within.handle_of(draft, stored if isinstance(stored, Inserted) else await submits.insert(job))
+
+
+async def submit_all(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
+    """Store what the middleware of one submit let pass: mostly one job."""
+    return [await submit(app.session, drafts[0])] if len(drafts) == 1 else await submit_many(app, drafts)
+
+
+async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
+    """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
+    session = app.session
+    check_drafts(app, drafts)
+    unique = arranged(list({draft.id.int: draft for draft in drafts}.values()))
+    given = [options.get("connection") for options in {id(draft.options): draft.options for draft in unique}.values()]
+    if len({id(connection) for connection in given}) > 1:
+        raise ConfigError("jobs submitted together must share one connection, or none")
+    connection = given[0] if given else None
+    if connection is not None:
+        handles = await within.submit(session, unique, connection)
+    else:
+        parentage = child_of_handler(app)
+        jobs = await wished(session, unique, jobs_of(unique, await session.lanes.now(), parentage))
+        answers = await session.lanes.insert_many(jobs)
+        handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
+    by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
+    return [by_draft[draft.id.int] for draft in drafts]
+
+
+def child_of_handler(app: App) -> Parentage | None:
+    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once. What it
+    submits is its child.
+
+    Not so within a transaction: nobody sees what it submits before the commit, and its completion may be in it, too.
+    """
+    ctx = Context.current_or_none()
+    if ctx is None:
+        return None
+    ctx.caller.acted()
+    return parentage_here(app)
+
+
+def jobs_of(
+    drafts: Sequence[Draft[Any]], now: datetime, parentage: Parentage | None = None, batch: UUID | None = None
+) -> list[Job]:
+    """The jobs as of now; those of one task and one set of options differ in nothing but id and payload, and with a
+    request key in the hash of the payload."""
+    alike: dict[tuple[str, int], Job] = {}
+    jobs = []
+    for draft in drafts:
+        key = (draft.task, id(draft.options))
+        like = alike.get(key)
+        if like is None or like.spec.request_key is not None:
+            like = alike[key] = draft.job(now, parentage, batch)
+        jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
+    return jobs
+
+
+async def wished(session: Session, drafts: Sequence[Draft[Any]], jobs: list[Job]) -> list[Job]:
+    """The jobs of these drafts, those with a webhook of their own with a reference to it."""
+    if not any("webhook" in options for options in {id(draft.options): draft.options for draft in drafts}.values()):
+        return jobs
+    webhooks = session.lanes.submits.webhooks
+    pairs = zip(drafts, jobs, strict=True)
+    return [await webhooks.wished(job, draft.options.get("webhook")) for draft, job in pairs]
+
+
+async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
+    """Store jobs each for itself, many in one write: a handle for each, or why it was not stored."""
+    check_drafts(app, drafts, "submit_each")
+    if app.submit_middlewares or any(draft.options.get("connection") is not None for draft in drafts):
+        return [await _alone(draft) for draft in drafts]
+    session = app.session
+    jobs = jobs_of(drafts, await session.lanes.now(), child_of_handler(app))
+    asked: list[Job | Exception] = [
+        await _wished_or_error(session, draft, job) if "webhook" in draft.options else job
+        for draft, job in zip(drafts, jobs, strict=True)
+    ]
+    answers = iter(await session.lanes.submits.insert_each([one for one in asked if isinstance(one, Job)]))
+    found = [next(answers) if isinstance(one, Job) else one for one in asked]
+    return [_handle_or_error(draft, answer) for draft, answer in zip(drafts, found, strict=True)]
+
+
+async def _wished_or_error(session: Session, draft: Draft[Any], job: Job) -> Job | Exception:
+    try:
+        return await session.lanes.submits.webhooks.wished(job, draft.options["webhook"])
+    except (ConfigError, EngineError) as error:
+        return error
+
+
+async def _alone(draft: Draft[R]) -> JobHandle[R] | Exception:
+    try:
+        return await draft.submit()
+    except Exception as error:
+        return error
+
+
+def _handle_or_error(draft: Draft[R], answer: Inserted | Duplicated | Exception) -> JobHandle[R] | Exception:
+    if isinstance(answer, Exception):
+        return answer
+    try:
+        return within.handle_of(draft, answer)
+    except Duplicate as error:
+        return error

@@ -1,0 +1,1 @@
+"""API keys, signed tokens and dashboard sessions as values. Imports: ``core``."""

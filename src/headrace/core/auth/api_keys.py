@@ -1,0 +1,198 @@
+"""Keys of the hub: what their holders may do, how a key is told from all others, and who may give which."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from datetime import datetime
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from headrace.core.codec.record import Record
+from headrace.core.limits.profiles import checked_profiles
+from headrace.core.validation import checked_key, checked_name
+from headrace.errors import ConfigError, shown
+
+__all__ = [
+    "MARK",
+    "SCOPES",
+    "SHOWN",
+    "Grant",
+    "Key",
+    "Keyring",
+    "Scope",
+    "StoredKey",
+    "checked_grant",
+    "digest_of",
+    "is_key",
+    "lacks",
+    "written",
+]
+
+Scope = Literal["read", "submit", "work", "act", "admin", "engine"]
+"""What a key may do; each operation and each message of a socket needs one."""
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+WHOLE: frozenset[Scope] = frozenset({"admin", "engine"})
+"""Scopes that reach everybody's jobs, and so never a key of one customer's."""
+
+MARK = "hr_"
+"""What every key begins with, so that people and scanners of leaked secrets know one when they see it."""
+SHOWN = len(MARK) + 8
+"""How many of its characters are kept and shown: they tell keys apart, and open nothing."""
+MOST = 100
+"""Tasks or queues that a key may be bound to."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody may do at a hub, and with what."""
+
+    scopes: frozenset[Scope]
+    customer: str | None = None
+    """Sees and makes only jobs of this customer; None: of all."""
+    tasks: frozenset[str] | None = None
+    """May submit only these; None: all."""
+    queues: frozenset[str] | None = None
+    """May submit only to these; None: to all."""
+    expires_at: datetime | None = None
+    profiles: int | None = None
+    """Of how many pairs of task and requirements its customer may have live jobs; None: of as many as is usual."""
+
+    def may(self, scope: Scope | None) -> bool:
+        """Whether it has the scope; None: nobody needs one."""
+        return scope is None or scope in self.scopes
+
+    def has_expired(self, now: datetime) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= now
+
+
+class Key(msgspec.Struct, Record, frozen=True, kw_only=True):
+    """A key as it is shown: everything but the key itself."""
+
+    name: str
+    """Its own, and ``by`` of whatever is done with it."""
+    prefix: str
+    """How it begins, by which a key that is found somewhere is known again."""
+    scopes: tuple[Scope, ...]
+    customer: str | None = None
+    tasks: tuple[str, ...] | None = None
+    queues: tuple[str, ...] | None = None
+    profiles: int | None = None
+    """Of how many pairs of task and requirements its customer may have live jobs; None: of as many as is usual."""
+    created_at: datetime
+    created_by: str | None = None
+    expires_at: datetime | None = None
+    used_at: datetime | None = None
+    """When it was last used, to the hour; None: never."""
+
+    @property
+    def grant(self) -> Grant:
+        """What its holder may do."""
+        tasks = None if self.tasks is None else frozenset(self.tasks)
+        queues = None if self.queues is None else frozenset(self.queues)
+        return Grant(
+            scopes=frozenset(self.scopes),
+            customer=self.customer,
+            tasks=tasks,
+            queues=queues,
+            expires_at=self.expires_at,
+            profiles=self.profiles,
+        )
+
+
+class StoredKey(msgspec.Struct, frozen=True):
+    """A key as the store keeps it: its digest, which says nothing about the key."""
+
+    digest: str
+    key: Key
+
+
+class Keyring(msgspec.Struct, frozen=True):
+    """All keys of a store."""
+
+    keys: tuple[StoredKey, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """The names of those that only another version can read: they open nothing here, and yet there are keys."""
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.unreadable)
+
+
+def written(secret: bytes) -> str:
+    """The text of a key, which its holder sends."""
+    return MARK + urlsafe_b64encode(secret).rstrip(b"=").decode()
+
+
+def digest_of(text: str) -> str:
+    """What is kept of a key. It is 32 bytes of chance: no dictionary finds it, so that it needs no slow hash."""
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def is_key(text: str, digest: str) -> bool:
+    """Whether this is the key of that digest; it takes the same time however much of it is right."""
+    return compare_digest(digest_of(text), digest)
+
+
+def checked_grant(
+    scopes: Iterable[Any],
+    customer: Any,
+    tasks: Iterable[Any] | None,
+    queues: Iterable[Any] | None,
+    expires_at: datetime | None,
+    profiles: Any = None,
+) -> Grant:
+    """What a new key is to allow.
+
+    :raises ConfigError: naming what cannot be used
+    """
+    given: list[Any] = [scopes] if isinstance(scopes, str) else list(scopes)
+    for one in given:
+        if not isinstance(one, str) or one not in SCOPES:
+            raise ConfigError(f"{shown(one)} is no scope: they are {', '.join(SCOPES)}")
+    if not given:
+        raise ConfigError(f"a key needs a scope: {', '.join(SCOPES)}")
+    if customer is not None:
+        customer = checked_key(customer, "customer")
+        if reach := sorted(WHOLE.intersection(given)):
+            raise ConfigError(f"{' and '.join(reach)} reaches everybody's jobs: such a key cannot have a customer")
+    elif profiles is not None:
+        raise ConfigError("profiles are those of a customer: name the customer, too")
+    return Grant(
+        scopes=frozenset(scope for scope in SCOPES if scope in given),
+        customer=customer,
+        tasks=_names(tasks, "tasks"),
+        queues=_names(queues, "queues"),
+        expires_at=expires_at,
+        profiles=checked_profiles(profiles),
+    )
+
+
+def _names(given: Iterable[Any] | None, what: str) -> frozenset[str] | None:
+    if given is None:
+        return None
+    names = frozenset(checked_name(one, f"each of {what}") for one in ([given] if isinstance(given, str) else given))
+    if not 1 <= len(names) <= MOST:
+        raise ConfigError(f"{what}: name 1 to {MOST} of them, or leave it out for all; there are {len(names)}")
+    return names
+
+
+def lacks(granter: Grant, wanted: Grant) -> str | None:
+    """What somebody would have to have to give away this, in words; None: nothing."""
+    if "engine" in wanted.scopes:
+        return "a key with the scope engine is made on the command line only, next to the store"
+    if missing := [scope for scope in SCOPES if scope in wanted.scopes - granter.scopes]:
+        return f"you lack the scope {' and '.join(missing)}"
+    if granter.customer not in (None, wanted.customer):
+        return "your key is one customer's"
+    for what in ("tasks", "queues"):
+        own, given = getattr(granter, what), getattr(wanted, what)
+        if own is not None and (given is None or given - own):
+            return f"your key is bound to the {what} {', '.join(sorted(own))}"
+    if granter.expires_at is not None and (wanted.expires_at is None or wanted.expires_at > granter.expires_at):
+        return f"your key expires at {granter.expires_at.isoformat()}, and the new one would outlast it"
+    return None

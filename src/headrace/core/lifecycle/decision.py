@@ -1,0 +1,231 @@
+"""What every decision is made of: the checked change, the closed attempt, the ended job."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.core.attempt import Attempt, ErrorInfo, Event, Streak
+from headrace.core.change import Change, Key, Note, Tally
+from headrace.core.defaults import Rules
+from headrace.core.job import Job
+from headrace.core.lifecycle.suspects import level_of
+from headrace.core.lifecycle.transitions import check
+from headrace.core.stats.failures import fingerprint
+from headrace.core.status import ENDED, HELD, Outcome, Reason, Status, Verb
+from headrace.core.webhooks.delivery import telling
+
+__all__ = [
+    "COMPLETES",
+    "ENDS",
+    "LOOSE",
+    "again",
+    "change",
+    "close",
+    "close_uncharged",
+    "dated",
+    "ended",
+    "expired",
+    "held_until",
+    "key_freed",
+    "key_kept",
+    "may_have_children",
+    "over",
+    "placed",
+    "soonest",
+    "tally_of_new",
+]
+
+_KEEP, _QUEUED = Key.KEEP, Status.QUEUED  # looked up once: see lifecycle
+
+LOOSE: dict[str, Any] = {
+    "worker": None,
+    "claim": None,
+    "assigned_at": None,
+    "accepted_at": None,
+    "started_at": None,
+    "progress": None,
+}
+"""A live job that nobody holds: the attempt record keeps what is cleared here."""
+
+ENDS = (Note.ENDED,)
+"""The notes of nearly every change that ends a job."""
+COMPLETES = Tally(completed=1)
+"""What the completion of a live job adds to its batch."""
+
+
+def dated(job: Job, now: datetime) -> datetime:
+    """The moment under which something that happens to the job now is put on record.
+
+    Never before what is on record of it: the clock that says ``now`` may be behind the one that wrote that. Deadlines
+    are counted from ``now`` itself.
+    """
+    last = job.updated_at if job.started_at is None else max(job.updated_at, job.started_at)
+    return now if now >= last else last  # noqa: FURB136, a call takes three times as long, and every job is dated
+
+
+def change(
+    job: Job,
+    verb: Verb,
+    now: datetime,
+    fields: dict[str, Any],
+    *,
+    owner: bool,
+    closes: Attempt | None = None,
+    key: Key = Key.KEEP,
+    event: Event | None = None,
+) -> Change:
+    """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
+    check(job, verb, fields.get("status"))
+    if "error" in fields:
+        error = fields["error"]
+        failed_at = None if error is None else dated(job, now)
+        fields = fields | {"fingerprint": fingerprint(job.task, error), "failed_at": failed_at}
+    made = replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields)
+    decided = Change(
+        verb=verb,
+        rev=job.rev,
+        job=made,
+        epoch=job.epoch if owner else None,
+        worker=job.worker if owner else None,
+        attempt=closes,
+        key=key,
+        moves=_moves(job, made),
+        event=event,
+        notes=_notes(job, verb, made),
+        tally=None if job.spec.batch is None else _tally(job.status, made.status),
+    )
+    return decided if job.spec.webhook is None else telling(job, decided)
+
+
+def _moves(job: Job, made: Job) -> bool:
+    """Whether the change that makes ``made`` of ``job`` puts it into another line, or elsewhere in its own."""
+    if job.moved_to != made.moved_to or job.reprioritised_to != made.reprioritised_to:
+        return True
+    return bool(job.suspect or made.suspect) and made.status not in ENDED and level_of(job) != level_of(made)
+
+
+def _notes(job: Job, verb: Verb, made: Job) -> tuple[Note, ...]:
+    """The notes for other jobs of the change that makes ``made`` of ``job``."""
+    if made.status is Status.WAITING:
+        return (Note.WAITS,)
+    ends = ENDS if made.status in ENDED and job.status not in ENDED else ()
+    return (*ends, Note.CANCELLED) if verb is Verb.CANCEL and may_have_children(made) else ends
+
+
+def may_have_children(job: Job) -> bool:
+    """Whether a worker ever had the job: only a handler submits children."""
+    return job.status in HELD or job.attempt > 0 or job.unstarted_losses > 0 or job.redrives > 0
+
+
+_COUNTED = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
+
+
+def _tally(before: Status, after: Status) -> Tally | None:
+    """What a change from one status to another adds to the counts of a batch; None: nothing."""
+    was, now = _COUNTED.get(before), _COUNTED.get(after)
+    if was == now:
+        return None
+    counts = {} if was is None else {was: -1}
+    return Tally(**counts if now is None else counts | {now: 1})
+
+
+def tally_of_new(job: Job) -> Tally:
+    """What a new job adds to the counts of its batch."""
+    return Tally(total=1, **({_COUNTED[job.status]: 1} if job.ended else {}))
+
+
+def close(
+    job: Job, outcome: Outcome, now: datetime, error: ErrorInfo | None = None, cause: str | None = None
+) -> Attempt:
+    """The record of the attempt that is over."""
+    return Attempt(
+        number=job.attempt,
+        epoch=job.epoch,
+        outcome=outcome,
+        worker=job.worker,
+        assigned_at=job.assigned_at,
+        started_at=job.started_at,
+        finished_at=dated(job, now),
+        error=error,
+        cause=cause,
+    )
+
+
+def close_uncharged(job: Job, outcome: Outcome, now: datetime) -> tuple[Attempt, Streak]:
+    """Close an attempt that costs nothing; a run of equal ones shares the record of the first."""
+    attempt = close(job, outcome, now)
+    if job.streak is not None and job.streak.outcome is outcome:
+        return replace(attempt, number=job.streak.number), job.streak
+    return attempt, Streak(job.attempt, outcome)
+
+
+def ended(job: Job, status: Status, now: datetime, reason: Reason | None = None) -> dict[str, Any]:
+    """The fields of a job that ended; the last attempt's times stay on it, its owner does not."""
+    fields: dict[str, Any] = {"status": status, "reason": reason, "finished_at": dated(job, now), "act_by": None}
+    if job.held:
+        fields |= {"epoch": job.epoch + 1, "worker": None, "claim": None}
+    return fields
+
+
+def over(job: Job, now: datetime, charged: int, error: ErrorInfo | None, reason: Reason) -> dict[str, Any]:
+    """The attempt was the last: cancelled if that was asked for, failed otherwise."""
+    if job.cancel_requested_at is not None:
+        return ended(job, Status.CANCELLED, now, Reason.USER) | {"charged": charged, "error": error}
+    return ended(job, Status.FAILED, now, reason) | {"charged": charged, "error": error}
+
+
+def again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay: float) -> dict[str, Any]:
+    """Another attempt follows, after so many seconds."""
+    due = now + timedelta(seconds=delay)
+    return LOOSE | {
+        "status": Status.RETRYING,
+        "epoch": job.epoch + 1,
+        "available_at": due,
+        "act_by": None,
+        "charged": charged,
+        "error": error,
+        "streak": None,
+    }
+
+
+def key_freed(job: Job) -> Key:
+    """The dedup key goes with the last live status."""
+    return _KEEP if job.spec.dedup is None else Key.RELEASE
+
+
+def held_until(job: Job) -> datetime | None:
+    """Until when the job holds its dedup key after it completed; None: it lets go with its end."""
+    spec = job.spec
+    return None if spec.dedup_for is None else spec.created_at + timedelta(seconds=spec.dedup_for)
+
+
+def key_kept(job: Job, at: datetime) -> Key:
+    """The dedup key of a job that completes at this moment: it goes, or is held for the rest of its period."""
+    spec = job.spec
+    if spec.dedup is None:
+        return _KEEP
+    until = None if spec.dedup_for is None else held_until(job)
+    return Key.RELEASE if until is None or until <= at else _KEEP
+
+
+def placed(now: datetime, available_at: datetime, waits: int = 0) -> Status:
+    """Where a job that nobody holds stands: behind its parents, before its time, or in line."""
+    if waits > 0:
+        return Status.WAITING
+    return Status.SCHEDULED if available_at > now else _QUEUED
+
+
+def soonest(job: Job, moment: datetime | None, rules: Rules) -> datetime | None:
+    """When the sweeper must look at a held job: its own deadline, or the end of a cancel's patience."""
+    if job.cancel_requested_at is None:
+        return moment
+    patience = job.cancel_requested_at + timedelta(seconds=2 * rules.beat + rules.cancel_grace)
+    return patience if moment is None else min(moment, patience)
+
+
+def expired(job: Job, now: datetime) -> bool:
+    """Whether it missed its last moment to be started for the first time."""
+    return job.not_after is not None and job.first_started_at is None and job.not_after <= now

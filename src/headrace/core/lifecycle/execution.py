@@ -1,0 +1,321 @@
+"""The way of a job as pure functions: in, through a worker's hands, and to its end.
+
+Each takes the job as last seen, the time, and what happened, and returns the ``Change`` to apply. What people and
+programs do to a job from outside (cancel, retry, …) is in ``acts``; which held job to take away is in ``sweep``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.core.attempt import Attempt, Completed, Ending, Failed, Progress, Released, Snoozed, TimedOut
+from headrace.core.change import Change
+from headrace.core.defaults import Rules
+from headrace.core.job import Job
+from headrace.core.lifecycle.decision import (
+    COMPLETES,
+    ENDS,
+    LOOSE,
+    again,
+    change,
+    close,
+    close_uncharged,
+    dated,
+    ended,
+    key_freed,
+    key_kept,
+    over,
+    soonest,
+)
+from headrace.core.lifecycle.loss import lose
+from headrace.core.lifecycle.transitions import check
+from headrace.core.status import Cause, Outcome, Reason, Status, Verb
+from headrace.core.webhooks.delivery import tell
+from headrace.errors import TransitionRefused
+
+__all__ = [
+    "DONE",
+    "KEPT_BY_COMPLETE",
+    "accept",
+    "finish",
+    "lose",
+    "prepare",
+    "progress",
+    "release",
+    "start",
+    "start_may_wait",
+]
+
+
+# A member of an enum costs a call to look up in Python 3.11: those on the way of every job are looked up once.
+_QUEUED = Status.QUEUED
+_RUNNING, _COMPLETED = Status.RUNNING, Status.COMPLETED
+_START, _COMPLETE = Verb.START, Verb.COMPLETE
+_DID = Outcome.COMPLETED
+
+_UNTROUBLED: dict[str, Any] = {
+    "unstarted_losses": 0,
+    "blameless_losses": 0,
+    "suspect": 0,
+    "spared": False,
+    "reason": None,
+    "error": None,
+    "fingerprint": None,
+    "failed_at": None,
+}
+"""What is cleared when a job ends well; the last two are set only beside an error."""
+
+DONE = Progress(100.0)
+"""What a job says that ended well without a word about how far it was."""
+
+
+def accept(job: Job, now: datetime, rules: Rules) -> Change:
+    """The worker takes what it was offered."""
+    act_by = soonest(job, now + timedelta(seconds=rules.start), rules)
+    fields = {"status": Status.ACCEPTED, "accepted_at": dated(job, now), "act_by": act_by}
+    return change(job, Verb.ACCEPT, now, fields, owner=True)
+
+
+def prepare(job: Job, now: datetime, rules: Rules) -> Change:
+    """The worker is getting ready for the job, for example loads a model: it has more time to start.
+
+    For as long as it says so, up to the job's own timeout since it was assigned.
+    """
+    check(job, Verb.PREPARE)
+    until, timeout = now + timedelta(seconds=rules.start), job.spec.timeout
+    if timeout is not None and job.assigned_at is not None:
+        last = job.assigned_at + timedelta(seconds=timeout)
+        if last <= now:
+            why = f"its worker has prepared for as long as it may run ({timeout:g} s); start it, or release it"
+            raise TransitionRefused(job, Verb.PREPARE, why)
+        until = min(until, last)
+    accepted_at = dated(job, now) if job.accepted_at is None else job.accepted_at
+    fields = {"status": Status.ACCEPTED, "accepted_at": accepted_at, "act_by": soonest(job, until, rules)}
+    return change(job, Verb.PREPARE, now, fields, owner=True)
+
+
+def _began(job: Job, at: datetime) -> datetime:
+    """When the handler was called, as put on record: not before its worker had the job; a cancel may be later."""
+    since = job.accepted_at or job.assigned_at
+    return at if since is None or at >= since else since
+
+
+def _started(job: Job, at: datetime) -> dict[str, Any]:
+    at = _began(job, at)
+    return {
+        "status": Status.RUNNING,
+        "attempt": job.attempt + 1,
+        "started_at": at,
+        "first_started_at": job.first_started_at or at,
+        "unstarted_losses": 0,
+    }
+
+
+def start(job: Job, now: datetime, rules: Rules) -> Change:
+    """The handler is being called."""
+    timeout = job.spec.timeout
+    overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_slack)
+    fields = _started(job, now) | {"act_by": soonest(job, overdue, rules)}
+    return change(job, Verb.START, now, fields, owner=True)
+
+
+def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:
+    """Whether the start may be written together with the finish; else it must be durable before the call.
+
+    Only in a job's very first attempt, and only if there may be another: a start that rides may be lost uncharged.
+    One that was lost when several workers died at once does not count: no job has killed them all. But beside a suspect
+    it does: the job may have killed one of them, and a suspect on its last attempt is spared only if it can be seen
+    that others ran.
+    """
+    first = job.attempt == job.unstarted_losses == job.blameless_losses
+    if beside_suspect and job.blameless_losses:
+        return False
+    return first and job.charged + 1 < job.spec.retry.max_attempts
+
+
+def progress(job: Job, now: datetime, report: Progress) -> Change:
+    """How far the handler says it is; the only change that leaves the rev alone, unless webhooks are told of it."""
+    decided = change(job, Verb.PROGRESS, now, {"progress": report}, owner=True)
+    return decided if decided.inserts else replace(decided, job=replace(decided.job, rev=job.rev))
+
+
+def finish(
+    job: Job,
+    ending: Ending,
+    now: datetime,
+    chance: float,
+    rules: Rules,
+    started_at: datetime | None = None,
+    processing_time: float | None = None,
+) -> Change:
+    """What the run of a handler came to; a start not yet recorded (``started_at``) is written along.
+
+    ``processing_time``: the seconds that the handler itself took, if they were measured.
+    """
+    if job.status is _RUNNING:
+        started_at = None
+    if type(ending) is Completed:
+        return _complete(job, ending.result_text, now, started_at, processing_time)
+    seen, told = job, tuple[Job, ...]()
+    if started_at is not None:
+        check(job, Verb.START, Status.RUNNING)
+        seen = replace(job, rev=job.rev + 1, **_started(job, started_at))
+        if job.spec.webhook is not None:
+            seen, told = tell(seen, "started", replace(seen, updated_at=seen.started_at or seen.updated_at))
+    match ending:
+        case Failed():
+            decided = _fail(seen, ending, now, chance)
+        case TimedOut(error, delay):
+            decided = lose(seen, Cause.TIMEOUT, now, chance, rules, owner=True, error=error, delay=delay)
+        case Snoozed(delay):
+            decided = _snooze(seen, delay, now)
+        case Released():
+            decided = release(seen, now)
+    if processing_time is not None and decided.attempt is not None:
+        decided = replace(decided, attempt=replace(decided.attempt, processing_time=processing_time))
+    return decided if seen is job else replace(decided, rev=job.rev, inserts=(*told, *decided.inserts))
+
+
+KEPT_BY_COMPLETE = frozenset(
+    {
+        "id",
+        "spec",
+        "payload_text",
+        "seq",
+        "arrived_at",
+        "available_at",
+        "assigned_at",
+        "accepted_at",
+        "redrives",
+        "waits",
+        "not_after",
+        "cancel_requested_at",
+        "moved_to",
+        "reprioritised_to",
+    }
+)
+"""The fields that completing a job, its start included, leaves as they are: an engine need not write them."""
+
+
+def _complete(
+    job: Job, result_text: str, now: datetime, started_at: datetime | None, processing_time: float | None
+) -> Change:
+    # As the others, but in one go with the start: this is what nearly all jobs come to.
+    if started_at is None:
+        check(job, _COMPLETE, _COMPLETED)
+        attempt, began, first, revs, at = job.attempt, job.started_at, job.first_started_at, 1, dated(job, now)
+    else:
+        check(job, _START, _RUNNING)
+        began = _began(job, started_at)
+        attempt, first, revs = job.attempt + 1, job.first_started_at or began, 2
+        at = dated(job, now if now >= began else began)  # noqa: FURB136, see ``dated``
+    # What few jobs have is cleared apart: Python passes 14 keywords in a third of the time that a few more would take.
+    if job.suspect or job.spared or job.reason is not None or job.error is not None:
+        job = replace(job, **_UNTROUBLED)
+    elif job.unstarted_losses or job.blameless_losses:
+        job = replace(job, unstarted_losses=0, blameless_losses=0)
+    done = replace(
+        job,
+        status=_COMPLETED,
+        rev=job.rev + revs,
+        epoch=job.epoch + 1,
+        attempt=attempt,
+        charged=job.charged + 1,
+        worker=None,
+        claim=None,
+        act_by=None,
+        updated_at=at,
+        started_at=began,
+        first_started_at=first,
+        finished_at=at,
+        progress=DONE if job.progress is None else replace(job.progress, percent=100.0),
+        result_text=result_text,
+    )
+    told: tuple[Job, ...] = ()
+    if job.spec.webhook is not None:
+        done, told = _told_of(job, done, started=started_at is not None)
+    return Change(
+        verb=_COMPLETE,
+        rev=job.rev,
+        job=done,
+        epoch=job.epoch,
+        worker=job.worker,
+        attempt=Attempt(
+            number=attempt,
+            epoch=job.epoch,
+            outcome=_DID,
+            worker=job.worker,
+            assigned_at=job.assigned_at,
+            started_at=began,
+            finished_at=at,
+            processing_time=processing_time,
+        ),
+        key=key_kept(job, at),
+        notes=ENDS,
+        tally=None if job.spec.batch is None else COMPLETES,
+        inserts=told,
+    )
+
+
+def _told_of(job: Job, done: Job, *, started: bool) -> tuple[Job, tuple[Job, ...]]:
+    """The completed job as its webhooks are told of it, of its start too if that is written along."""
+    before: tuple[Job, ...] = ()
+    if started:
+        began = {name: getattr(done, name) for name in ("attempt", "started_at", "first_started_at")}
+        running = replace(job, status=_RUNNING, updated_at=done.started_at or done.updated_at, **began)
+        done, before = tell(done, "started", running)
+    done, end = tell(done, "completed")
+    return done, (*before, *end)
+
+
+def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:
+    policy, charged = job.spec.retry, job.charged + 1
+    reason = ending.reason
+    if reason is None and ending.delay is None and not policy.allows(ending.names):
+        reason = Reason.NON_RETRYABLE
+    if reason is None and charged >= policy.max_attempts:
+        reason = Reason.RETRIES_EXHAUSTED
+    closes = close(job, Outcome.FAILED, now, ending.error)
+    if reason is not None or job.cancel_requested_at is not None:
+        fields = over(job, now, charged, ending.error, reason or Reason.NON_RETRYABLE)
+        return change(job, Verb.FAIL, now, fields, owner=True, closes=closes, key=key_freed(job))
+    delay = policy.delay(charged - 1, chance) if ending.delay is None else ending.delay
+    fields = again(job, now, charged, ending.error, delay)
+    closes = replace(closes, retry_at=fields["available_at"])
+    return change(job, Verb.FAIL, now, fields, owner=True, closes=closes)
+
+
+def _cancelled(job: Job, verb: Verb, now: datetime) -> Change:
+    """The handler stopped, or never began, after a cancel was requested."""
+    fields = ended(job, Status.CANCELLED, now, Reason.USER)
+    closes = close(job, Outcome.CANCELLED, now) if job.status is Status.RUNNING else None
+    return change(job, verb, now, fields, owner=True, closes=closes, key=key_freed(job))
+
+
+def _snooze(job: Job, delay: float, now: datetime) -> Change:
+    if job.cancel_requested_at is not None:
+        return _cancelled(job, Verb.SNOOZE, now)
+    attempt, streak = close_uncharged(job, Outcome.SNOOZED, now)
+    fields = LOOSE | {
+        "status": Status.SCHEDULED,
+        "epoch": job.epoch + 1,
+        "available_at": now + timedelta(seconds=delay),
+        "act_by": None,
+        "streak": streak,
+    }
+    return change(job, Verb.SNOOZE, now, fields, owner=True, closes=attempt)
+
+
+def release(job: Job, now: datetime) -> Change:
+    """A graceful hand-back: not charged, and the job keeps its place by its old arrival."""
+    if job.cancel_requested_at is not None:
+        return _cancelled(job, Verb.RELEASE, now)
+    expiry = job.not_after if job.first_started_at is None else None
+    fields = LOOSE | {"status": Status.QUEUED, "epoch": job.epoch + 1, "act_by": expiry}
+    if job.status is not Status.RUNNING:
+        return change(job, Verb.RELEASE, now, fields, owner=True)
+    attempt, streak = close_uncharged(job, Outcome.RELEASED, now)
+    return change(job, Verb.RELEASE, now, fields | {"streak": streak}, owner=True, closes=attempt)

@@ -1,0 +1,161 @@
+"""Losing a held job: it is taken from a worker that died, does not answer for it, or let its time run out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.core.attempt import ErrorInfo, Failed, TimedOut
+from headrace.core.change import Change, Key
+from headrace.core.defaults import Rules
+from headrace.core.job import Job
+from headrace.core.lifecycle.decision import LOOSE, again, change, close, ended, key_freed, over
+from headrace.core.lifecycle.retry import error_names
+from headrace.core.lifecycle.suspects import is_spared
+from headrace.core.status import ENDED, Cause, Outcome, Reason, Status, Verb
+from headrace.core.times import length, utc
+
+__all__ = ["SAID", "TIMED_OUT", "lose", "reported", "timeout_error"]
+
+_LOST = {
+    Cause.LEASE: "the worker is dead",
+    Cause.BEAT: "the worker no longer names this job as held",
+    Cause.ACCEPT_BY: "the worker did not accept in time",
+    Cause.START_BY: "the worker did not start in time",
+    Cause.TIMEOUT: "the attempt ran out of time",
+    Cause.CANCEL: "the handler did not stop within the grace of a cancel",
+}
+
+_FIRST_DEATH = 0.2
+"""Seconds, at most, before the retry after the first death of a worker: what failed was the worker, not the handler.
+
+The jobs that it ran come back one after another within this time. After a second death the backoff of the policy holds.
+"""
+
+TIMED_OUT = (*error_names(TimeoutError), "Timeout")
+"""What a time-out is called in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
+
+SAID = "error"
+"""Among the details of a time-out: what the worker said that reported it as a failure."""
+
+_SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
+
+
+def lose(
+    job: Job,
+    cause: Cause,
+    now: datetime,
+    chance: float,
+    rules: Rules,
+    *,
+    owner: bool = False,
+    error: ErrorInfo | None = None,
+    delay: float | None = None,
+    heard_at: datetime | None = None,
+    beside_suspect: bool = False,
+    mass_death: bool = False,
+) -> Change:
+    """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out), and ``delay`` what
+    it then says about the next attempt.
+
+    ``heard_at``: the last beat of a worker that is dead, which says how long it was silent. ``beside_suspect``: on
+    that worker suspects and ordinary jobs ran together, as its burial recorded. ``mass_death``: other workers died
+    at the same time, so that none of the jobs is likely to have killed this one.
+    """
+    error = error or _lost(job, cause, now, heard_at, rules)
+    if job.status is Status.RUNNING:
+        return _lose_started(job, cause, now, chance, error, delay, owner=owner, beside_suspect=beside_suspect)
+    losses = job.unstarted_losses + 1
+    fields: dict[str, Any] = {"unstarted_losses": losses}
+    closes = None
+    if job.status is Status.ACCEPTED:
+        # It may have been executing already: leave a record with an unknown start under a number of its own.
+        fields["attempt"] = job.attempt + 1
+        fields["streak"] = None
+        if mass_death and cause is Cause.LEASE:  # once: several jobs that kill may do so at the same time
+            fields["blameless_losses"] = 1
+        closes = replace(close(job, Outcome.LOST, now, error, cause), number=job.attempt + 1)
+    if job.cancel_requested_at is not None:
+        fields |= ended(job, Status.CANCELLED, now, Reason.USER)
+    elif losses >= rules.undeliverable_after:
+        fields |= ended(job, Status.FAILED, now, Reason.UNDELIVERABLE)
+        fields["error"] = ErrorInfo("Undeliverable", f"taken by a worker and lost before its start {losses} times")
+    else:
+        expiry = job.not_after if job.first_started_at is None else None
+        fields |= LOOSE | {"status": Status.QUEUED, "epoch": job.epoch + 1, "act_by": expiry}
+        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)
+    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
+
+
+def timeout_error(job: Job) -> ErrorInfo:
+    """The error of an attempt that ran out of time."""
+    text = _LOST[Cause.TIMEOUT]
+    return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
+
+
+def reported(job: Job, failed: Failed, now: datetime, rules: Rules) -> Failed | TimedOut:
+    """What a failure comes to that a worker reports who was told to stop: after the job's time it is a time-out.
+
+    One that says itself that no further attempt is worth making is believed.
+    """
+    if failed.reason is not None or job.status is not Status.RUNNING or job.timeout_at is None or job.timeout_at > now:
+        return failed
+    late, error = timeout_error(job), failed.error
+    details = {**(error.details or {}), SAID: error.message}
+    return TimedOut(ErrorInfo(late.type, late.message, error.traceback, details).cut(rules.error_limit))
+
+
+def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rules: Rules) -> ErrorInfo:
+    """The error of a lost attempt: why it was lost, in words."""
+    if cause is Cause.TIMEOUT:
+        return timeout_error(job)
+    text = _LOST[cause]
+    silent = 0.0 if heard_at is None else max(0.0, (now - heard_at).total_seconds())
+    # Nobody may have been there to bury it: then it is its silence that made it miss whatever it missed.
+    if heard_at is None or (cause is not Cause.LEASE and silent < rules.lease):
+        return ErrorInfo("Lost", text)
+    details = {"last_heard_at": utc(heard_at), "silent_seconds": round(silent, 3)}
+    # One that is known dead before its lease was over did not fall silent: its process ended, or it left.
+    died = f"its last heartbeat was {length(silent)} earlier"
+    how = f"it was silent for {length(silent)}" if silent >= rules.lease else died
+    return ErrorInfo("Lost", f"{text}: {how}", details=details)
+
+
+def _lose_started(
+    job: Job,
+    cause: Cause,
+    now: datetime,
+    chance: float,
+    error: ErrorInfo,
+    delay: float | None,
+    *,
+    owner: bool,
+    beside_suspect: bool,
+) -> Change:
+    policy, timed_out, died = job.spec.retry, cause is Cause.TIMEOUT, cause is Cause.LEASE
+    spared = died and is_spared(job, beside_suspect=beside_suspect)
+    charged = job.charged if spared else job.charged + 1
+    if spared:
+        message = f"{error.message}; not charged: {_SPARED[job.suspect > 0]}"
+        error = replace(error, message=message, details={**(error.details or {}), "charged": False})
+    objection = policy.objection(TIMED_OUT) if timed_out else None
+    if objection is not None and charged < policy.max_attempts and job.cancel_requested_at is None:
+        error = replace(error, message=f"{error.message}; not retried: {objection}")
+    outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
+    closes = close(job, outcome, now, error, cause)
+    if objection is not None or charged >= policy.max_attempts or job.cancel_requested_at is not None:
+        fields = over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
+    else:
+        # Jobs that were lost together must not come back together, again and again.
+        if delay is None:
+            delay = policy.delay(max(0, charged - 1), chance, jitter=not timed_out)
+        if died and not job.suspect:
+            delay = min(delay, _FIRST_DEATH * (0.5 + chance / 2))
+        fields = again(job, now, charged, error, delay)
+        closes = replace(closes, retry_at=fields["available_at"])
+    if died:
+        fields |= {"suspect": job.suspect + 1, "spared": job.spared or spared}
+    key = key_freed(job) if fields["status"] in ENDED else Key.KEEP
+    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key)

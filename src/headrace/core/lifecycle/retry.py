@@ -1,0 +1,172 @@
+"""Retry policies: whether another attempt is worth making, and when."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headrace.core.times import Seconds, seconds
+from headrace.core.validation import KEY, is_text, plain, whole
+from headrace.errors import ConfigError, shown
+
+__all__ = ["Backoff", "Retry", "error_names"]
+
+Backoff = Callable[[int, Exception], Seconds]
+"""Says how long to wait before a retry: called with its number, from 1, and with the error of the attempt."""
+
+
+def error_names(error: type[BaseException]) -> tuple[str, ...]:
+    """Every name an error class answers to: its own and its bases', plain and qualified."""
+    names: list[str] = []
+    for cls in error.__mro__:
+        if cls not in (object, BaseException):
+            names += [cls.__qualname__, f"{cls.__module__}.{cls.__qualname__}"]
+    return tuple(names)
+
+
+def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str, ...]:
+    if isinstance(errors, str) or not isinstance(errors, Sequence):
+        raise ConfigError(f"{what} must be a sequence of exception classes or names, not {shown(errors)}")
+    if len(errors) > _MOST:
+        raise ConfigError(f"{what} must name at most {_MOST} exceptions, not {len(errors)}")
+    names = []
+    for error in errors:
+        if isinstance(error, str):
+            if len(error) > KEY or not is_text(error):
+                raise ConfigError(f"each of {what} must be the name of an exception, at most {KEY} characters of text")
+            names.append(plain(error))
+        elif isinstance(error, type) and issubclass(error, BaseException):
+            names.append(f"{error.__module__}.{error.__qualname__}")
+        else:
+            raise ConfigError(f"{what} must hold exception classes or names, not {shown(error)}")
+    return tuple(names)
+
+
+_MOST = 100
+"""Delays, and exceptions, that a policy may name: it is stored with every job."""
+_STEEPEST = 1e6
+
+
+def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, ...]:
+    if backoff == "exponential":
+        return "exponential"
+    if backoff == "fixed":
+        return "fixed"
+    # No iterator, whose delays could be read once only.
+    if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
+        accepted = "'exponential', 'fixed', a list of delays such as [5, 15, 30], or a function"
+        raise ConfigError(f"backoff must be {accepted}, not {shown(backoff)}")
+    if not 1 <= len(backoff) <= _MOST:
+        raise ConfigError(f"backoff must name from 1 to {_MOST} delays (the last holds on), not {len(backoff)}")
+    return tuple(seconds(delay, "backoff") for delay in backoff)
+
+
+def _function(fn: Callable[..., object]) -> Backoff:
+    """Refuse what could not be called to say how long to wait."""
+    if not isinstance(fn, type) and not any(map(inspect.iscoroutinefunction, (fn, type(fn).__call__))):
+        try:
+            inspect.signature(fn).bind(1, Exception())
+        except (TypeError, ValueError):  # ValueError: of a builtin the signature is not known
+            pass
+        else:
+            good: Backoff = fn  # type: ignore[assignment]  # what it returns is checked whenever it was called
+            return good
+    raise ConfigError(f"as a function, backoff is `def name(retry: int, error: Exception) -> float`, not {shown(fn)}")
+
+
+class _Called:
+    """Where a policy keeps its function, which is no field of it: a function cannot be stored."""
+
+    __slots__ = ("_fn",)
+
+
+@dataclass(frozen=True, init=False, slots=True)
+class Retry(_Called):
+    """A retry policy: how often a job is retried, after which errors, and with which delays (backoff)."""
+
+    max_retries: int
+    backoff: Literal["exponential", "fixed"] | tuple[float, ...]
+    """With a function: what holds where that cannot be called."""
+    initial: float
+    factor: float
+    cap: float
+    jitter: bool
+    retry_on: tuple[str, ...]
+    give_up_on: tuple[str, ...]
+    by_function: bool = field(init=False, default=False)
+    """Whether the delays are what a function of the task says."""
+
+    def __init__(
+        self,
+        max_retries: int = 3,
+        *,
+        backoff: Literal["exponential", "fixed"] | Sequence[Seconds] | Backoff = "exponential",
+        initial: Seconds = 2.0,
+        factor: float = 2.0,
+        cap: Seconds = 300.0,
+        jitter: bool = True,
+        retry_on: Sequence[type[BaseException] | str] = (),
+        give_up_on: Sequence[type[BaseException] | str] = (),
+    ) -> None:
+        retries, fn = whole(max_retries, "max_retries", 0), _function(backoff) if callable(backoff) else None
+        delays = _delays("exponential" if fn is not None else backoff)
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _STEEPEST:
+            raise ConfigError(f"factor must be a number from 1 to {_STEEPEST:g}, not {shown(factor)}")
+        put = object.__setattr__  # frozen: the one place that fills it
+        put(self, "max_retries", retries)
+        put(self, "backoff", delays)
+        put(self, "initial", seconds(initial, "initial"))
+        put(self, "factor", float(factor))
+        put(self, "cap", seconds(cap, "cap"))
+        put(self, "jitter", bool(jitter))
+        put(self, "retry_on", _names(retry_on, "retry_on"))
+        put(self, "give_up_on", _names(give_up_on, "give_up_on"))
+        put(self, "by_function", fn is not None)
+        put(self, "_fn", fn)
+
+    @property
+    def function(self) -> Backoff | None:
+        """The function that was given as ``backoff``; None also where the policy was read from the store."""
+        fn: Backoff | None = getattr(self, "_fn", None)
+        return fn
+
+    @property
+    def max_attempts(self) -> int:
+        """The budget: the first attempt and its retries."""
+        return self.max_retries + 1
+
+    def delay(self, n: int, chance: float, *, jitter: bool = False) -> float:
+        """Seconds before retry ``n`` (from 0). With jitter, ``chance`` in [0, 1) makes it 50 to 100 % of the whole.
+
+        ``jitter``: whatever the policy says of it.
+
+        ``cap`` bounds exponential delays only. A list of delays is used as it is; its last delay repeats.
+        """
+        if isinstance(self.backoff, tuple):
+            whole = self.backoff[min(n, len(self.backoff) - 1)]
+        elif self.backoff == "fixed":
+            whole = self.initial
+        else:
+            try:
+                whole = min(self.initial * self.factor**n, self.cap)
+            except OverflowError:
+                whole = self.cap
+        return whole * (0.5 + chance / 2) if self.jitter or jitter else whole
+
+    def retries(self, charged: int, names: Sequence[str]) -> bool:
+        """Whether an error with these class names is retried, by a job that was charged so many attempts before."""
+        return charged + 1 < self.max_attempts and self.allows(names)
+
+    def allows(self, names: Sequence[str]) -> bool:
+        """Whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""
+        return self.objection(names) is None
+
+    def objection(self, names: Sequence[str]) -> str | None:
+        """Why an error with these class names, its own first, may not be retried, in words; None: it may."""
+        if (named := next((name for name in names if name in self.give_up_on), None)) is not None:
+            return f"give_up_on names {named.removeprefix('builtins.')}"
+        if not self.retry_on or any(name in self.retry_on for name in names):
+            return None
+        return f"retry_on does not name {names[0] if names else 'it'}"

@@ -1,0 +1,190 @@
+"""Rollups: what workers finished, added up by task, queue and time; minutes become hours, and hours days.
+
+Whoever finishes attempts adds them up (``worker/sums.py``) and hands the sums in with a beat. Every count is in exactly
+one row, and a row only ever moves to a coarser step: so however often and by whomever rows are regrouped, their sum
+stays the same. What a worker had not handed in when it crashed is missing: a beat's worth at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from headrace.core.stats.histogram import Histogram
+
+__all__ = [
+    "KEPT",
+    "KEPT_AS",
+    "MOST_SERIES",
+    "OTHER",
+    "Rollup",
+    "Step",
+    "Totals",
+    "begin_of",
+    "concerns",
+    "due_before",
+    "merged",
+    "regrouped",
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Step(StrEnum):
+    """How much time one row stands for."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def seconds(self) -> int:
+        """How long it is."""
+        return _SECONDS[self]
+
+
+_SECONDS = {Step.MINUTE: 60, Step.HOUR: 3600, Step.DAY: 86400}
+
+KEPT_AS = {Step.MINUTE: timedelta(hours=6), Step.HOUR: timedelta(days=7)}
+"""For how long rows stay minutes, and hours, before they become the next step."""
+KEPT = timedelta(days=90)
+"""How long rows are kept at all."""
+MOST_SERIES = 500
+"""How many series (a task in a queue) one minute, hour or day has at most; what is beyond that is ``OTHER``."""
+OTHER = "(other)"
+"""The task and the queue of what is beyond ``MOST_SERIES``."""
+
+
+class Totals(msgspec.Struct, array_like=True):
+    """Attempts by their outcome, and how long they waited and ran; sums that may still grow."""
+
+    completed: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    lost: int = 0
+    snoozed: int = 0
+    released: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    """How many of those that failed, timed out or were lost are tried again."""
+    waited: Histogram = msgspec.field(default_factory=Histogram)
+    """From when the job could be claimed until its handler was called."""
+    ran: Histogram = msgspec.field(default_factory=Histogram)
+    """From then on until the handler was done."""
+
+    @property
+    def attempts(self) -> int:
+        """All attempts that are counted."""
+        return self.completed + self.failed + self.timed_out + self.lost + self.snoozed + self.released + self.cancelled
+
+    def add(self, completed: int, waited: float, ran: float) -> None:
+        """Add so many that completed, and the sums of their seconds, which the histograms have by buckets."""
+        self.completed += completed
+        self.waited.seconds += waited
+        self.ran.seconds += ran
+
+    def merge(self, other: Totals) -> None:
+        """Add what the other has counted."""
+        self.tally(other)
+        self.waited.merge(other.waited)
+        self.ran.merge(other.ran)
+
+    def tally(self, other: Totals) -> None:
+        """Add its counts, and not how long anything took."""
+        self.completed += other.completed
+        self.failed += other.failed
+        self.timed_out += other.timed_out
+        self.lost += other.lost
+        self.snoozed += other.snoozed
+        self.released += other.released
+        self.cancelled += other.cancelled
+        self.retried += other.retried
+
+
+class Rollup(msgspec.Struct, array_like=True):
+    """What ended of one task in one queue within one minute, hour or day."""
+
+    step: Step
+    at: datetime
+    """When that began, in UTC."""
+    task: str
+    queue: str
+    totals: Totals
+
+    @property
+    def until(self) -> datetime:
+        """When it was over."""
+        return self.at + timedelta(seconds=self.step.seconds)
+
+
+def begin_of(moment: datetime, step: Step) -> datetime:
+    """The beginning of the minute, hour or day that a moment is in."""
+    return _EPOCH + timedelta(seconds=(moment - _EPOCH) // timedelta(seconds=1) // step.seconds * step.seconds)
+
+
+def concerns(row: Rollup, since: datetime, until: datetime, task: str | None = None, queue: str | None = None) -> bool:
+    """Whether the row says something of this task and queue (None: of all) in this time."""
+    if row.until <= since or row.at >= until:
+        return False
+    return (task is None or row.task == task) and (queue is None or row.queue == queue)
+
+
+def due_before(now: datetime) -> dict[Step, datetime]:
+    """For each step, the moment before which rows have become the next one, or, of days, are dropped.
+
+    An hour becomes one when its last minute is old enough, so that none is half in minutes.
+    """
+    return {
+        Step.MINUTE: begin_of(now - KEPT_AS[Step.MINUTE], Step.HOUR),
+        Step.HOUR: begin_of(now - KEPT_AS[Step.HOUR], Step.DAY),
+        Step.DAY: begin_of(now - KEPT, Step.DAY),
+    }
+
+
+def merged(rows: Iterable[Rollup]) -> list[Rollup]:
+    """The same counts with one row for each step, moment, task and queue, in that order; no more than ``MOST_SERIES``
+    for a moment."""
+    found: dict[tuple[Step, datetime], dict[tuple[str, str], Totals]] = {}
+    for row in rows:
+        series = found.setdefault((row.step, row.at), {})
+        totals = series.get((row.task, row.queue))
+        if totals is None:
+            totals = series[row.task, row.queue] = Totals()
+        totals.merge(row.totals)
+    return [
+        Rollup(step, at, task, queue, totals)
+        for (step, at), series in sorted(found.items(), key=lambda one: (one[0][0].seconds, one[0][1]))
+        for (task, queue), totals in sorted(_bounded(series).items())
+    ]
+
+
+def regrouped(rows: Iterable[Rollup], now: datetime) -> list[Rollup]:
+    """The same counts in the rows that they belong into by now; what is older than ``KEPT`` is dropped."""
+    before = due_before(now)
+    return merged(one for row in rows if (one := _moved(row, before)) is not None)
+
+
+def _moved(row: Rollup, before: dict[Step, datetime]) -> Rollup | None:
+    step = row.step
+    if step is Step.MINUTE and row.at < before[Step.MINUTE]:
+        step = Step.HOUR
+    if step is Step.HOUR and row.at < before[Step.HOUR]:
+        step = Step.DAY
+    at = begin_of(row.at, step)
+    if step is Step.DAY and at < before[Step.DAY]:
+        return None
+    return Rollup(step, at, row.task, row.queue, row.totals)
+
+
+def _bounded(series: dict[tuple[str, str], Totals]) -> dict[tuple[str, str], Totals]:
+    """The busiest series, and all others as one."""
+    if len(series) <= MOST_SERIES:
+        return series
+    busiest = sorted(series.keys() - {(OTHER, OTHER)}, key=lambda name: (-series[name].attempts, name))
+    kept, rest = {name: series[name] for name in busiest[: MOST_SERIES - 1]}, Totals()
+    for name in (*busiest[MOST_SERIES - 1 :], (OTHER, OTHER)):
+        rest.merge(series.get(name, Totals()))
+    return kept | {(OTHER, OTHER): rest}

@@ -1,0 +1,112 @@
+"""Durations as people write them.
+
+Moments and lengths of time in words: one rule for the command line, explanations and errors.
+
+People are told moments in their own zone, always with its offset; programs in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from headrace.errors import LONGEST, ConfigError, shown
+
+__all__ = [
+    "CLOCK_APART",
+    "EXAMPLES",
+    "UNITS",
+    "Seconds",
+    "duration",
+    "length",
+    "moment",
+    "seconds",
+    "time_of_day",
+    "told_apart",
+    "utc",
+]
+
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+EXAMPLES = "90, 250ms, 60s, 15m, 1h30m or 1.5d"
+
+_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_PLAIN = re.compile(rf"\s*({_NUMBER})\s*")
+_PART = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*")
+
+
+def duration(text: str) -> float:
+    """Seconds: of a plain number, or of numbers with units, the greater ones first: ``90``, ``60s``, ``1h30m``.
+
+    :raises ValueError: it is none
+    """
+    if plain := _PLAIN.fullmatch(text):
+        return _checked(text, float(plain[1]))
+    total, rest, last = 0.0, text.lower(), float("inf")
+    while rest:
+        part = _PART.match(rest)
+        size = UNITS.get(part[2]) if part else None
+        # Twice the same unit, or a smaller one first, is a slip rather than a sum.
+        if part is None or size is None or size >= last:
+            raise ValueError(f"{text!r} is not a duration: say {EXAMPLES}")
+        total, rest, last = total + float(part[1]) * size, rest[part.end() :], size
+    if last == float("inf"):
+        raise ValueError(f"{text!r} is not a duration: say {EXAMPLES}")
+    return _checked(text, total)
+
+
+def _checked(text: str, seconds: float) -> float:
+    if seconds > LONGEST:
+        raise ValueError(f"{text!r} is longer than a century, which is the longest duration there is")
+    return seconds
+
+
+CLOCK_APART = 2.0
+"""Seconds that the clock of a machine may be wrong before somebody is told."""
+
+
+def moment(at: datetime, zone: tzinfo | None, *, exact: bool = False) -> str:
+    """A moment for people: ``2026-01-31 08:00:00+01:00``; ``exact``: to the millisecond.
+
+    ``zone``: theirs; None is that of this machine.
+    """
+    return at.astimezone(zone).isoformat(" ", "milliseconds" if exact else "seconds")
+
+
+def time_of_day(at: datetime, zone: tzinfo | None, *, offset: bool = True) -> str:
+    """A moment whose day is known, to the millisecond; without the offset only where that stands beside it."""
+    local = at.astimezone(zone)
+    return (local if offset else local.replace(tzinfo=None)).timetz().isoformat("milliseconds")
+
+
+def utc(at: datetime) -> str:
+    """A moment for programs, as all JSON has it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def length(seconds: float) -> str:
+    """A length of time in one unit, in the next one from two of it on."""
+    seconds = max(0.0, seconds)
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def told_apart(seconds: float) -> str:
+    """How wrong a clock is that is so far ahead of the store's."""
+    return f"{length(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the store's"
+
+
+Seconds = float | timedelta
+
+
+def seconds(value: Seconds, what: str) -> float:
+    """A duration in seconds; refuses negatives, NaN and more than a century by name."""
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise ConfigError(f"{what} must be seconds or a timedelta, not {shown(value)}")
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if not 0 <= number <= LONGEST:  # before it is made a float: a whole number may be greater than any
+        raise ConfigError(f"{what} must be finite, at most a century, and not negative, not {shown(value)}")
+    return float(number)

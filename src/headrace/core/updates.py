@@ -1,0 +1,188 @@
+"""News of one job, and the mark that says how far a reader has come: where it left off, it can go on.
+
+What a feed gives, and what it remembers of the jobs it gave: a bounded number, however many change.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from typing import Any, Self
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.attempt import History
+from headrace.core.codec.record import Record, plain
+from headrace.core.entry import BEGIN, Cursor, Entry
+from headrace.core.job import Job
+from headrace.core.status import DEFERRED
+
+__all__ = ["Allowance", "Changed", "Mark", "Memory", "News", "Place", "happened_since"]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_WRITTEN = re.compile(r"(\d{1,18})-(\d{1,16})-(\d{1,9})\.(\d{1,18})-(\d{1,9})\.(\d{1,18})", re.ASCII)
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How much of a job somebody has been told of."""
+
+    rev: int
+    at: datetime
+    """When the job was last changed, as it was told."""
+    log: Cursor = BEGIN
+    """The last line of its log."""
+    item: Cursor = BEGIN
+    """The last item of its stream."""
+
+    def __str__(self) -> str:
+        """As text for programs to keep and to give back, not to read."""
+        (log, line), (stream, item) = self.log, self.item
+        return f"{self.rev}-{(self.at - _EPOCH) // _MICROSECOND}-{log}.{line + 1}-{stream}.{item + 1}"
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """The mark that was written so; None: none was."""
+        found = _WRITTEN.fullmatch(text)
+        if found is None:
+            return None
+        rev, at, log, line, stream, item = map(int, found.groups())
+        return cls(rev, _EPOCH + at * _MICROSECOND, (log, line - 1), (stream, item - 1))
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a queued job stands in its queue."""
+
+    position: int | None
+    """The first is 1; None: there are too many before it to count."""
+    estimated_start: datetime | None = None
+    """None: nobody can say."""
+
+    def like(self, other: Place) -> bool:
+        """Whether it is the same place, whatever is estimated from it."""
+        known = self.estimated_start is None, other.estimated_start is None
+        return self.position == other.position and known[0] == known[1]
+
+
+class News(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody who follows a job is told at once."""
+
+    job: Job
+    """As it is now."""
+    before: Job | None
+    """As it was told last; the same as ``job``: nothing new of it. None: these are the first news."""
+    mark: Mark
+    """How far that is, the entries included."""
+    history: History = History()
+    """Its attempts and the acts on it since the news before, where these may have hidden some; with the first news,
+    since the mark that the reader came with."""
+    logs: tuple[Entry, ...] = ()
+    items: tuple[Entry, ...] = ()
+    place: Place | None = None
+    """Its place, if that is news."""
+    over: bool = False
+    """Whether the job has ended, and these are the last news."""
+
+
+def happened_since(history: History, mark: Mark) -> History:
+    """Of a history, what the mark does not know of.
+
+    By time: what happened within the same microsecond as the change that was told last is taken to have been told.
+    """
+    return History(
+        tuple(one for one in history.attempts if one.finished_at > mark.at),
+        tuple(one for one in history.events if one.at > mark.at),
+    )
+
+
+class Changed(msgspec.Struct, Record, frozen=True):
+    """Jobs that changed, and how many changes were left out."""
+
+    jobs: tuple[Job, ...]
+    """Each as it is now, whatever it went through since it was given last."""
+    dropped: int = 0
+    """How many changes nobody looked at, of any jobs: there were too many at once."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The change as JSON values, each of its jobs by its own rule."""
+        return {"jobs": plain(self.jobs), "dropped": self.dropped}
+
+
+class Allowance:
+    """So many at once, then so many a second; time is an argument."""
+
+    def __init__(self, burst: int, rate: int) -> None:
+        self._burst, self._rate = burst, rate
+        self._left, self._at = float(burst), 0.0
+
+    def left(self, now: float) -> int:
+        """How many there may be now."""
+        passed, self._at = max(0.0, now - self._at), now
+        self._left = min(self._burst, self._left + passed * self._rate)
+        return max(0, int(self._left))
+
+    def spend(self, count: int) -> None:
+        """Count so many."""
+        self._left -= count
+
+
+_Mark = tuple[int, datetime, str]
+
+
+class Memory:
+    """How each job stood when it was last given: the newest ``most`` live ones, and as many that have ended."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._live: dict[UUID, _Mark] = {}
+        self._ended: dict[UUID, _Mark] = {}
+        self._due: list[tuple[datetime, UUID]] = []
+        """A heap of moments at which jobs fall due; also of some that have moved on since."""
+
+    def __contains__(self, id: UUID) -> bool:
+        """Whether it is remembered."""
+        return id in self._live or id in self._ended
+
+    @property
+    def live(self) -> list[UUID]:
+        """The jobs that may still change by themselves."""
+        return list(self._live)
+
+    def note(self, seen: Job) -> bool:
+        """Remember a job as it is seen now; whether that is news."""
+        mark = (seen.rev, seen.updated_at, seen.status.value)
+        if self._live.pop(seen.id, None) == mark or self._ended.pop(seen.id, None) == mark:
+            (self._ended if seen.ended else self._live)[seen.id] = mark
+            return False
+        kept = self._ended if seen.ended else self._live
+        kept[seen.id] = mark
+        if len(kept) > self._most:
+            del kept[next(iter(kept))]
+        if seen.status in DEFERRED:
+            heappush(self._due, (seen.available_at, seen.id))
+            if len(self._due) > 2 * self._most:
+                self._due = [one for one in self._due if one[1] in self._live][: self._most]
+                self._due.sort()
+        return True
+
+    def forget(self, id: UUID) -> None:
+        """Remember it no longer."""
+        self._live.pop(id, None)
+        self._ended.pop(id, None)
+
+    def fallen_due(self, now: datetime) -> list[UUID]:
+        """Those whose moment has come since this was last asked."""
+        found: list[UUID] = []
+        while self._due and self._due[0][0] <= now:
+            _, id = heappop(self._due)
+            if id in self._live:
+                found.append(id)
+        return found
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When the next one falls due."""
+        return self._due[0][0] if self._due else None

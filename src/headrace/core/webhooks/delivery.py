@@ -1,0 +1,229 @@
+"""Webhooks, as decisions: which deliveries follow from a change of a job, and in which order they go out.
+
+A delivery is a job of its own, which is stored in the commit of what it tells of. The record of the job keeps the last
+delivery to each target, and the next one to that target waits for it to end: so each target hears of a job in order.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.change import Change
+from headrace.core.job import Job, Spec, derived_id
+from headrace.core.lifecycle.retention import Kept
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.status import ENDED, Status, Verb
+from headrace.core.webhooks.target import Occasion, Target, Told
+
+__all__ = [
+    "GAP",
+    "KEPT",
+    "NUMBER",
+    "POLICY",
+    "QUEUE",
+    "RESULT",
+    "TASK",
+    "delivery",
+    "first_told",
+    "is_delivery",
+    "message_of",
+    "occasion_of",
+    "tell",
+    "telling",
+    "unchained",
+]
+
+QUEUE, TASK = "headrace.webhooks", "headrace.deliver"
+
+GAP = timedelta(seconds=5)
+"""A target is told of the progress of a job at most once in this time."""
+
+RESULT = 64 * 1024
+"""Bytes of a result that are told; a longer one is left out, and said to be."""
+
+POLICY = Retry(max_retries=7, initial=1.0, factor=4.0, cap=4096.0)
+"""Eight attempts, over an hour and a half."""
+
+_TIMEOUT = 60.0
+"""Seconds for an attempt; the request itself has fewer."""
+
+NUMBER = "number"
+"""The name in its metadata of the number of a message, by which one that is missing is found."""
+
+KEPT = timedelta(days=7)
+"""For how long a delivery is kept at least after its end. One that is older may be gone, and is not waited for."""
+
+_RETENTION = Kept(completed=KEPT.total_seconds(), failed=30 * 86_400.0, cancelled=30 * 86_400.0)
+
+_RUNNING, _RETRYING, _PROGRESS = Status.RUNNING, Status.RETRYING, Verb.PROGRESS
+
+
+def is_delivery(spec: Spec) -> bool:
+    """Whether it is a delivery itself: of those nobody is told."""
+    return spec.task == TASK or spec.queue == QUEUE
+
+
+def occasion_of(before: Job, made: Job, verb: Verb) -> Occasion | None:
+    """What there is to tell of a change that makes ``made`` of ``before``; None: nothing."""
+    status = made.status
+    if verb is _PROGRESS:
+        return "progress"
+    if status is before.status:
+        return None
+    if status in ENDED:
+        event: Occasion = status.value  # type: ignore[assignment]  # they have the same words
+        return event
+    if status is _RUNNING:
+        return "started"
+    return "retrying" if status is _RETRYING else None
+
+
+def telling(before: Job, change: Change) -> Change:
+    """The change with the deliveries that follow from it."""
+    event = occasion_of(before, change.job, change.verb)
+    if event is None:
+        return change
+    job, inserts = tell(change.job, event)
+    return replace(change, job=job, inserts=(*change.inserts, *inserts)) if inserts else change
+
+
+def first_told(job: Job) -> tuple[Job, tuple[Job, ...]]:
+    """A new job with what its targets are told of its submit, and the deliveries, to be stored with it."""
+    return tell(job, "submitted")
+
+
+def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple[Job, ...]]:
+    """The job, which keeps what its targets are told of this event, and the deliveries that tell them.
+
+    ``seen``: the job as it was at the event, if it has gone on since.
+    """
+    shown = job if seen is None else seen
+    at = shown.updated_at
+    told = {one.target: one for one in job.told or ()}
+    inserts = list[Job]()
+    for target in job.spec.webhook or ():
+        if event not in target.events:
+            continue
+        last = told.get(target.id)
+        spoke = None if last is None else last.progress_at
+        if event == "progress":
+            if spoke is not None and at - spoke < GAP:
+                continue
+            spoke = at
+        count = 1 if last is None else last.count + 1
+        # By the rev, not the count: a worker of the version before forgets what was told.
+        id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{job.rev}")
+        after = () if last is None or at - last.at >= KEPT else (last.last,)
+        message, about = message_of(shown, event), (str(job.id),)
+        inserts.append(delivery(id, target, message, at, after=after, tags=about, number=count))
+        told[target.id] = Told(target.id, count, id, at, spoke)
+    return (replace(job, told=tuple(told.values())), tuple(inserts)) if inserts else (job, ())
+
+
+def unchained(job: Job) -> Job | None:
+    """A delivery that waits for one that is gone, as one that goes out at once: the message counts for more than the
+    order. None: it is none, or waits for nothing."""
+    if not is_delivery(job.spec) or not job.spec.after:
+        return None
+    return replace(job, spec=replace(job.spec, after=()), status=Status.QUEUED, waits=0)
+
+
+def delivery(
+    id: UUID,
+    target: Target,
+    message: dict[str, Any],
+    at: datetime,
+    *,
+    after: tuple[UUID, ...] = (),
+    tags: tuple[str, ...] = (),
+    number: int | None = None,
+) -> Job:
+    """The job that sends a message to a target; ``number``: the how many-th it is that tells this target of its job.
+
+    What it is called there (``webhook-id``) is part of the payload: sent again, it is the same message.
+    """
+    payload = {"webhook": target.id, "id": f"msg_{id.hex}", "message": message}
+    spec = Spec(
+        task=TASK,
+        created_at=at,
+        queue=QUEUE,
+        retry=POLICY,
+        timeout=_TIMEOUT,
+        retention=_RETENTION,
+        tags=(target.id, *tags),
+        metadata={} if number is None else {NUMBER: number},
+        customer=target.customer,
+        concurrency_key=_receiver(target),
+        after=after,
+        after_when="ended",
+    )
+    return Job(
+        id=id,
+        spec=spec,
+        payload_text=_text(payload),
+        status=Status.WAITING if after else Status.QUEUED,
+        available_at=at,
+        arrived_at=at,
+        updated_at=at,
+        waits=len(after),
+    )
+
+
+def _receiver(target: Target) -> str:
+    """The concurrency key of deliveries that share places: those to one webhook of the operator's, or to all of one
+    customer's, whose keys are its own."""
+    return target.id if target.customer is None else "webhooks"
+
+
+def _text(payload: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(payload).decode()
+    except UnicodeEncodeError:  # half of a character: then what is told of cannot be stored either
+        return msgspec.json.encode({**payload, "message": {}}).decode()
+
+
+def message_of(job: Job, event: Occasion) -> dict[str, Any]:
+    """What is told of a job: its state, not its arguments, which may be nobody else's business."""
+    data: dict[str, Any] = {
+        "job_id": job.id,
+        "task": job.spec.task,
+        "queue": job.queue,
+        "status": job.status,
+        "reason": job.reason,
+        "customer": job.spec.customer,
+        "priority": job.priority,
+        "tags": job.spec.tags,
+        "metadata": job.spec.metadata,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "created_at": job.spec.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+    }
+    if job.progress is not None:
+        data["progress"] = job.progress
+    if event == "retrying":
+        data["retry_at"] = job.available_at
+    if job.error is not None and event in ("retrying", "failed", "cancelled"):
+        data["error"] = {"type": job.error.type, "message": job.error.message}
+    if event == "completed":
+        result = _result(job.result_text or "null")
+        data |= {"result_omitted": True} if result is None else {"result": result}
+    return {"type": f"job.{event}", "timestamp": job.updated_at, "data": data}
+
+
+def _result(text: str) -> msgspec.Raw | None:
+    """The result as it is, or None if it is too large, or is no JSON for others: a handler may write what it likes."""
+    if len(text) > RESULT:
+        return None
+    try:
+        data = text.encode()
+        msgspec.json.decode(data)
+    except (UnicodeEncodeError, msgspec.DecodeError):
+        return None
+    return msgspec.Raw(data) if len(data) <= RESULT else None

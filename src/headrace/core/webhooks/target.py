@@ -1,0 +1,78 @@
+"""Whom webhooks tell of a job, and what each of them was told so far; small values that the record is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal, get_args
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.codec.record import Record
+from headrace.errors import ConfigError, shown
+
+__all__ = ["EVENTS", "GROUPS", "Occasion", "Target", "Told", "checked_events", "messages_ahead"]
+
+Occasion = Literal["submitted", "started", "progress", "retrying", "completed", "failed", "cancelled"]
+"""What a webhook tells of."""
+
+EVENTS: tuple[Occasion, ...] = get_args(Occasion)
+
+_ENDS: tuple[Occasion, ...] = ("completed", "failed", "cancelled")
+
+GROUPS: dict[str, tuple[Occasion, ...]] = {
+    "status_change": tuple(event for event in EVENTS if event != "progress"),
+    "completion": _ENDS,
+    "ended": _ENDS,
+}
+"""Several at once, by one name."""
+
+
+class Target(msgspec.Struct, Record, frozen=True, omit_defaults=True):
+    """A webhook that is told of a job: a reference to it, and of what it wants to hear."""
+
+    id: str
+    """The id of the webhook, ``wh_…``; where it is and what it is shown lies apart."""
+    events: tuple[Occasion, ...]
+    customer: str | None = None
+    """Whose webhook it is; None: the operator's."""
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True):
+    """What one target was told of a job: how often, and by which delivery the last time."""
+
+    target: str
+    count: int
+    last: UUID
+    at: datetime
+    progress_at: datetime | None = None
+    """When it was last told of progress."""
+
+
+def messages_ahead(events: Iterable[Occasion], *, new: bool = False) -> int:
+    """How many messages are foreseen, to somebody who wants to hear of these events, of a live job: of its start and of
+    its end, and of its submit if it is ``new``. Of retries and reports of progress nobody knows how many there will
+    be: one, for somebody who wants to hear of nothing else."""
+    wanted = set(events)
+    ahead = ("started" in wanted) + (not wanted.isdisjoint(_ENDS)) + (new and "submitted" in wanted)
+    return ahead or int(not wanted.isdisjoint(("retrying", "progress")))
+
+
+def checked_events(given: Iterable[object], name: str = "events") -> tuple[Occasion, ...]:
+    """The events of these names, in their order, each once; ``job.completed`` is ``completed``.
+
+    :raises ConfigError: one is unknown, or there is none
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} must be a sequence of {', '.join((*EVENTS, *GROUPS))}, not {shown(given)}")
+    found = set[Occasion]()
+    for one in given:
+        word = one.removeprefix("job.") if isinstance(one, str) else None
+        known = GROUPS.get(word) if word in GROUPS else tuple(event for event in EVENTS if event == word)
+        if not known:
+            raise ConfigError(f"{name}: there is no event {shown(one)}; known are {', '.join((*EVENTS, *GROUPS))}")
+        found.update(known)
+    if not found:
+        raise ConfigError(f"{name} must not be empty: leave it out for every event but progress")
+    return tuple(event for event in EVENTS if event in found)

@@ -1,0 +1,190 @@
+"""What can be done from the pages: one address, one table, and for each act the scope that it needs.
+
+Only the script of our own pages gets here: a request must be JSON, and carry the token of the page.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from headrace import errors
+from headrace.core.auth.api_keys import Scope
+from headrace.dashboard.page import Ask, Foreign, Missing
+from headrace.dashboard.security import HEADER, secured
+
+if TYPE_CHECKING:
+    from headrace.dashboard.dashboard import Dashboard
+
+__all__ = ["Act", "Done", "Endpoint", "Refused", "endpoint"]
+
+_log = logging.getLogger("headrace.dashboard")
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a request."""
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Refused(Exception):
+    """It is not done, and this is why."""
+
+    def __init__(self, status: int, text: str, field: str | None = None, data: Any = None) -> None:
+        """``field``: which one of the form is wrong; ``data``: what is known all the same."""
+        super().__init__(text)
+        self.status, self.field, self.data = status, field, data
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of an act."""
+
+    told: str = ""
+    """In a sentence, for the viewer."""
+    go: str | None = None
+    """Where to look next."""
+    count: int | None = None
+    """Of a dry run: how many jobs it would be tried on."""
+    filter: dict[str, Any] | None = None
+    """Of a dry run: what it counted, to be sent back, so that no others are acted on."""
+    data: Any = None
+
+
+Does = Callable[[Ask, Any], Awaitable[Done | AsyncIterator[dict[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class Act:
+    """One line of the table."""
+
+    scope: Scope
+    body: type[msgspec.Struct]
+    do: Does
+    whose: Literal["customer", "operator"] = "operator"
+    """Whether viewers who see the jobs of one customer alone may do it."""
+    check: Does | None = None
+    """Answers a trial, which a form asks for while somebody types: whether it would be done. Nothing is different
+    afterwards. That it would be refused is an answer to a trial, and no error."""
+
+
+_KINDS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.PayloadTooLarge, 413),
+    (errors.InvalidPayload, 422),
+    (errors.InvalidResult, 422),
+    (errors.Duplicate, 409),
+    (errors.TransitionRefused, 409),
+    (errors.JobNotFound, 404),
+    (errors.UnknownTask, 404),
+    (errors.UnknownSchedule, 404),
+    (errors.UnknownSetting, 404),
+    (errors.UnknownWorker, 404),
+    (errors.Overloaded, 503),
+    (errors.Unavailable, 503),
+    (errors.ConfigError, 400),
+    (Missing, 404),
+    (Foreign, 403),
+    (msgspec.ValidationError, 400),
+    (ValueError, 400),
+)
+
+
+def endpoint(dashboard: Dashboard, acts: Mapping[str, Act]) -> Endpoint:
+    """Does what a page asks for, if it is one of these acts."""
+
+    async def dashboard_act(request: Request) -> Response:
+        try:
+            return secured(await _act(dashboard, acts, request))
+        except Refused as refused:
+            return _problem(refused.status, str(refused), refused.field, refused.data)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody hears it
+        except Exception as error:
+            for kind, status in _KINDS:
+                if isinstance(error, kind):
+                    text, field = _said(error)
+                    return _problem(status, f"There is no {text}." if isinstance(error, Missing) else text, field)
+            _log.exception("an act failed")
+            return _problem(500, "Something is broken; the log of the server says more.")
+
+    return dashboard_act
+
+
+async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) -> Response:
+    viewer = await dashboard.gate.enter(request)
+    if isinstance(viewer, Response):
+        return viewer
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refused(415, "Acts are sent as JSON.")
+    tokens = await dashboard.tokens()
+    if not tokens.accepts(request, viewer, request.headers.get(HEADER, "")):
+        raise Refused(403, "This page is too old, or not one of ours: load it again.")
+    given = msgspec.json.decode(await _body(request), type=dict[str, Any])
+    act, trial = acts.get(str(given.pop("act", ""))), given.pop("trial", False) is True
+    if act is None:
+        raise Refused(404, "There is no such act.")
+    if act.scope not in viewer.scopes:
+        raise Refused(403, f"You may not do this: it needs the scope {act.scope}.")
+    if act.whose == "operator" and viewer.customer is not None:
+        raise Refused(403, "This concerns more than one customer.")
+    ask = Ask(dashboard, request, viewer)
+    if trial:
+        return await _tried(ask, act, given)
+    answer = await act.do(ask, msgspec.convert(given, act.body))
+    dashboard.shared.forget()
+    if isinstance(answer, Done):
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+    return StreamingResponse(_lines(dashboard, answer), media_type="application/x-ndjson")
+
+
+async def _tried(ask: Ask, act: Act, given: dict[str, Any]) -> Response:
+    try:
+        told = msgspec.convert(given, act.body)
+        answer = Done() if act.check is None else await act.check(ask, told)
+    except (Refused, errors.InvalidPayload, errors.ConfigError, errors.UnknownTask, msgspec.ValidationError) as error:
+        text, field = _said(error)
+        return _problem(200, text, field, getattr(error, "data", None))
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+_WHERE = re.compile(r" - at `\$\.?([a-z_]*)[^`]*`$|missing required field `([a-z_]+)`$")
+
+
+def _said(error: Exception) -> tuple[str, str | None]:
+    """An error as people are told it, and the field of the form that it is about."""
+    text, field = str(error), getattr(error, "field", None)
+    if isinstance(error, msgspec.ValidationError) and (found := _WHERE.search(text)) is not None:
+        return text.removesuffix(found[0]) if found[1] is not None else text, found[1] or found[2]
+    return text, field
+
+
+async def _lines(dashboard: Dashboard, answers: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    """How far an act on many jobs is, line by line."""
+    try:
+        async for one in answers:
+            yield msgspec.json.encode(one) + b"\n"
+    except errors.HeadraceError as error:
+        yield msgspec.json.encode({"error": str(error)}) + b"\n"
+    finally:
+        dashboard.shared.forget()
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LARGEST:
+            raise Refused(413, "That is too much at once.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _problem(status: int, text: str, field: str | None = None, data: Any = None) -> Response:
+    said = {"error": text} | {name: value for name, value in (("field", field), ("data", data)) if value is not None}
+    return secured(Response(msgspec.json.encode(said), status, media_type="application/json"))

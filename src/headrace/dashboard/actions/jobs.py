@@ -1,0 +1,350 @@
+"""Acts on jobs: on one, on some, on all that match; and new ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, Literal, cast
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from headrace.client.api.actions import Acted, answered
+from headrace.client.api.filters import Filters
+from headrace.client.draft import Draft
+from headrace.core.job import Job
+from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.status import Verb
+from headrace.core.validation import NAME
+from headrace.dashboard.actions.endpoint import Act, Done, Refused
+from headrace.dashboard.format import count
+from headrace.dashboard.page import Ask, Missing
+from headrace.dashboard.pages.batches import batch_of
+from headrace.dashboard.pages.jobs import filters_in
+from headrace.errors import HeadraceError, InvalidPayload, UnknownTask
+
+__all__ = ["ACTS", "may_submit", "payload_of"]
+
+_log = logging.getLogger("headrace.dashboard")
+
+OURS = "headrace."
+MOST = 1000
+"""Jobs that can be chosen one by one."""
+TOLD = 0.25
+"""Seconds between two lines of how far an act on many is."""
+
+VerbName = Literal["cancel", "retry", "rerun", "discard", "postpone", "run_now", "move", "reprioritise", "resolve"]
+OF_CUSTOMERS = frozenset({Verb.CANCEL, Verb.RETRY, Verb.RERUN, Verb.DISCARD, Verb.POSTPONE, Verb.RUN_NOW})
+"""What viewers may do who see the jobs of one customer alone."""
+REVIVES = frozenset({Verb.RETRY, Verb.RERUN})
+
+PAST = {
+    Verb.CANCEL: "cancelled",
+    Verb.RETRY: "retried",
+    Verb.RERUN: "rerun",
+    Verb.DISCARD: "discarded",
+    Verb.POSTPONE: "postponed",
+    Verb.RUN_NOW: "put in line",
+    Verb.MOVE: "moved",
+    Verb.REPRIORITISE: "reprioritised",
+    Verb.RESOLVE: "resolved",
+}
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
+
+
+class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What an act has to know beside the jobs."""
+
+    verb: VerbName
+    seconds: Annotated[float, Meta(ge=0, le=366 * 86400.0)] | None = None
+    """How long to wait: of ``postpone`` and ``retry``."""
+    queue: Name | None = None
+    priority: Annotated[int, Meta(ge=0, le=100)] | None = None
+    payload: dict[str, Any] | None = None
+    result: Any = None
+    error: Annotated[str, Meta(min_length=1, max_length=4000)] | None = None
+
+
+class OnOne(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """An act on one job."""
+
+    id: UUID
+
+
+class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """An act on jobs that were chosen, or on all that match."""
+
+    ids: Annotated[tuple[UUID, ...], Meta(max_length=MOST)] | None = None
+    filter: dict[str, Any] | None = None
+    dry: bool = False
+
+
+async def on_one(ask: Ask, told: OnOne) -> Done:
+    """Do it to one job."""
+    job, verb = await ask.job(str(told.id)), Verb(told.verb)
+    _check(ask, verb, told, [job])
+    if verb in REVIVES:
+        await ask.dashboard.gate.admit(ask.viewer, job)
+    made = await _do(ask, verb, told, job.id)
+    text = f"The job is {PAST[verb]}."
+    if verb is Verb.CANCEL and not made.ended:
+        text = "Its worker is asked to stop it."
+    return Done(told=text, go=ask.link(f"/jobs/{made.id}") if made.id != job.id else None)
+
+
+async def check_one(ask: Ask, told: OnOne) -> Done:
+    """Whether the job could be rerun with this payload."""
+    job = await ask.job(str(told.id))
+    _check(ask, Verb(told.verb), told, [job])
+    if told.payload is not None:
+        await payload_of(ask, job.task, told.payload)
+    return Done()
+
+
+async def payload_of(ask: Ask, task: str, payload: dict[str, Any], data: Any = None) -> Draft[Any]:
+    """A draft with this payload, which stands in one field of a form; :raises Refused: it does not fit the task"""
+    try:
+        draft, _ = await ask.app.draft_with_warnings(task, payload)
+    except (InvalidPayload, UnknownTask) as error:
+        raise Refused(422, str(error), "payload", data) from None
+    return draft
+
+
+def _check(ask: Ask, verb: Verb, told: Details, jobs: Sequence[Job]) -> None:
+    """Refuse what this viewer may not do, whatever the job is."""
+    viewer = ask.viewer
+    if viewer.customer is not None and (verb not in OF_CUSTOMERS or told.payload is not None):
+        raise Refused(403, "This is not for the key of a customer.")
+    if verb is Verb.MOVE and told.queue is not None:
+        may_submit(ask, None, told.queue)
+    if verb is Verb.RERUN:
+        for job in jobs:
+            may_submit(ask, job.task if told.payload is not None else None, job.queue, ours=told.payload is None)
+            if viewer.tasks is not None and job.task not in viewer.tasks:
+                raise Refused(403, f"You may not submit the task {job.task!r}.")
+
+
+def may_submit(ask: Ask, task: str | None, queue: str, *, ours: bool = False) -> None:
+    """Let pass what this viewer may submit; ``ours``: also where it is headrace's own queue."""
+    viewer = ask.viewer
+    for what, name, bound in (("task", task, viewer.tasks), ("queue", queue, viewer.queues)):
+        if name is not None and name.startswith(OURS) and not ours:
+            raise Refused(403, f"{what}s named {OURS}… are headrace's own.")
+        if name is not None and bound is not None and name not in bound:
+            raise Refused(403, f"You may use the {what}s {', '.join(sorted(bound))} alone, not {name!r}.")
+
+
+async def _do(ask: Ask, verb: Verb, told: Details, id: UUID) -> Job:
+    app, by = ask.app, ask.viewer.name
+    match verb:
+        case Verb.CANCEL:
+            return await app.cancel(id, by=by)
+        case Verb.RETRY:
+            return await app.retry(id, delay=told.seconds or 0.0, by=by)
+        case Verb.RERUN:
+            handle = await app.rerun(id, payload=told.payload, by=by)
+            return handle.last or await handle.refresh()
+        case Verb.DISCARD:
+            return await app.discard(id, by=by)
+        case Verb.POSTPONE:
+            return await app.postpone(id, _needed(told.seconds, "how long to wait"), by=by)
+        case Verb.RUN_NOW:
+            return await app.run_now(id, by=by)
+        case Verb.MOVE:
+            return await app.move(id, _needed(told.queue, "a queue"), by=by)
+        case Verb.REPRIORITISE:
+            return await app.reprioritise(id, _needed(told.priority, "a priority"), by=by)
+        case _:
+            return await app.resolve(id, result=told.result, error=told.error, by=by)
+
+
+def _needed(value: Any, what: str) -> Any:
+    if value is None:
+        raise Refused(400, f"Say {what}.")
+    return value
+
+
+# -- on many
+
+
+async def on_many(ask: Ask, told: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
+    """Do it to all that were chosen or match; a dry run only counts them."""
+    verb = Verb(told.verb)
+    _check(ask, verb, told, ())
+    if told.payload is not None or verb is Verb.RESOLVE:
+        raise Refused(400, "This is done to one job at a time.")
+    if told.ids is not None:
+        if told.dry:
+            found = [job for job in await ask.app.get_many(told.ids) if job is not None]
+            mine = [job for job in found if ask.viewer.customer in (None, job.customer)]
+            return Done(count=sum(job.status in TABLE[verb] for job in mine))
+        acting, of = _each(ask, verb, told, told.ids), len(told.ids)
+        return _counted(verb, acting, of)
+    bound = ask.viewer.tasks is not None or ask.viewer.queues is not None
+    if bound and verb in (Verb.RERUN, Verb.MOVE):
+        raise Refused(403, "This key may do this to one job at a time.")
+    frozen, filters = _frozen(ask, verb, told.filter or {})
+    of = 0 if filters is None else await ask.app.dry_run(verb, filters)
+    if told.dry or filters is None:
+        return Done(count=of, filter=frozen)
+    if verb in REVIVES:
+        await ask.dashboard.gate.admit_all(ask.viewer, verb, filters, of)
+    return _counted(verb, _all(ask, verb, told, filters), of)
+
+
+def _frozen(ask: Ask, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any], Filters | None]:
+    """The filter with its moments fixed, and the jobs it stands for: only those that are there when it is first asked
+    for, in statuses that the act can begin from; None: there are none."""
+    now = ask.now
+    filters, asked = filters_in(given, now)
+    filters = ask.kept(filters)
+    if "within" in asked:
+        asked["created_after"] = filters["created_after"].isoformat()  # type: ignore[union-attr]
+        del asked["within"]
+    if "created_before" not in asked:
+        asked["created_before"], filters["created_before"] = now.isoformat(), now
+    wanted = {str(one) for one in cast(Any, filters).get("status") or TABLE[verb]} & {str(one) for one in TABLE[verb]}
+    if not wanted:
+        return asked, None
+    return asked, {**filters, "status": sorted(wanted)}
+
+
+async def _each(ask: Ask, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[Acted, None]:
+    for id in ids:
+        try:
+            job = await ask.job(str(id))
+            _check(ask, verb, told, [job])
+            if verb in REVIVES:
+                await ask.dashboard.gate.admit(ask.viewer, job)
+            acted = await answered(ask.app, verb, id, lambda id: _do(ask, verb, told, id))
+        except Missing as missing:  # pruned since it was chosen: the others are acted on all the same
+            acted = Acted(id=id, answer="not_found", message=f"there is no {missing}")
+        except Refused as refused:
+            acted = Acted(id=id, answer="refused", message=str(refused))
+        yield acted
+
+
+def _all(ask: Ask, verb: Verb, told: OnMany, filters: Filters) -> AsyncGenerator[Acted, None]:
+    app, by = ask.app, ask.viewer.name
+    match verb:
+        case Verb.CANCEL:
+            return app.cancel_all(filters, by=by)
+        case Verb.RETRY:
+            return app.retry_all(filters, delay=told.seconds or 0.0, by=by)
+        case Verb.RERUN:
+            return app.rerun_all(filters, by=by)
+        case Verb.DISCARD:
+            return app.discard_all(filters, by=by)
+        case Verb.POSTPONE:
+            return app.postpone_all(filters, _needed(told.seconds, "how long to wait"), by=by)
+        case Verb.RUN_NOW:
+            return app.run_now_all(filters, by=by)
+        case Verb.MOVE:
+            return app.move_all(filters, _needed(told.queue, "a queue"), by=by)
+        case _:
+            return app.reprioritise_all(filters, _needed(told.priority, "a priority"), by=by)
+
+
+async def _counted(verb: Verb, acting: AsyncGenerator[Acted, None], of: int) -> AsyncIterator[dict[str, Any]]:
+    """How far it is, from time to time, and at the end what came of it."""
+    counts, said, why = Counter[str](), 0.0, None
+    loop = asyncio.get_running_loop()
+    async with aclosing(acting):
+        async for acted in acting:
+            counts[acted.answer] += 1
+            why = why or acted.message
+            if loop.time() - said >= TOLD:
+                said = loop.time()
+                yield {"did": sum(counts.values()), "of": of}
+    done = counts["done"] + counts["requested"]
+    told = f"{count(done)} {'job' if done == 1 else 'jobs'} {PAST[verb]}"
+    left = counts["refused"] + counts["not_found"]
+    if left:
+        told += f", {count(left)} refused: {why}"
+    yield {"did": sum(counts.values()), "of": of, "told": f"{told.removesuffix('.')}."}
+
+
+# -- new ones
+
+
+class NewJob(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A job to be submitted from a form."""
+
+    task: Name
+    payload: dict[str, Any]
+    queue: Name | None = None
+    priority: Annotated[int, Meta(ge=0, le=100)] | None = None
+    delay: Annotated[float, Meta(ge=0, le=366 * 86400.0)] | None = None
+    customer: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
+    tags: tuple[Name, ...] = ()
+
+
+async def submit(ask: Ask, told: NewJob) -> Done:
+    """Submit a job."""
+    draft = await _draft(ask, told)
+    handle = await draft.submit()
+    try:
+        await ask.app.note_submit(draft.task, handle.id, by=ask.viewer.name)
+    except (
+        HeadraceError
+    ) as error:  # the job is there, and says who submitted it: told of an error, people would do so again
+        _log.warning("that %s submitted job %s is not in the audit: %s", ask.viewer.name, handle.id, error)
+    text = "The job that holds its key is here." if handle.duplicate else "The job is submitted."
+    return Done(told=text, go=ask.link(f"/jobs/{handle.id}"))
+
+
+async def check_job(ask: Ask, told: NewJob) -> Done:
+    """Whether it could be submitted."""
+    await _draft(ask, told)
+    return Done()
+
+
+async def _draft(ask: Ask, told: NewJob) -> Draft[Any]:
+    options: dict[str, Any] = {
+        name: value for name in ("queue", "priority", "delay", "customer") if (value := getattr(told, name)) is not None
+    }
+    if told.tags:
+        options["tags"] = list(told.tags)
+    options["metadata"] = {"submitted_by": ask.viewer.name}  # with the job in one write: the audit comes after
+    draft, _ = await ask.app.draft_with_warnings(told.task, told.payload, **options)
+    may_submit(ask, draft.task, draft.options.get("queue", "default"))
+    return draft
+
+
+# -- batches and deliveries
+
+
+class OfId(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Something that has an id."""
+
+    id: UUID
+
+
+async def cancel_batch(ask: Ask, told: OfId) -> Done:
+    """Cancel those jobs of a batch that have not ended."""
+    batch = await batch_of(ask, str(told.id))
+    live = await ask.app.batch_handle(batch.id).cancel(by=ask.viewer.name)
+    return Done(told=f"{count(live)} jobs of the batch are cancelled.")
+
+
+async def redeliver(ask: Ask, told: OfId) -> Done:
+    """Send a message of a webhook once more."""
+    job = await ask.job(str(told.id))
+    if job.ended:
+        await ask.dashboard.gate.admit(ask.viewer, job)
+    await ask.app.redeliver(job.id, by=ask.viewer.name)
+    return Done(told="The message is sent once more.")
+
+
+ACTS: dict[str, Act] = {
+    "job": Act("act", OnOne, on_one, "customer", check_one),
+    "jobs": Act("act", OnMany, on_many, "customer"),
+    "submit": Act("submit", NewJob, submit, check=check_job),
+    "batch.cancel": Act("act", OfId, cancel_batch, "customer"),
+    "redeliver": Act("act", OfId, redeliver, "customer"),
+}

@@ -1,0 +1,258 @@
+"""Acts on all that is not a job: queues, limits, rates, schedules, workers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from headrace.core.limits.rate import Rate
+from headrace.core.schedule.localtime import zone
+from headrace.core.schedule.rules import Cron, Every, Rule, Timed
+from headrace.core.validation import COUNT, NAME
+from headrace.dashboard.actions.endpoint import Act, Done, Refused
+from headrace.dashboard.actions.jobs import may_submit, payload_of
+from headrace.dashboard.format import length
+from headrace.dashboard.page import Ask
+from headrace.dashboard.pages.schedules import fires_of
+from headrace.errors import ConfigError
+
+__all__ = ["ACTS"]
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
+Amount = Annotated[int, Meta(ge=1, le=COUNT)]
+
+
+class Named(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Something that has a name."""
+
+    name: Name
+
+
+class SetQueue(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What is to be set of a queue; what is left out stays as it is."""
+
+    priority: Annotated[int, Meta(ge=-COUNT, le=COUNT)] | None = None
+    max_concurrency: Amount | None = None
+    rates: tuple[Name, ...] | None = None
+    by_customer: bool | None = None
+
+
+class SetLimit(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What is to be set of the limits of a task."""
+
+    max_concurrency: Amount | None = None
+    max_per_key: Amount | None = None
+    rates: tuple[Name, ...] | None = None
+
+
+class SetRate(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A rate to be made or changed."""
+
+    limit: Amount
+    per: Annotated[float, Meta(ge=0.001, le=366 * 86400.0)]
+    kind: Literal["fixed", "sliding", "bucket"] = "sliding"
+    keyed: bool = False
+
+
+async def pause_queue(ask: Ask, told: Named) -> Done:
+    """Start none of its jobs."""
+    await ask.app.pause_queue(told.name, by=ask.viewer.name)
+    return Done(told=f"Queue {told.name} is paused; what runs goes on.")
+
+
+async def resume_queue(ask: Ask, told: Named) -> Done:
+    """Start its jobs again."""
+    await ask.app.resume_queue(told.name, by=ask.viewer.name)
+    return Done(told=f"Queue {told.name} goes on.")
+
+
+async def set_queue(ask: Ask, told: SetQueue) -> Done:
+    """Change its settings."""
+    said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
+    await ask.app.set_queue(told.name, **said, by=ask.viewer.name)
+    return Done(told=f"Queue {told.name} is set.")
+
+
+async def reset_queue(ask: Ask, told: Named) -> Done:
+    """Let the code say what holds."""
+    await ask.app.reset_queue(told.name, by=ask.viewer.name)
+    return Done(told=f"For queue {told.name} the code applies again.")
+
+
+async def set_limit(ask: Ask, told: SetLimit) -> Done:
+    """Change the limits of a task."""
+    said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
+    await ask.app.set_limit(told.name, **said, by=ask.viewer.name)
+    return Done(told=f"The limits of {told.name} are set.", go=ask.link(f"/limits/{told.name}"))
+
+
+async def reset_limit(ask: Ask, told: Named) -> Done:
+    """Let the code say what holds."""
+    await ask.app.reset_limit(told.name, by=ask.viewer.name)
+    return Done(told=f"For task {told.name} the code applies again.")
+
+
+async def check_rates(ask: Ask, told: SetQueue | SetLimit) -> Done:
+    """Whether the rates are there: one that is not limits nothing, and may be a slip."""
+    known = await ask.shared("rates", ask.app.rates)
+    for name in told.rates or ():
+        if name not in known:
+            raise Refused(400, f"There is no rate {name!r}: it limits nothing until it is set.", "rates")
+    return Done()
+
+
+async def check_limit(ask: Ask, told: SetLimit) -> Done:
+    """Whether somebody knows the task, and the rates are there."""
+    if (strange := await ask.app.strange_name("task", told.name)) is not None:
+        raise Refused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
+    return await check_rates(ask, told)
+
+
+async def check_rate(ask: Ask, told: SetRate) -> Done:
+    """Whether it is a rate, and whether there is one of this name."""
+    Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
+    if (there := (await ask.shared("rates", ask.app.rates)).get(told.name)) is not None:
+        raise Refused(400, f"It is there, and allows {there.limit} in {length(there.per)}: this changes it.", "name")
+    return Done()
+
+
+async def set_rate(ask: Ask, told: SetRate) -> Done:
+    """Make or change a rate."""
+    rate = Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
+    await ask.app.set_rate(told.name, rate, by=ask.viewer.name)
+    return Done(told=f"The rate {told.name} is set.")
+
+
+async def forget_rate(ask: Ask, told: Named) -> Done:
+    """Delete a rate."""
+    await ask.app.forget_rate(told.name, by=ask.viewer.name)
+    return Done(told=f"The rate {told.name} is deleted.")
+
+
+# -- schedules
+
+
+class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A schedule as a form has it: to be made or changed."""
+
+    name: Annotated[str, Meta(max_length=NAME)] = ""
+    """Empty while somebody types."""
+    task: Name
+    payload: dict[str, Any] = {}
+
+    kind: Literal["cron", "every"]
+    expr: Annotated[str, Meta(max_length=200)] = ""
+    tz: Annotated[str, Meta(max_length=100)] = "UTC"
+    seconds: Annotated[float, Meta(ge=0)] = 0.0
+    overlap: Literal["allow", "skip", "wait"] = "allow"
+    catch_up: Literal["once", "skip", "all"] = "once"
+
+    def rule(self, before: Rule | None = None) -> Cron | Every:
+        """The rule; what a form does not show is as it was before. :raises Refused: it is none"""
+        kept: dict[str, Any] = {"overlap": self.overlap, "catch_up": self.catch_up}
+        if isinstance(before, Timed):
+            kept |= {name: getattr(before, name) for name in ("cap", "jitter", "start", "end")}
+        try:
+            zone(self.tz)
+        except ConfigError as error:
+            raise Refused(400, str(error), "tz") from None
+        try:
+            if self.kind == "cron":
+                return Cron(self.expr, tz=self.tz, **kept)
+            return Every(seconds=self.seconds, **kept)
+        except ConfigError as error:
+            raise Refused(400, str(error), "expr" if self.kind == "cron" else "seconds") from None
+
+
+async def try_schedule(ask: Ask, told: SetSchedule) -> Done:
+    """When it would fire, and whether its payload fits the task."""
+    rule = told.rule()
+    fires = fires_of(rule, await ask.app.next_fires(rule, 6))
+    data = [{"at": one.at, "local": one.local, "offset": one.offset, "shifted": one.shifted} for one in fires]
+    await payload_of(ask, told.task, told.payload, data)
+    return Done(data=data)
+
+
+async def set_schedule(ask: Ask, told: SetSchedule) -> Done:
+    """Make a schedule, or change the one of this name."""
+    if not told.name:
+        raise Refused(400, "Give it a name.", "name")
+    draft = await payload_of(ask, told.task, told.payload)
+    may_submit(ask, draft.task, draft.options.get("queue", "default"))
+    await ask.app.schedule(told.name, told.rule(), draft, by=ask.viewer.name)
+    return Done(told=f"Schedule {told.name} is set.", go=ask.link(f"/schedules/{told.name}"))
+
+
+async def edit_schedule(ask: Ask, told: SetSchedule) -> Done:
+    """Change the rule and the payload of a schedule."""
+    known = await ask.app.get_schedule(told.name)
+    may_submit(ask, known.task, known.queue)
+    draft = await payload_of(ask, known.task, told.payload)
+    await ask.app.edit_schedule(told.name, told.rule(known.rule), draft, by=ask.viewer.name)
+    return Done(told=f"Schedule {told.name} is changed.")
+
+
+async def pause_schedule(ask: Ask, told: Named) -> Done:
+    """Let it rest."""
+    await ask.app.pause_schedule(told.name, by=ask.viewer.name)
+    return Done(told=f"Schedule {told.name} is paused.")
+
+
+async def resume_schedule(ask: Ask, told: Named) -> Done:
+    """Let it fire again."""
+    await ask.app.resume_schedule(told.name, by=ask.viewer.name)
+    return Done(told=f"Schedule {told.name} fires again.")
+
+
+async def trigger_schedule(ask: Ask, told: Named) -> Done:
+    """Submit its job now."""
+    known = await ask.app.get_schedule(told.name)
+    may_submit(ask, known.task, known.queue)
+    handle = await ask.app.trigger_schedule(told.name, by=ask.viewer.name)
+    return Done(told="The job is submitted.", go=ask.link(f"/jobs/{handle.id}"))
+
+
+async def delete_schedule(ask: Ask, told: Named) -> Done:
+    """Remove it."""
+    await ask.app.delete_schedule(told.name, by=ask.viewer.name)
+    return Done(told=f"Schedule {told.name} is deleted; its jobs stay.", go=ask.link("/schedules"))
+
+
+# -- workers
+
+
+class OfWorker(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A worker."""
+
+    id: UUID
+
+
+async def drain_worker(ask: Ask, told: OfWorker) -> Done:
+    """Have a worker finish what it has, and leave."""
+    row = next((one for one in await ask.app.workers() if one.info.id == told.id), None)
+    if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
+        raise Refused(409, "This worker is part of a hub, and leaves with it.")
+    await ask.app.drain_worker(told.id, by=ask.viewer.name)
+    return Done(told="The worker takes no more jobs, and leaves when it is done.")
+
+
+ACTS: dict[str, Act] = {
+    "queue.pause": Act("act", Named, pause_queue),
+    "queue.resume": Act("act", Named, resume_queue),
+    "queue.set": Act("admin", SetQueue, set_queue, check=check_rates),
+    "queue.reset": Act("admin", Named, reset_queue),
+    "limit.set": Act("admin", SetLimit, set_limit, check=check_limit),
+    "limit.reset": Act("admin", Named, reset_limit),
+    "rate.set": Act("admin", SetRate, set_rate, check=check_rate),
+    "rate.forget": Act("admin", Named, forget_rate),
+    "schedule.set": Act("admin", SetSchedule, set_schedule, check=try_schedule),
+    "schedule.edit": Act("admin", SetSchedule, edit_schedule, check=try_schedule),
+    "schedule.pause": Act("act", Named, pause_schedule),
+    "schedule.resume": Act("act", Named, resume_schedule),
+    "schedule.trigger": Act("act", Named, trigger_schedule),
+    "schedule.delete": Act("admin", Named, delete_schedule),
+    "worker.drain": Act("act", OfWorker, drain_worker),
+}

@@ -1,0 +1,110 @@
+"""What charts are made of: sums by task, queue and time, read once for all charts of a time.
+
+Minutes are many: of twenty tasks, seven thousand rows in six hours. So hours that are over are added up once and kept
+for a while, and a chart of days reads what is new since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.core.stats.charts import By, Charts, charts_of
+from headrace.core.stats.rollup import KEPT_AS, Rollup, Step, begin_of, merged
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Past", "Span"]
+
+T = TypeVar("T")
+
+LATE = timedelta(minutes=10)
+"""An hour is kept from so long after its end on: by then workers have told what they finished in it."""
+KEPT = 600.0
+"""Seconds after which all is read anew: a worker that could not reach the store tells later than that."""
+MINUTES = KEPT_AS[Step.MINUTE] + timedelta(hours=2)
+"""How long ago there may be rows for minutes. There an hour is read at a time, and before that two days: whoever
+else is served by this loop does not wait long."""
+FEW, MANY = timedelta(hours=1), timedelta(days=2)
+
+
+class Span:
+    """The sums of one time, and what was made of them: all viewers see the same."""
+
+    def __init__(self, rows: list[Rollup], since: datetime, until: datetime, step: Step) -> None:
+        self._rows, self._since, self._until, self._step = rows, since, until, step
+        self._made: dict[tuple[By, str | None, str | None, bool], Charts] = {}
+        self._drawn: dict[Hashable, Any] = {}
+
+    def charts(
+        self, by: By = "all", *, task: str | None = None, queue: str | None = None, times: bool = True
+    ) -> Charts:
+        """The charts of this task or queue, or of all; ``times``: with how long things took."""
+        name = by, task, queue, times
+        found = self._made.get(name)
+        if found is None:
+            rows = (row for row in self._rows if task in (None, row.task) and queue in (None, row.queue))
+            found = self._made[name] = charts_of(rows, self._since, self._until, self._step, by, times=times)
+        return found
+
+    def drawn(self, name: Hashable, draw: Callable[[], T]) -> T:
+        """What was drawn of it under this name, or is drawn now."""
+        if name not in self._drawn:
+            self._drawn[name] = draw()
+        made: T = self._drawn[name]
+        return made
+
+
+class Past:
+    """Reads sums, and keeps those of hours that are over."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._lock = app, asyncio.Lock()
+        self._hours: list[Rollup] = []
+        self._since: datetime | None = None
+        self._until: datetime | None = None
+        """From when, and up to when, they are kept."""
+        self._read_at = 0.0
+
+    async def span(self, seconds: float, step: Step) -> Span:
+        """The sums of the last seconds, for charts of this step."""
+        now = self._app.host.clock.now()
+        since = begin_of(now - timedelta(seconds=seconds), step)
+        rows = await self._app.rollups(since, now) if step is Step.MINUTE else await self._hourly(since, now)
+        return Span(rows, since, now, step)
+
+    async def _hourly(self, since: datetime, now: datetime) -> list[Rollup]:
+        """Rows for hours or longer: what is kept, and what is new since."""
+        edge = begin_of(now - LATE, Step.HOUR)
+        async with self._lock:
+            until, age = self._until, self._app.host.clock.monotonic() - self._read_at
+            if until is None or self._since is None or since < self._since or until > edge or age > KEPT:
+                # Hours become days when they are old: nothing may be read in two parts of a day.
+                self._since = self._until = until = begin_of(since, Step.DAY)
+                self._hours, self._read_at = [], self._app.host.clock.monotonic()
+            for low, high in _parts(until, edge):
+                self._hours += _hours(await self._app.rollups(low, high), low)
+                self._until = high
+            return [*self._hours, *_hours(await self._app.rollups(edge, now), edge)]
+
+
+def _parts(low: datetime, edge: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The time up to an edge, in parts."""
+    while low < edge:
+        minutes = edge - MINUTES
+        high = min(begin_of(low, Step.DAY) + MANY, minutes) if low < minutes else min(low + FEW, edge)
+        yield low, high
+        low = high
+
+
+def _hours(rows: list[Rollup], since: datetime) -> list[Rollup]:
+    """Those that began since then, minutes added up."""
+    hours = {at: begin_of(at, Step.HOUR) for at in {row.at for row in rows if row.step is Step.MINUTE}}
+    return merged(
+        row if row.step is not Step.MINUTE else Rollup(Step.HOUR, hours[row.at], row.task, row.queue, row.totals)
+        for row in rows
+        if row.at >= since
+    )

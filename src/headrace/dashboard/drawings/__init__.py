@@ -1,0 +1,1 @@
+"""SVG drawings and trees of the pages: charts, graph, timeline, JSON."""

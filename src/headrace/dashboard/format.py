@@ -1,0 +1,123 @@
+"""How numbers, lengths of time and moments are written on the pages."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from markupsafe import Markup, escape
+
+__all__ = ["age", "at", "count", "exact", "length", "percent", "short", "size", "timed"]
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d")
+"""As ``headrace.core.times.moment`` writes them."""
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def count(number: float) -> str:
+    """A number with its thousands apart."""
+    return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1; of almost all it is not said that it is all."""
+    if share is None:
+        return "–"
+    if share in (0.0, 1.0):
+        return f"{share:.0%}"
+    return f"{min(max(share * 100, 0.1), 99.9):.1f}".removesuffix(".0") + "%"
+
+
+def length(seconds: float | timedelta | None) -> str:
+    """A length of time in its two largest units."""
+    if seconds is None:
+        return "–"
+    left = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
+    left = max(left, 0.0)
+    if left < 0.0995:
+        return f"{left * 1000:.{0 if left >= 0.01 or not left else 1}f} ms"
+    if left < 9.95:
+        return f"{left:.1f} s"
+    whole = round(left)
+    for index, (unit, size) in enumerate(_UNITS):
+        if whole >= size:
+            more = _UNITS[index + 1] if index + 1 < len(_UNITS) else None
+            rest = (whole % size) // more[1] if more else 0
+            return f"{whole // size} {unit}" + (f" {rest} {more[0]}" if more and rest else "")
+    return "0 s"
+
+
+def exact(moment: datetime) -> str:
+    """A moment in UTC, as precise as it is known."""
+    return moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", " UTC")
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat("T", "milliseconds").replace("+00:00", "Z")
+
+
+def at(moment: datetime | None, *, day: bool = False) -> Markup:
+    """A moment; the script of the page shows it in the browser's zone, and always the date where ``day`` says so."""
+    if moment is None:
+        return Markup("–")
+    shown = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    kind = "day" if day else "at"
+    return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
+        _iso(moment), kind, exact(moment), shown
+    )
+
+
+def timed(text: str) -> Markup:
+    """A sentence whose moments are shown as all others of a page are: in the browser's zone, exact on hover."""
+    parts, end = list[Markup](), 0
+    for found in _MOMENT.finditer(text):
+        try:
+            moment = datetime.fromisoformat(found[0])
+            shown = at(moment)
+        except (ValueError, OverflowError):  # an error message may quote anything
+            continue
+        parts += [escape(text[end : found.start()]), shown]
+        end = found.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> Markup:
+    """How long ago a moment was, or when it will be; the script of the page lets it go on. ``ago``: with that word.
+
+    Without ``now`` the moment itself stands there, which does not change from one look to the next.
+    """
+    if moment is None:
+        return Markup("–")
+    if now is None:
+        text = exact(moment)
+    elif moment > now:
+        text = f"in {_whole(moment - now)}"
+    else:
+        text = _whole(now - moment) + (" ago" if ago else "")
+    return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
+        _iso(moment), "ago" if ago else "age", exact(moment), text
+    )
+
+
+def _whole(span: timedelta) -> str:
+    """A length of time without tenths, which would change all the time."""
+    seconds = int(span.total_seconds())
+    return f"{seconds} s" if seconds < 10 else length(seconds)
+
+
+def size(bytes: float | None) -> str:
+    """So much memory."""
+    if bytes is None:
+        return "–"
+    left = float(bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if left < 1024:
+            return f"{left:.0f} {unit}"
+        left /= 1024
+    return f"{left:.1f} GiB"
+
+
+def short(id: object) -> Markup:
+    """The end of an id, by which people tell jobs apart, as the command line shows it too."""
+    text = str(id)
+    return escape(text[-8:])

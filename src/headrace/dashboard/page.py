@@ -1,0 +1,214 @@
+"""A request for a page, and what a page is made of.
+
+Who did what to a queue, a limit, a rate, a schedule or a worker: shown on its own page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import quote, unquote, urlencode
+from zoneinfo import ZoneInfo
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.client.api.filters import Filters
+from headrace.core.auth.api_keys import Scope
+from headrace.core.hidden_errors import hidden_job
+from headrace.core.job import Job
+from headrace.core.stats.rollup import Step
+from headrace.dashboard.access import Viewer
+from headrace.dashboard.chart_data import Span
+from headrace.errors import JobNotFound, Unreadable
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.client.api.queues import QueueInfo
+    from headrace.dashboard.dashboard import Dashboard
+from headrace.core.audit import KEPT, Audited
+
+__all__ = ["Ask", "Missing", "Shown", "View", "address", "audit_of", "audit_of_job"]
+
+
+T = TypeVar("T")
+
+ADDED = 0.2
+"""Seconds that a page waits for charts of days."""
+
+
+def address(base: str, path: str, /, **query: Any) -> str:
+    """Where something is on this dashboard; what is None or empty is left out of the query."""
+    given = [(name, one) for name, value in query.items() for one in _several(value) if one not in (None, "")]
+    return f"{base}{quote(path, safe='/:@')}{'?' if given else ''}{urlencode(given)}"
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+
+
+class Missing(Exception):
+    """There is nothing of this name, or it is not for this viewer: both are answered alike."""
+
+
+class Foreign(Exception):
+    """A filter names another customer than the viewer's."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request that was let in."""
+
+    dashboard: Dashboard
+    request: Request
+    viewer: Viewer
+
+    @property
+    def app(self) -> App:
+        """The App that is looked at."""
+        return self.dashboard.app
+
+    @property
+    def now(self) -> datetime:
+        """The moment."""
+        return self.app.host.clock.now()
+
+    @property
+    def live(self) -> bool:
+        """Whether a page that is open asks how it would look now."""
+        return self.request.headers.get("x-headrace-live") == "1"
+
+    @property
+    def base(self) -> str:
+        """What every address here begins with."""
+        root: str = self.request.scope.get("root_path", "")
+        return root.rstrip("/")
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone of the browser, as its script has told; else UTC."""
+        try:
+            return ZoneInfo(unquote(self.request.cookies.get("headrace_zone", "UTC")))
+        except (ValueError, OSError, KeyError):
+            return UTC
+
+    def link(self, path: str, /, **query: Any) -> str:
+        """Where something is on this dashboard."""
+        return address(self.base, path, **query)
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the viewer may do what needs this scope."""
+        return scope in self.viewer.scopes
+
+    def given(self, name: str) -> str | None:
+        """A parameter of the address; None: it is not there, or empty."""
+        return self.request.query_params.get(name) or None
+
+    async def shared(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 1.0) -> T:
+        """What this asks for, shared by all who ask for it within a moment."""
+        return await self.dashboard.shared.get(key, seconds, ask)
+
+    async def soon(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 5.0) -> T | None:
+        """The same, if it comes soon, or as it was before; None: an open page that asks again will be told."""
+        return await self.dashboard.shared.soon(key, seconds, ask)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Every queue, with its jobs counted but for those that completed or were cancelled."""
+        return await self.shared("queues", lambda: self.app.queues(history=False))
+
+    async def hour(self) -> Span:
+        """What was finished in the last hour, by minutes."""
+        return await self.shared("hour", lambda: self.dashboard.past.span(3600.0, Step.MINUTE), 5.0)
+
+    async def past(self, seconds: float, step: Step) -> Span | None:
+        """What was finished in so many seconds, by hours or days; None: it is still being added up."""
+        past = self.dashboard.past
+        return await self.dashboard.shared.soon(("past", seconds), 10.0, lambda: past.span(seconds, step), ADDED)
+
+    async def day(self) -> Span | None:
+        """What was finished in the last day, by hours; None: it is still being added up."""
+        return await self.past(86400.0, Step.HOUR)
+
+    @property
+    def hides(self) -> bool:
+        """Whether the viewer is told references of errors, and not their texts."""
+        return self.viewer.errors == "hidden"
+
+    def seen(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
+        """Jobs as the viewer sees them."""
+        return tuple(map(hidden_job, jobs)) if self.hides else tuple(jobs)
+
+    def kept(self, filters: Filters, *, by_id: bool = False) -> Filters:
+        """The filters, kept to the customer of the viewer; ``by_id``: of what a text finds, only ids are looked at.
+
+        :raises Foreign: they name another one: to act on the viewer's own jobs instead is not what was asked for
+        """
+        own, named = self.viewer.customer, filters.get("customer")
+        if self.hides and "text" in filters and not by_id:
+            raise Foreign("errors are kept from you, and a text is looked for in them, too")
+        if own is None:
+            return filters
+        if any(name != own for name in ([named] if isinstance(named, str) else named or ())):
+            raise Foreign(f"you see the jobs of the customer {own!r} alone")
+        return {**filters, "customer": own}
+
+    async def job(self, id: str) -> Job:
+        """A job that the viewer may see; :raises Missing:"""
+        try:
+            job = await self.app.get(id)
+        except (JobNotFound, ValueError):
+            raise Missing(f"job {id}") from None
+        except Unreadable:
+            if self.viewer.customer is None:
+                raise
+            raise Missing(f"job {id}") from None  # whose it is cannot be read
+        if self.viewer.customer not in (None, job.customer):
+            raise Missing(f"job {id}")
+        return self.seen([job])[0]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page: its template, and what stands in it."""
+
+    template: str
+    title: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+    every: float = 2.0
+    """Seconds after which an open page asks again; 0: never."""
+
+
+Show = Callable[[Ask], Awaitable[Shown | Response]]
+
+
+@dataclass(frozen=True)
+class View:
+    """One page of the dashboard: one line of the table that routes and tests are made from."""
+
+    path: str
+    name: str
+    show: Show
+    section: str
+    """The entry of the menu that it belongs to."""
+    whose: Literal["customer", "operator"] = "operator"
+    """Whether viewers who see the jobs of one customer alone may see it."""
+    alike: float = 1.0
+    """Seconds for which all who have it open are answered alike; 0: those who ask at the same moment."""
+
+
+SHOWN = 20
+
+
+async def audit_of_job(ask: Ask, job: Job) -> list[Audited]:
+    """That it was submitted by hand, and by whom, if it was; its other acts are in its history."""
+    acts, key = await ask.shared("audit", lambda: ask.app.audit(KEPT)), f"task:{job.task}"
+    return [one for one in acts if one.key == key and (one.details or {}).get("job") == str(job.id)]
+
+
+async def audit_of(ask: Ask, *keys: str) -> list[Audited]:
+    """The newest acts on these settings."""
+    acts = await ask.shared("audit", lambda: ask.app.audit(KEPT))
+    return [one for one in acts if one.key in keys][:SHOWN]

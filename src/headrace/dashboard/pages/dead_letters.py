@@ -1,0 +1,130 @@
+"""Dead letters: jobs that failed alike, in groups, with how many there were over time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from headrace.client.api.filters import Filters
+from headrace.core.hidden_errors import hidden_group
+from headrace.core.job import Job
+from headrace.core.stats.failures import FailureGroup, seen_at
+from headrace.core.status import Status
+from headrace.dashboard.chart_data import Span
+from headrace.dashboard.drawings import charts as charting
+from headrace.dashboard.format import count
+from headrace.dashboard.page import Ask, Shown, View
+
+__all__ = ["COUNTED", "VIEWS", "counted_of"]
+
+GROUPS = 50
+COUNTED = 10_000
+"""Jobs that failed for good are counted up to so many, those that did so last: the page says so if there are more."""
+DRAWN = 12
+"""Groups of which it is drawn when they failed."""
+SAMPLE = 100
+"""Jobs of a group by which that is drawn: the newest."""
+COLUMNS, WIDE, HIGH = 24, 120.0, 24.0
+
+
+@dataclass(frozen=True)
+class Spark:
+    """How many there were over time, as small columns."""
+
+    bars: tuple[tuple[float, float, float], ...]
+    """Left, top and height of each."""
+    sampled: int
+    """Of how many jobs, if there are more of them: the newest."""
+    since: datetime
+    until: datetime
+    wide: float = WIDE
+    high: float = HIGH
+    width: float = WIDE / COLUMNS * 0.8
+
+
+async def dead(ask: Ask) -> Shown:
+    """The groups, the largest first."""
+    filters: Filters = {}
+    for name in ("task", "queue", "customer"):
+        if (value := ask.given(name)) is not None:
+            filters[name] = value
+    retried = ask.given("retrying") == "1"
+    if not retried:
+        filters["status"] = [Status.FAILED]
+    kept = ask.kept(filters)
+    key = (
+        "dead",
+        ask.viewer.customer,
+        ask.viewer.errors,
+        retried,
+        *(ask.given(name) for name in ("task", "queue", "customer")),
+    )
+    asked = {name: ask.given(name) for name in ("task", "queue", "customer")}
+    data, drawing = await asyncio.gather(
+        ask.soon(key, lambda: _groups(ask, kept), 1.0),
+        _over_time(ask, asked["task"], asked["queue"]),
+    )
+    data = data or {"groups": None, "all": True, "jobs": 0, "counted": None}
+    more = {"asked": asked, "retrying": retried, "drawing": drawing}
+    return Shown("dead.html", "Dead letters", data | more)
+
+
+async def _over_time(ask: Ask, task: str | None, queue: str | None) -> charting.Drawing | None:
+    """How many jobs of each task failed for good in each hour of the last day, from rollups: those of all customers."""
+    if ask.viewer.customer is not None or ask.given("customer") is not None:
+        return None
+    sums = await ask.day()
+    return None if sums is None else sums.drawn(("dead", task, queue), lambda: _drawn(sums, task, queue))
+
+
+def _drawn(sums: Span, task: str | None, queue: str | None) -> charting.Drawing | None:
+    charts = sums.charts("task", task=task, queue=queue, times=False)
+    parts = charting.by_name(charts, lambda one: one.task, charting.died)
+    return charting.stacked(charts, parts, count) if parts else None
+
+
+async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
+    groups = await ask.app.failures(limit=GROUPS, among=COUNTED, **filters)
+    found = list[tuple[FailureGroup, Spark | None, Job | None]]()
+    for group in groups:
+        page: Sequence[Job] = ()
+        if len(found) < DRAWN and group.fingerprint is not None:
+            alike: Filters = {**filters, "fingerprint": group.fingerprint}
+            page = (await ask.app.jobs(limit=SAMPLE, **alike)).items
+        example = next((one for one in ask.seen(page) if one.id == group.example), None)
+        found.append((hidden_group(group) if ask.hides else group, _spark(group, page), example))
+    jobs, counted = sum(group.jobs for group in groups), await counted_of(ask)
+    return {"groups": found, "all": len(groups) < GROUPS, "jobs": jobs, "counted": counted}
+
+
+async def counted_of(ask: Ask) -> int | None:
+    """How many failed jobs at most are in groups, if there may be more; how many others have is told to no customer."""
+    if ask.viewer.customer is not None:
+        return COUNTED
+    queues = await ask.queues()
+    failed = sum(queue.counts.get(Status.FAILED, 0) for queue in queues)
+    return COUNTED if failed > COUNTED else None
+
+
+def _spark(group: FailureGroup, jobs: Sequence[Job]) -> Spark | None:
+    moments = [seen_at(job) for job in jobs]
+    if len(moments) < 2:
+        return None
+    since = min(moments)
+    span = max(max(moments) - since, timedelta(seconds=1))
+    counts = [0] * COLUMNS
+    for moment in moments:
+        counts[min(COLUMNS - 1, int((moment - since) / span * COLUMNS))] += 1
+    most = max(counts)
+    bars = []
+    for index, number in enumerate(counts):
+        if number:
+            high = max(2.0, round(number / most * HIGH, 1))
+            bars.append((round(index * WIDE / COLUMNS, 1), round(HIGH - high, 1), high))
+    return Spark(tuple(bars), len(moments) if group.jobs > len(moments) else 0, since, max(moments))
+
+
+VIEWS = (View("/dead", "dead", dead, "dead", "customer"),)

@@ -1,0 +1,171 @@
+"""One job: all that is known of it, and what can be done to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.core.hidden_errors import hidden_history
+from headrace.core.job import Job
+from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.query import seen_status
+from headrace.core.status import Status, Verb
+from headrace.core.webhooks.delivery import TASK as DELIVER
+from headrace.dashboard.drawings.graph import graph
+from headrace.dashboard.drawings.timeline import timeline
+from headrace.dashboard.page import Ask, Shown, View, audit_of_job
+from headrace.errors import JobNotFound
+
+__all__ = ["VIEWS"]
+
+LINES = 500
+"""Of the log: its end."""
+CHAIN = 50
+"""Reruns of one job, and of those, that are shown."""
+ITEMS = 100
+RELATIVES = 60
+
+ACTS: tuple[tuple[Verb, str, str], ...] = (
+    (Verb.CANCEL, "Cancel", "danger"),
+    (Verb.RETRY, "Retry", "main"),
+    (Verb.RUN_NOW, "Run now", ""),
+    (Verb.RERUN, "Rerun", ""),
+    (Verb.POSTPONE, "Postpone", ""),
+    (Verb.MOVE, "Move", ""),
+    (Verb.REPRIORITISE, "Priority", ""),
+    (Verb.RESOLVE, "Resolve", ""),
+    (Verb.DISCARD, "Discard", "danger"),
+)
+"""What may be done to a job, in the order of the buttons."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A job and its reruns, and theirs; the oldest first."""
+
+    jobs: tuple[Job, ...]
+    whole: bool
+    """Whether these are all of them."""
+
+
+async def job(ask: Ask) -> Shown:
+    """The page of a job."""
+    found = await ask.job(ask.request.path_params["id"])
+    data = await ask.shared(
+        ("job", found.id, found.rev, ask.viewer.customer, ask.viewer.errors, str(ask.zone)), lambda: _about(ask, found)
+    )
+    now, status = ask.now, seen_status(found, ask.now)
+    data = data | {
+        "job": found,
+        "status": status,
+        "line": timeline(found, data["history"], now),
+        "acts": [(verb.value, name, kind) for verb, name, kind in ACTS if found.status in TABLE[verb]],
+    }
+    return Shown("job.html", f"{found.task} {str(found.id)[-8:]}", data, every=2.0 if found.ended else 1.0)
+
+
+async def _about(ask: Ask, job: Job) -> dict[str, Any]:
+    app, to = ask.app, ask.viewer.customer
+    history, told, steps, lines, items = await asyncio.gather(
+        app.history(job.id),
+        app.explain(job.id, to=to, zone=ask.zone, hide_errors=ask.hides),
+        app.steps(job.id),
+        app.log_end(job.id, limit=LINES),
+        app.item_page(job.id, limit=ITEMS),
+    )
+    relatives, chain, deliveries = await asyncio.gather(_relatives(ask, job), _chain(ask, job), _deliveries(ask, job))
+    if ask.hides:
+        history = hidden_history(history, job)
+    position = await app.position(job) if seen_status(job, ask.now) is Status.QUEUED else None
+    workers = {} if to is not None else {row.info.id: row for row in await ask.shared("workers", app.workers)}
+    return {
+        "history": history,
+        "facts": told.facts,
+        "position": position,
+        "steps": steps,
+        "lines": lines,
+        "items": items.items,
+        "more_items": items.cursor is not None and len(items.items) >= ITEMS,
+        "family": graph([job, *relatives]),
+        "children": [one for one in relatives if one.parent == job.id],
+        "chain": chain,
+        "submitted": [] if to is not None else await audit_of_job(ask, job),
+        "deliveries": deliveries,
+        "is_delivery": job.task == DELIVER,
+        "workers": workers,
+    }
+
+
+async def _deliveries(ask: Ask, job: Job) -> Sequence[Job]:
+    if not job.webhook:
+        return ()
+    return ask.seen((await ask.app.deliveries(job=job.id, customer=ask.viewer.customer, limit=50)).items)
+
+
+async def _chain(ask: Ask, job: Job) -> Chain:
+    """What this job is a rerun of, back to the first one, and all reruns since: the oldest first."""
+    back, whole = list[Job](), True
+    while whole and (before := (back[-1] if back else job).rerun_of) is not None:
+        other = await _seen(ask, before)
+        if other is None:
+            break
+        back.append(other)
+        whole = len(back) < CHAIN
+    first, known = (back[-1] if back else job), {job.id: job} | {one.id: one for one in back}
+    open_ends = [first]
+    while open_ends and whole:
+        one = open_ends.pop()
+        page = await ask.app.jobs(limit=CHAIN, **ask.kept({"rerun_of": one.id}))
+        open_ends += page.items
+        known |= {other.id: other for other in page.items}
+        whole = len(known) < CHAIN
+    return Chain(ask.seen(sorted(known.values(), key=lambda one: one.seq)), whole)
+
+
+async def _relatives(ask: Ask, job: Job) -> list[Job]:
+    """Those that it has to do with, and that the viewer may see."""
+    app = ask.app
+    root = job.root or job.id
+    found = list((await app.jobs(limit=RELATIVES, **ask.kept({"root": root}))).items)
+    found += (await app.jobs(limit=RELATIVES, **ask.kept({"parent": job.id}))).items
+    wanted = {one for one in (*job.after, job.parent, job.root) if one is not None}
+    wanted |= {other for one in found for other in one.after}
+    known = {one.id for one in found} | {job.id}
+    for other in await app.get_many(list(wanted - known)[:RELATIVES]):
+        if other is not None and ask.viewer.customer in (None, other.customer):
+            found.append(other)
+    if job.batch is not None and not found:
+        found += [one for one in (await app.jobs(limit=RELATIVES, **ask.kept({"batch": job.batch}))).items if one.after]
+    return list(ask.seen({one.id: one for one in found if one.id != job.id}.values()))
+
+
+async def _seen(ask: Ask, id: Any) -> Job | None:
+    """Another job, if it is there and the viewer may see it."""
+    if id is None:
+        return None
+    try:
+        found = await ask.app.get(id)
+    except JobNotFound:
+        return None
+    return found if ask.viewer.customer in (None, found.customer) else None
+
+
+async def log(ask: Ask) -> Shown:
+    """The log of a job from its beginning, a page at a time."""
+    found, cursor = await ask.job(ask.request.path_params["id"]), ask.given("cursor")
+    page = await ask.app.log_page(found.id, limit=LINES, cursor=cursor)
+    data = {
+        "job": found,
+        "lines": page.items,
+        "cursor": cursor,
+        "next": page.cursor if len(page.items) >= LINES else None,
+    }
+    return Shown("log.html", f"Log of {found.task} {str(found.id)[-8:]}", data, every=0)
+
+
+VIEWS = (
+    View("/jobs/{id}", "job", job, "jobs", "customer", alike=0.0),  # somebody looks at it to see it move
+    View("/jobs/{id}/log", "log", log, "jobs", "customer"),
+)

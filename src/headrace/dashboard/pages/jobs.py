@@ -1,0 +1,200 @@
+"""Jobs by filters, all of them in the address; and the same as JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.responses import Response, StreamingResponse
+
+from headrace.client.api.filters import Filters, filter_of
+from headrace.core.job import Job
+from headrace.core.query import Page
+from headrace.core.status import Reason, Status
+from headrace.dashboard.page import Ask, Shown, View
+from headrace.errors import ConfigError
+
+__all__ = ["FIELDS", "NAMES", "VIEWS", "filters_in"]
+
+CHOICES = 500
+"""Queues that a filter proposes; others can be written."""
+PAGE = 50
+LOOKS = 2
+"""For a text, so many times 5,000 jobs are looked at for one page."""
+NAMES = 15.0
+"""Seconds for which the names to choose from are kept: to know them, all jobs that wait are counted."""
+EXPORTED = 10_000
+"""Jobs in one export at most."""
+
+WITHIN = {"15m": ("15 minutes", 900), "1h": ("1 hour", 3600), "24h": ("24 hours", 86400), "7d": ("7 days", 604800)}
+
+SEVERAL = ("status", "reason")
+ONE = ("task", "queue", "customer", "tag", "text", "worker", "fingerprint", "schedule")
+IDS = ("parent", "root", "batch", "rerun_of")
+MOMENTS = ("created_after", "created_before", "finished_after", "finished_before")
+FIELDS = (*SEVERAL, *ONE, *IDS, *MOMENTS, "within", "suspect")
+"""What may stand in the address."""
+
+
+def filters_in(given: QueryParams | Mapping[str, Any], now: datetime) -> tuple[Filters, dict[str, Any]]:
+    """The filters that an address names, and what it says of them, to be said again in other addresses.
+
+    :raises ConfigError: a value is none that a job could have
+    """
+    asked = dict[str, Any]()
+    for name in FIELDS:
+        listed = given.getlist(name) if isinstance(given, QueryParams) else given.get(name, [])
+        values = [str(one) for one in (listed if isinstance(listed, list | tuple) else [listed]) if one]
+        if values:
+            asked[name] = values if name in SEVERAL else values[0]
+    filters = {name: value for name, value in asked.items() if name not in ("within", *MOMENTS)}
+    for name in MOMENTS:
+        if name in asked:
+            filters[name] = _moment(name, asked[name])
+    if "suspect" in filters:
+        filters["suspect"] = filters["suspect"] in ("1", "true", "on")
+    if (span := WITHIN.get(asked.get("within", ""))) is not None:
+        filters["created_after"] = now - timedelta(seconds=span[1])
+    filter_of(cast(Filters, filters))
+    return cast(Filters, filters), asked
+
+
+def _moment(name: str, text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{name}: {text!r} is no moment; one is written as 2026-01-31T08:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+async def jobs(ask: Ask) -> Shown:
+    """A page of them, newest first."""
+    try:
+        filters, asked = filters_in(ask.request.query_params, ask.now)
+    except (ConfigError, ValueError) as error:
+        data = await _surroundings(ask, {}) | {"page": Page[Job](()), "looked": 0, "wrong": str(error)}
+        return Shown("jobs.html", "Jobs", data, 400, every=0)
+    kept, cursor = ask.kept(filters), ask.given("cursor")
+    # What is asked for relative to now differs from look to look: what is shared is what stands in the address.
+    key = ("jobs", ask.viewer.customer, cursor, msgspec.json.encode(asked))
+    page, looked = await ask.shared(key, lambda: _look(ask, kept, cursor))
+    page = Page(ask.seen(page.items), page.cursor)
+    data = await _surroundings(ask, asked) | {"page": page, "looked": looked, "wrong": None}
+    return Shown("jobs.html", "Jobs", data)
+
+
+async def _look(ask: Ask, filters: Filters, cursor: str | None) -> tuple[Page[Job], int]:
+    """A page, and at how many jobs it looked for a text; 0: an index found them."""
+    if "text" not in filters:
+        return await ask.app.jobs(limit=PAGE, cursor=cursor, **filters), 0
+    found, looks = list[Job](), 0
+    while looks < LOOKS:
+        page = await ask.app.jobs(limit=PAGE - len(found), cursor=cursor, **filters)
+        found, cursor, looks = [*found, *page.items], page.cursor, looks + 1
+        if cursor is None or len(found) >= PAGE:
+            break
+    return Page(tuple(found), cursor), LOOKS * 5000
+
+
+async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the filters can be set to."""
+    tasks, queues = list[str](), list[str]()
+    if ask.viewer.customer is None:
+        tasks = [one.name for one in await ask.soon("tasks", ask.app.tasks) or ()]
+        queues = [one.name for one in await ask.soon("queue names", ask.queues, NAMES) or ()]
+    hidden = {name: value for name, value in asked.items() if name in (*IDS, "worker", "fingerprint", "schedule")}
+    return {
+        "asked": asked,
+        "hidden": hidden,
+        "statuses": [one for one in Status if one is not Status.PENDING],
+        "reasons": list(Reason),
+        "withins": WITHIN,
+        "tasks": tasks,
+        "queues": sorted(queues)[:CHOICES],
+        "cursor": ask.given("cursor"),
+    }
+
+
+# -- the same for programs
+
+
+async def _exported(ask: Ask, kept: Filters) -> AsyncIterator[Job]:
+    cursor, left = None, EXPORTED
+    while left > 0:
+        page = await ask.app.jobs(limit=min(500, left), cursor=cursor, **kept)
+        for job in ask.seen(page.items):
+            yield job
+        left -= len(page.items) or 500
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+async def as_json(ask: Ask) -> Response:
+    """The jobs that match, as one array."""
+    kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])  # where an error can still be answered
+
+    async def text() -> AsyncIterator[bytes]:
+        first = True
+        async for job in _exported(ask, kept):
+            yield (b"[\n" if first else b",\n") + msgspec.json.encode(job.to_dict())
+            first = False
+        yield b"[]\n" if first else b"\n]\n"
+
+    return StreamingResponse(text(), media_type="application/json", headers=_saved("jobs.json"))
+
+
+COLUMNS = (
+    *("id", "task", "queue", "status", "reason", "priority", "attempt", "customer", "tags"),
+    *("created_at", "started_at", "finished_at", "worker", "error", "payload", "result"),
+)
+
+
+async def as_csv(ask: Ask) -> Response:
+    """The jobs that match, as lines for a spreadsheet."""
+    kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])
+
+    async def text() -> AsyncIterator[bytes]:
+        yield _line(COLUMNS)
+        async for job in _exported(ask, kept):
+            yield _line([_cell(job, column) for column in COLUMNS])
+
+    return StreamingResponse(text(), media_type="text/csv; charset=utf-8", headers=_saved("jobs.csv"))
+
+
+def _cell(job: Job, column: str) -> str:
+    match column:
+        case "payload":
+            return job.payload_text
+        case "result":
+            return job.result_text or ""
+        case "error":
+            return "" if job.error is None else f"{job.error.type}: {job.error.message}"
+        case "tags":
+            return " ".join(job.tags)
+        case _:
+            value = getattr(job, column)
+            return "" if value is None else value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _line(cells: Any) -> bytes:
+    """A line of CSV; what a spreadsheet would take for a formula is kept from being one."""
+    text = io.StringIO()
+    csv.writer(text).writerow([f"'{cell}" if cell[:1] in "=+-@\t\r" and cell else cell for cell in cells])
+    return text.getvalue().encode()
+
+
+def _saved(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+VIEWS = (
+    View("/jobs", "jobs", jobs, "jobs", "customer"),
+    View("/jobs.json", "jobs_json", as_json, "jobs", "customer"),
+    View("/jobs.csv", "jobs_csv", as_csv, "jobs", "customer"),
+)

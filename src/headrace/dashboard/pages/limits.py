@@ -1,0 +1,118 @@
+"""Limits and rates: how much of them is used, by whom, and whose turn is next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.client.api.limits import LimitInfo
+from headrace.client.api.queues import QueueInfo
+from headrace.core.job import Job
+from headrace.core.status import HELD, Status
+from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+
+__all__ = ["VIEWS"]
+
+HOLDERS = 50
+LOOKED_AT = 200
+"""Jobs of a task that are looked at for who had turns: the newest."""
+QUEUED = 500
+"""Queued jobs of a task that are looked at for who is in line: the newest."""
+
+
+@dataclass(frozen=True)
+class KeyLine:
+    """The jobs of a task that share a concurrency key."""
+
+    key: str
+    held: int
+    waiting: int
+    last_turn: datetime | None
+    full: bool
+    next: int | None
+    """Its place among those that may be given a job next; None: it has none in line, or no room."""
+
+
+async def limits(ask: Ask) -> Shown:
+    """Everything that limits anything."""
+    app = ask.app
+    found = await ask.shared("limits", app.limits)
+    usage = await ask.shared("usage", app.usage)
+    rates = await ask.shared("rates", app.rates)
+    queues = await ask.queues()
+    undefined = await ask.shared("undefined rates", app.undefined_rates, 5.0)
+    data = {
+        "limits": found,
+        "usage": usage,
+        "rates": sorted(rates.items()),
+        "limited_queues": [one for one in queues if one.max_concurrency is not None or one.rates],
+        "undefined": undefined,
+        "tasks": [one.name for one in await ask.shared("tasks", app.tasks, 5.0)],
+        "users": {name: _users(name, found, queues) for name in rates},
+        "audit": await audit_of(ask, *(f"rate:{name}" for name in rates), *(f"limit:{one.task}" for one in found)),
+    }
+    return Shown("limits.html", "Limits and rates", data)
+
+
+def _users(rate: str, limits: Iterable[LimitInfo], queues: Iterable[QueueInfo]) -> list[str]:
+    named = [f"task {one.task}" for one in limits if rate in one.rates]
+    return named + [f"queue {one.name}" for one in queues if rate in one.rates]
+
+
+async def limit(ask: Ask) -> Shown:
+    """The limits of one task, and who holds its slots."""
+    app, task = ask.app, ask.request.path_params["task"]
+    known = {one.task: one for one in await ask.shared("limits", app.limits)}
+    if task not in known and await app.strange_name("task", task):
+        raise Missing(f"task {task}")
+    usage = await ask.shared("usage", app.usage)
+    rule = known.get(task) or LimitInfo(task, None, None, (), False)
+    holders = await ask.shared(("holders", task), lambda: app.jobs(task=task, status=[*HELD], limit=HOLDERS))
+    recent = await ask.shared(("recent", task), lambda: app.jobs(task=task, limit=LOOKED_AT))
+    queued = await ask.shared(
+        ("queued of task", task), lambda: app.jobs(task=task, status=[Status.QUEUED], limit=QUEUED)
+    )
+    data = {
+        "limit": rule,
+        "held": usage.tasks.get(task, 0),
+        "holders": holders.items,
+        "keys": _keys(rule, usage.by_key.get(task, {}), recent.items, queued.items),
+        "looked_at": LOOKED_AT if recent.cursor else None,
+        "queued_at": QUEUED if queued.cursor else None,
+        "rates": {name: usage.rates.get(name) for name in rule.rates},
+        "known_rates": sorted(await ask.shared("rates", app.rates)),
+        "audit": await audit_of(ask, f"limit:{task}"),
+    }
+    return Shown("limit.html", f"Limits of {task}", data)
+
+
+def _keys(rule: LimitInfo, held: dict[str, int], jobs: Iterable[Job], queued: Iterable[Job]) -> list[KeyLine]:
+    """The keys of a task, those whose turn comes first: whoever had none, or whose last one is longest ago."""
+    turns = dict[str, datetime]()
+    for job in jobs:
+        if (key := job.concurrency_key) is not None and job.assigned_at is not None:
+            turns[key] = max(job.assigned_at, turns.get(key, job.assigned_at))
+    waiting = Counter(job.concurrency_key for job in queued if job.concurrency_key is not None)
+    most = rule.max_per_key
+
+    def is_full(key: str) -> bool:
+        return most is not None and held.get(key, 0) >= most
+
+    def place(key: str) -> tuple[bool, float, str]:
+        turn = turns.get(key)
+        return is_full(key), 0.0 if turn is None else turn.timestamp(), key
+
+    order = {key: index + 1 for index, key in enumerate(sorted((k for k in waiting if not is_full(k)), key=place))}
+    names = sorted({*held, *waiting}, key=lambda key: (order.get(key, 1 << 30), -held.get(key, 0), key))
+    return [
+        KeyLine(key, held.get(key, 0), waiting.get(key, 0), turns.get(key), is_full(key), order.get(key))
+        for key in names[:100]
+    ]
+
+
+VIEWS = (
+    View("/limits", "limits", limits, "limits"),
+    View("/limits/{task:path}", "limit", limit, "limits"),
+)

@@ -1,0 +1,157 @@
+"""The first page: is it working, what is stuck, since when, why, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from headrace.core.stats.charts import Charts, Point
+from headrace.core.stats.rollup import Step
+from headrace.core.status import Status
+from headrace.dashboard import alerts
+from headrace.dashboard.chart_data import Span
+from headrace.dashboard.drawings import charts as charting
+from headrace.dashboard.format import count, length
+from headrace.dashboard.page import Ask, Shown, View
+from headrace.dashboard.pages.dead_letters import COUNTED
+
+__all__ = ["VIEWS"]
+
+RANGES: dict[str, tuple[str, float, Step]] = {
+    "1h": ("1 hour", 3600.0, Step.MINUTE),
+    "24h": ("24 hours", 86400.0, Step.HOUR),
+    "7d": ("7 days", 7 * 86400.0, Step.HOUR),
+    "30d": ("30 days", 30 * 86400.0, Step.DAY),
+}
+BY = {"status": "outcome", "queue": "queue", "task": "task"}
+RUNNING = 8
+GROUPS = 5
+RECENT = timedelta(days=1)
+"""How far back errors are shown here; the page of dead letters has all."""
+
+
+async def overview(ask: Ask) -> Shown:
+    """Everything at a glance."""
+    app, now = ask.app, ask.now
+    span = ask.given("range") if ask.given("range") in RANGES else "1h"
+    by = ask.given("by") if ask.given("by") in BY else "status"
+    # All at once: what may take long is waited for only as long as the rest takes, or a moment longer.
+    drawn, told, (queues, workers, hour, running, groups) = await asyncio.gather(
+        _charts(ask, span or "1h", by or "status"),
+        _problems(ask),
+        asyncio.gather(
+            ask.queues(),
+            ask.shared("workers", app.workers),
+            ask.hour(),
+            ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
+            ask.soon("groups", lambda: app.failures(limit=GROUPS, among=COUNTED, finished_after=now - RECENT)),
+        ),
+    )
+    ask.dashboard.trends.note(queues, now)
+    counts: dict[Status, int] = {}
+    for queue in queues:
+        for status, number in queue.counts.items():
+            counts[status] = counts.get(status, 0) + number
+    oldest = [queue.oldest for queue in queues if queue.oldest is not None]
+    busy = sorted(
+        (queue for queue in queues if any(queue.counts.values())), key=lambda one: (one.oldest or now, one.name)
+    )
+    data: dict[str, Any] = {
+        "range": span,
+        "ranges": RANGES,
+        "by": by,
+        "bys": BY,
+        "counts": counts,
+        "oldest": min(oldest, default=None),
+        "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
+        "hour": _figures(hour.charts()),
+        "problems": told,
+        "queues": busy,
+        "running": running.items,
+        "groups": groups,
+        "counted": COUNTED if counts.get(Status.FAILED, 0) > COUNTED else None,
+        "drawing": drawn[0],
+        "waits": drawn[1],
+        "alive": [row for row in workers if row.alive],
+        "workers": workers,
+        "slots": sum(row.info.concurrency for row in workers if row.alive),
+        "busy": sum(row.beat.busy for row in workers if row.alive),
+    }
+    return Shown("overview.html", "Overview", data)
+
+
+def _figures(charts: Charts) -> dict[str, Any]:
+    """What the last hour was like."""
+    total = charts.series[0].total if charts.series else Point(at=charts.since, seconds=3600)
+    bad = total.failed + total.timed_out + total.lost
+    ended = total.completed + bad
+    return {
+        "ended": ended,
+        "a_minute": ended / 60,
+        "success": total.completed / ended if ended else None,
+        "bad": bad,
+        "waiting": total.waiting,
+        "running": total.running,
+    }
+
+
+async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing | None, charting.Drawing | None]:
+    """What is drawn of attempts and of times; None: it is still being added up."""
+    _, seconds, step = RANGES[span]
+    sums = await (ask.hour() if step is Step.MINUTE else ask.past(seconds, step))
+    return (None, None) if sums is None else sums.drawn(("overview", by), lambda: _drawn(sums, by))
+
+
+def _drawn(sums: Span, by: str) -> tuple[charting.Drawing, charting.Drawing]:
+    whole = sums.charts()
+    if by == "status":
+        drawing = charting.stacked(whole, charting.by_outcome(whole), count)
+    else:
+        parts = sums.charts("task" if by == "task" else "queue", times=False)
+        drawing = charting.stacked(
+            parts, charting.by_name(parts, lambda one: one.task if by == "task" else one.queue), count
+        )
+    points = {point.at: point for series in whole.series for point in series.points}
+
+    def of(field: str, quantile: str) -> Callable[[Any], float | None]:
+        def amount(moment: Any) -> float | None:
+            point = points.get(moment)
+            found = None if point is None else getattr(point, field)
+            return None if found is None else getattr(found, quantile)
+
+        return amount
+
+    waits = charting.lines(
+        whole,
+        [
+            ("waiting-95", "waiting p95", of("waiting", "p95")),
+            ("waiting-50", "waiting p50", of("waiting", "p50")),
+            ("running-95", "running p95", of("running", "p95")),
+            ("running-50", "running p50", of("running", "p50")),
+        ],
+        length,
+    )
+    return drawing, waits
+
+
+async def _problems(ask: Ask) -> list[alerts.Problem]:
+    app = ask.app
+    checks, queues, limits, usage, hour = await asyncio.gather(
+        ask.soon("doctor", lambda: app.doctor(store=False), 10.0),
+        ask.queues(),
+        ask.shared("limits", app.limits),
+        ask.shared("usage", app.usage),
+        ask.hour(),
+    )
+    found = [
+        *alerts.from_doctor(checks or ()),
+        *alerts.waiting_long(queues, ask.now, ask.dashboard.trends, hour.charts("queue")),
+        *alerts.failing(hour.charts("task", times=False)),
+        *alerts.full(queues, limits, usage),
+    ]
+    return sorted(found, key=lambda one: one.level != "fail")
+
+
+VIEWS = (View("/", "overview", overview, "overview"),)

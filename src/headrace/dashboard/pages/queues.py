@@ -1,0 +1,87 @@
+"""Queues: how deep they are, since when, who runs, and what is set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from headrace.client.api.queues import QueueInfo, page_of_queues
+from headrace.core.job import Job
+from headrace.core.query import Page
+from headrace.core.status import HELD, Status
+from headrace.dashboard.drawings import charts as charting
+from headrace.dashboard.format import count
+from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+
+__all__ = ["VIEWS"]
+
+PAGE = 100
+SHOWN = 20
+LOOKED_AT = 500
+"""Jobs by which it is worked out whose they are."""
+CUSTOMERS = 50
+
+
+async def queues(ask: Ask) -> Shown:
+    """A page of them, in the order in which workers serve them."""
+    cursor = ask.given("cursor")
+    page = page_of_queues(await ask.queues(), PAGE, cursor)
+    usage = await ask.shared("usage", ask.app.usage)
+    charts = (await ask.hour()).charts("queue")
+    hour = {series.queue: series.total for series in charts.series}
+    return Shown("queues.html", "Queues", {"page": page, "cursor": cursor, "held": usage.queues, "hour": hour})
+
+
+async def queue(ask: Ask) -> Shown:
+    """One of them."""
+    app, name = ask.app, ask.request.path_params["name"]
+    known = {one.name: one for one in await ask.queues()}
+    if name not in known and await app.strange_name("queue", name):
+        raise Missing(f"queue {name}")
+    usage = await ask.shared("usage", app.usage)
+    charts = (await ask.hour()).charts(queue=name)
+    holders = await ask.shared(("holders of queue", name), lambda: app.jobs(queue=name, status=[*HELD], limit=SHOWN))
+    line = await ask.shared(("line of queue", name), lambda: app.jobs(queue=name, status=[Status.QUEUED], limit=SHOWN))
+    shown = known.get(name) or QueueInfo(name, 0, False, {}, None)
+    data = {
+        "queue": shown,
+        "customers": await _customers(ask, name) if shown.by_customer else None,
+        "held": usage.queues.get(name, 0),
+        "holders": holders.items,
+        "line": line.items,
+        "drawing": charting.stacked(charts, charting.by_outcome(charts), count),
+        "audit": await audit_of(ask, f"queue:{name}"),
+        "rates": sorted(await ask.shared("rates", app.rates)),
+    }
+    return Shown("queue.html", f"Queue {name}", data)
+
+
+@dataclass(frozen=True)
+class Customers:
+    """Who has jobs in a queue in which each customer has a line: how many are held, how many queued."""
+
+    rows: tuple[tuple[str | None, int, int, datetime | None], ...]
+    """With the arrival of the oldest that was looked at; those of whom most is queued first."""
+    looked_at: int | None
+    """By how many jobs this was worked out, if there are more: the newest."""
+
+
+async def _customers(ask: Ask, queue: str) -> Customers:
+    async def newest(*statuses: Status) -> Page[Job]:
+        find = partial(ask.app.jobs, queue=queue, status=[*statuses], limit=LOOKED_AT)
+        return await ask.shared(("customers of", queue, statuses), find)
+
+    held, queued = await newest(*HELD), await newest(Status.QUEUED)
+    holding, waiting = Counter(job.customer for job in held.items), Counter(job.customer for job in queued.items)
+    oldest = {job.customer: job.arrived_at for job in queued.items}  # the newest come first: the last is the oldest
+    names = sorted({*holding, *waiting}, key=lambda one: (-waiting[one], -holding[one], one or ""))[:CUSTOMERS]
+    rows = tuple((one, holding[one], waiting[one], oldest.get(one)) for one in names)
+    return Customers(rows, LOOKED_AT if held.cursor or queued.cursor else None)
+
+
+VIEWS = (
+    View("/queues", "queues", queues, "queues"),
+    View("/queues/{name:path}", "queue", queue, "queues"),
+)

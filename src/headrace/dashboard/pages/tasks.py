@@ -1,0 +1,60 @@
+"""Tasks: who has them, how they do, and a form to submit one."""
+
+from __future__ import annotations
+
+from headrace.dashboard.drawings import charts as charting
+from headrace.dashboard.format import count
+from headrace.dashboard.forms import fields_of
+from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+
+__all__ = ["VIEWS"]
+
+
+async def tasks(ask: Ask) -> Shown:
+    """All of them."""
+    app = ask.app
+    found = await ask.shared("tasks", app.tasks, 5.0)
+    workers = await ask.shared("workers", app.workers)
+    charts = (await ask.hour()).charts("task")
+    having: dict[str, int] = {}
+    for row in workers:
+        for name in row.info.tasks if row.alive else ():
+            having[name] = having.get(name, 0) + 1
+    data = {
+        "tasks": found,
+        "having": having,
+        "hour": {series.task: series.total for series in charts.series},
+        "limits": {one.task: one for one in await ask.shared("limits", app.limits)},
+    }
+    return Shown("tasks.html", "Tasks", data)
+
+
+async def task(ask: Ask) -> Shown:
+    """One of them."""
+    app, name = ask.app, ask.request.path_params["name"]
+    known = {one.name: one for one in await ask.shared("tasks", app.tasks, 5.0)}
+    if name not in known:
+        raise Missing(f"task {name}")
+    charts = (await ask.hour()).charts(task=name)
+    recent = await ask.shared(("newest of task", name), lambda: app.jobs(task=name, limit=10))
+    workers = await ask.shared("workers", app.workers)
+    limits = {one.task: one for one in await ask.shared("limits", app.limits)}
+    schedules = [one for one in await ask.shared("schedules", app.schedules) if one.task == name]
+    data = {
+        "task": known[name],
+        "fields": fields_of(known[name].schema),
+        "drawing": charting.stacked(charts, charting.by_outcome(charts), count),
+        "total": charts.series[0].total if charts.series else None,
+        "recent": recent.items,
+        "workers": [row for row in workers if row.alive and name in row.info.tasks],
+        "limit": limits.get(name),
+        "schedules": schedules,
+        "audit": await audit_of(ask, f"limit:{name}", f"task:{name}"),
+    }
+    return Shown("task.html", f"Task {name}", data)
+
+
+VIEWS = (
+    View("/tasks", "tasks", tasks, "tasks"),
+    View("/tasks/{name:path}", "task", task, "tasks"),
+)

@@ -1,0 +1,48 @@
+"""Workers: who there is, what they offer, what they do, and why one gets nothing."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+from headrace.errors import UnknownWorker
+
+__all__ = ["VIEWS"]
+
+
+async def workers(ask: Ask) -> Shown:
+    """All of them, the silent ones first."""
+    rows = await ask.shared("workers", ask.app.workers)
+    ordered = sorted(rows, key=lambda row: (row.alive, row.info.host, row.info.started_at))
+    return Shown("workers.html", "Workers", {"rows": ordered})
+
+
+async def worker(ask: Ask) -> Shown:
+    """One of them."""
+    app = ask.app
+    try:
+        id = UUID(ask.request.path_params["id"])
+    except ValueError:
+        raise Missing(f"worker {ask.request.path_params['id']}") from None
+    row = next((one for one in await ask.shared("workers", app.workers) if one.info.id == id), None)
+    row = row or next((one for one in await app.workers() if one.info.id == id), None)  # it may be new
+    if row is None:
+        raise Missing(f"worker {id}")
+    try:
+        told = await ask.soon(("explained", id), lambda: app.explain_worker(id), 2.0)
+    except UnknownWorker:
+        raise Missing(f"worker {id}") from None
+    held = await ask.shared(("held", id), lambda: app.jobs(worker=id, limit=100))
+    data = {
+        "row": row,
+        "facts": () if told is None else told.facts,
+        "jobs": held.items,
+        "audit": await audit_of(ask, f"drain:{id}"),
+    }
+    return Shown("worker.html", f"Worker {str(id)[-8:]}", data)
+
+
+VIEWS = (
+    View("/workers", "workers", workers, "workers"),
+    View("/workers/{id}", "worker", worker, "workers"),
+)

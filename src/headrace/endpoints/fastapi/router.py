@@ -1,0 +1,224 @@
+"""``JobRouter``: a router of FastAPI whose routes become jobs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from headrace.client.options import JobOptions, TaskOptions
+from headrace.client.task import Task
+from headrace.client.task_registry import Decorator
+from headrace.core.times import Seconds
+from headrace.endpoints.documents import Errors
+from headrace.endpoints.errors import describe
+from headrace.endpoints.request import HEADERS, HungUp
+from headrace.endpoints.responses import Answers
+from headrace.endpoints.routes import LARGEST_BODY, identity_text, too_large
+from headrace.endpoints.submit import BeforeSubmit, Submitting
+from headrace.errors import ConfigError, MissingExtra
+
+try:
+    from fastapi import APIRouter, Depends, HTTPException
+    from fastapi.routing import APIRoute
+    from starlette.requests import Request
+    from starlette.responses import Response
+except ModuleNotFoundError as error:
+    raise MissingExtra("headrace.endpoints.fastapi", "fastapi", "fastapi") from error
+
+from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, length_of, response_of
+from headrace.endpoints.fastapi.openapi import job_responses, validation
+from headrace.endpoints.fastapi.signature import read_signature, refuse_secrets
+from headrace.endpoints.fastapi.status import expanded
+from headrace.http.problems import Problem
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["JobRouter"]
+
+_REQUEST, _IDENTITY = "headrace_request", "headrace_identity"
+"""Parameters of our own, by names that no handler has."""
+_PLAIN = frozenset({"HEAD", "OPTIONS", "TRACE"})
+"""Methods that ask for nothing to be done."""
+_OURS = ("response_model", "status_code", "response_class")
+_JOB: JobOptions = {}
+
+Options = JobOptions | TaskOptions
+
+
+class JobRouter(APIRouter):
+    """An ``APIRouter`` whose routes are jobs: a request is checked as FastAPI does, stored, and run by a worker.
+
+    The answer is 202 with the job and where to ask for it; with ``Prefer: wait=10`` it is the result itself, if the job
+    ends within so many seconds.
+    """
+
+    def __init__(
+        self,
+        jobs: App,
+        *,
+        identity: Callable[..., Any] | None = None,
+        shared_keys: bool = False,
+        headers: Sequence[str] = HEADERS,
+        cookies: Sequence[str] = (),
+        wait: Seconds = 0.0,
+        longest_wait: Seconds = 30.0,
+        before_submit: BeforeSubmit | None = None,
+        answers: Answers | None = None,
+        errors: Errors = "shown",
+        status_url: str | None = None,
+        **router: Any,
+    ) -> None:
+        """``router``: everything that an ``APIRouter`` takes.
+
+        ``identity``: a dependency that gives the caller's id as text, or None; it becomes the customer of the job, and
+        request keys are the caller's own. ``shared_keys``: callers who are not known may use keys, which are one and
+        the same for all of them. ``headers``: an allow-list of those that are kept with the job, ``["*"]`` is all but
+        credentials. ``cookies``: those that a handler may take. ``wait``: seconds to wait for the end of a job for
+        clients that prefer nothing; ``longest_wait``: for anybody. ``before_submit``: called with the request and the
+        draft of the job; a response that it returns is the answer. ``answers``: how the answers are made.
+        ``errors``: ``"hidden"`` tells clients a reference instead of the text of an error.
+        ``status_url``: where jobs are shown, with ``{id}`` in it; if left out, the ``status_router`` of this App.
+
+        :raises ConfigError: naming the argument
+        """
+        super().__init__(**router)
+        self.jobs = jobs
+        """The App that keeps the jobs."""
+        self._identity, self._cookies = identity, tuple(cookies)
+        self._submitting = Submitting(
+            jobs,
+            headers=headers,
+            shared_keys=shared_keys,
+            wait=wait,
+            longest_wait=longest_wait,
+            before_submit=before_submit,
+            answers=answers,
+            errors=errors,
+        )
+        self._addresses = Addresses(jobs, expanded, status_url)
+
+    # -- decorators; their other options are those of FastAPI, and what they make is a task
+
+    def get(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+        """A GET route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["GET"], job=job, **route)
+
+    def put(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+        """A PUT route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["PUT"], job=job, **route)
+
+    def post(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+        """A POST route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["POST"], job=job, **route)
+
+    def delete(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+        """A DELETE route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["DELETE"], job=job, **route)
+
+    def patch(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+        """A PATCH route that is a job; ``job``: its options, None: a plain route."""
+        return self.api_route(path, methods=["PATCH"], job=job, **route)
+
+    def api_route(  # type: ignore[override]
+        self, path: str, *, methods: Iterable[str] | None = None, job: Options | None = _JOB, **route: Any
+    ) -> Decorator:
+        """A route that is a job, for any of these methods; ``job``: its options, None: a plain route."""
+        wanted = [method.upper() for method in methods or ["GET"]]
+        if job is None or _PLAIN.issuperset(wanted):
+            return cast("Decorator", super().api_route(path, methods=wanted, **route))
+        for name in _OURS:
+            if name in route:
+                text = "the return annotation says what the result is, and the answer is 202, or 200 with the result"
+                raise ConfigError(f"{name} is not for a route that is a job: {text}")
+        options = dict(job)
+
+        def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
+            return self._add(path, fn, wanted, options, route)
+
+        return cast("Decorator", decorate)
+
+    def _add(
+        self, path: str, fn: Callable[..., Any], methods: list[str], options: dict[str, Any], route: dict[str, Any]
+    ) -> Task[Any, Any]:
+        signature = read_signature(fn, self._submitting.headers, self._cookies)
+        task: Task[Any, Any] = cast("Any", self.jobs.task)(signature.run, **options)
+        handler = task.handler
+        refuse_secrets(fn.__qualname__, handler.schema())
+        handler.describe, handler.uncounted = describe, signature.uncounted
+        submitting, addresses = self._submitting, self._addresses
+
+        async def endpoint(**values: Any) -> Response:
+            request: Request = values.pop(_REQUEST)
+            identity = identity_text(values.pop(_IDENTITY, None))
+            try:
+                asked = asked_of(request, identity, await addresses.of(request))
+                answer = await submitting.answer(
+                    task, lambda: signature.stored(values), asked, request, signature.depends
+                )
+            except Problem as problem:
+                answer = submitting.answers.problem(problem)
+            except HungUp:
+                return hung_up()
+            return cast("Response", response_of(answer))
+
+        ours = [inspect.Parameter(_REQUEST, inspect.Parameter.KEYWORD_ONLY, annotation=Request)]
+        if self._identity is not None:
+            hint = Annotated[Any, Depends(self._identity)]
+            ours.append(inspect.Parameter(_IDENTITY, inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+        endpoint.__name__, endpoint.__doc__, endpoint.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        endpoint.__qualname__ = fn.__qualname__
+        cast("Any", endpoint).__signature__ = inspect.Signature([*signature.seen, *ours])
+        responses = job_responses(signature.returns, handler)
+        self.add_api_route(
+            path,
+            endpoint,
+            **{
+                **route,
+                "methods": methods,
+                "response_model": None,
+                "status_code": 202,
+                "responses": {**responses, **(route.get("responses") or {})},
+                "openapi_extra": validation(route.get("openapi_extra")),
+                "response_description": route.get("response_description", "The job is stored, and goes on"),
+                "route_class_override": _limited(self.route_class, submitting.answers),
+            },
+        )
+        return task
+
+
+class _TooLarge(HTTPException):
+    """The body has more bytes than are read."""
+
+
+class _Bounded(BoundedBody):
+    """A body that FastAPI reads: what it raises must be an error that FastAPI lets pass."""
+
+    def too_large(self) -> Exception:
+        return _TooLarge(413)
+
+
+def _limited(kind: type[APIRoute], answers: Answers) -> type[APIRoute]:
+    """The class of routes, whose requests are not read beyond what a job could ever keep."""
+
+    class JobRoute(kind):  # type: ignore[misc, valid-type]  # a class that is given
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def limited(request: Request) -> Response:
+                length = length_of(request)
+                if length is not None and length <= LARGEST_BODY:  # a server hands on no more than was announced
+                    return cast("Response", await handle(request))
+                receive = _Bounded(request.receive)
+                try:
+                    if length is not None:
+                        raise _TooLarge(413)
+                    return cast("Response", await handle(Request(request.scope, receive)))
+                except _TooLarge:
+                    await receive.drain()
+                    return cast("Response", response_of(answers.problem(too_large())))
+
+            return limited
+
+    return JobRoute

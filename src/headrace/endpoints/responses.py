@@ -1,0 +1,77 @@
+"""The answers that clients get: each is made by a method of ``Answers``, which a service may replace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headrace.core.codec.record import Record
+from headrace.core.job import Job
+from headrace.endpoints.documents import document_of
+from headrace.endpoints.errors import coded, failure_of
+from headrace.http.problems import Problem
+from headrace.http.responses import tagged
+
+__all__ = ["Answer", "Answers"]
+
+_encode = msgspec.json.Encoder().encode
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a request is answered with, for every framework to send in its own way."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    media: str = JSON
+
+
+class Answers:
+    """Makes the answers: ``class MyAnswers(Answers)`` with other methods, and ``JobRouter(answers=MyAnswers())``."""
+
+    def __init__(self, *, tracebacks: bool = False) -> None:
+        """``tracebacks``: show those of failed jobs, for services that nobody from outside can reach."""
+        self.tracebacks = tracebacks
+
+    def document(self, job: Job, address: str | None) -> Any:
+        """The job as clients see it, as a value that has a JSON form; ``address``: of its status page."""
+        return document_of(job, address, tracebacks=self.tracebacks)
+
+    def accepted(self, job: Job, address: str | None, retry_after: int, headers: Mapping[str, str]) -> Answer:
+        """That the job goes on (202), and where and when to ask for it."""
+        more = {"Retry-After": str(retry_after)} | ({} if address is None else {"Location": address})
+        return Answer(202, self._text(job, address), {**headers, **more})
+
+    def completed(self, job: Job, address: str | None, headers: Mapping[str, str]) -> Answer:
+        """The result of a job that has completed (200)."""
+        return Answer(200, (job.result_text or "null").encode(), headers)
+
+    def unsuccessful(self, job: Job, address: str | None, headers: Mapping[str, str]) -> Answer:
+        """Why a job that has ended has no result, with the error's own status."""
+        return self.problem(failure_of(job, self.tracebacks), headers)
+
+    def shown(self, job: Job, address: str | None, status: int = 200) -> Answer:
+        """The job as it stands."""
+        return Answer(status, self._text(job, address), tagged(job))
+
+    def unchanged(self, job: Job) -> Answer:
+        """That the client has the job as it is (304)."""
+        return Answer(304, b"", tagged(job))
+
+    def problem(self, problem: Problem, headers: Mapping[str, str] | None = None) -> Answer:
+        """What went wrong (RFC 9457)."""
+        return Answer(problem.status, _encode(coded(problem.details)), {**(headers or {}), **problem.headers}, PROBLEM)
+
+    def _text(self, job: Job, address: str | None) -> bytes:
+        document = self.document(job, address)
+        return _encode(document.to_dict() if isinstance(document, Record) and not _is_plain(document) else document)
+
+
+def _is_plain(document: Record) -> bool:
+    """Whether what the encoder writes is what ``to_dict`` gives."""
+    return type(document).to_dict is Record.to_dict

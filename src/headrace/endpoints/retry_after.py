@@ -1,0 +1,80 @@
+"""When to ask for a job again: by its place in the queue, and by how long its task takes."""
+
+from __future__ import annotations
+
+import asyncio
+from math import ceil
+from typing import TYPE_CHECKING
+
+from headrace.core.job import Job
+from headrace.core.status import HELD, Status
+from headrace.errors import EngineError
+from headrace.http.positions import Positions
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Estimates"]
+
+SHORTEST, LONGEST = 1, 300
+"""Seconds: never sooner, and never later than these."""
+FRESH = 30.0
+"""Seconds for which it is believed how long a task takes."""
+ALIKE = 0.25
+"""Seconds for which new jobs of one kind are told the same: they stand behind one another."""
+PATIENCE = 0.25
+"""Seconds that an answer waits for an estimate."""
+_KINDS = 1000
+
+
+class Estimates:
+    """Guesses of an App; each is cheap, and left out where it would hold up an answer."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._positions = app, Positions(app)
+        self._takes: dict[str, tuple[float, float | None]] = {}
+        """By task: until when it is believed, and the seconds that half of its runs take at most."""
+        self._new: dict[tuple[str, int, str], tuple[float, int]] = {}
+        """By queue, priority and task: until when new jobs are told the same, and what."""
+
+    async def after_submit(self, job: Job) -> int:
+        """``retry_after`` of a job that was submitted just now."""
+        if job.status is not Status.QUEUED:
+            return await self.retry_after(job)
+        kind, now = (job.queue, job.priority, job.task), self._app.host.clock.monotonic()
+        until, told = self._new.get(kind, (0.0, 0))
+        if now >= until:
+            told = await self.retry_after(job)
+            if len(self._new) >= _KINDS:
+                self._new.clear()
+            self._new[kind] = now + ALIKE, told
+        return told
+
+    async def retry_after(self, job: Job) -> int:
+        """After how many seconds the job may have ended."""
+        if job.ended:
+            return 0
+        now, takes = self._app.host.clock.now(), await self._processing(job.task)
+        begins = now
+        if job.status in (Status.SCHEDULED, Status.RETRYING):
+            begins = max(now, job.available_at)
+        elif job.status in HELD:
+            begins = job.started_at or now
+        else:
+            begins = (await self._positions.of(job))[1] or now
+        left = (begins - now).total_seconds() + (takes or 0.0)
+        return min(max(ceil(left), SHORTEST), LONGEST)
+
+    async def _processing(self, task: str) -> float | None:
+        now = self._app.host.clock.monotonic()
+        until, takes = self._takes.get(task, (0.0, None))
+        if now < until:
+            return takes
+        self._takes[task] = now + FRESH, takes  # one asks, whoever comes meanwhile takes what is known
+        try:
+            async with asyncio.timeout(PATIENCE):
+                takes = await self._app.estimated_processing_time(task)
+        except (EngineError, TimeoutError):
+            return takes
+        self._takes[task] = now + FRESH, takes
+        return takes

@@ -1,0 +1,3 @@
+"""The database: pool, drivers, schema, presence of sessions, checks. Begin with ``pool`` and ``connection``. Imports:
+``engines.sql``.
+"""

@@ -1,0 +1,450 @@
+"""Pools of connections, of several kinds: each connects when needed, up to its size.
+
+The driver's pool makes a task and two timers whenever a connection is taken or given back, which takes longer than a
+short statement. So a connection that did its work well is kept at hand for the next statement, and given back to the
+driver's pool only if somebody waits there, if something went wrong on it, or if it was not needed for a while.
+
+A coroutine of the driver without a task around it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn, cast
+
+import asyncpg
+from asyncpg.prepared_stmt import PreparedStatement
+from asyncpg.protocol import NO_TIMEOUT
+
+from headrace.engines.postgres.store.connection import Connection, raise_meaning, sql
+from headrace.engines.sql.templates import Fetch
+from headrace.errors import NotOpen, Unavailable
+from headrace.runtime.host import Host
+
+__all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once", "fetching", "step_through"]
+
+
+def step_through(coroutine: Coroutine[Any, Any, Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    """Run a coroutine step by step, each as soon as what it waits for is there; ``done`` gets its result, or its error.
+
+    A task would do the same, one round of the loop later. And there would be somebody to cancel: this runs to its end
+    whoever gives up waiting for it. For coroutines that wait for nothing but futures, such as a statement on a
+    connection; in one that asks which task it runs in, as ``asyncio.timeout`` does, it would be nobody's or another's.
+    """
+    _Steps(coroutine, done).step()
+
+
+class _Steps:
+    """Where a coroutine is. Not a function that names itself: that is a circle, which only the garbage collector
+    breaks, and what a statement needed would be kept in memory until some hundreds of others have come."""
+
+    __slots__ = ("_coroutine", "_done")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self._coroutine, self._done = coroutine, done
+
+    def step(self, _: object = None) -> None:
+        result, error = None, None
+        try:
+            waited: asyncio.Future[Any] = self._coroutine.send(None)
+        except StopIteration as end:
+            result = end.value
+        except BaseException as raised:
+            error = raised
+        else:
+            waited.add_done_callback(self.step)
+            return
+        try:
+            self._done(result, error)
+        finally:
+            if isinstance(error, KeyboardInterrupt | SystemExit):  # for the loop; but whoever waits hears of it first
+                raise error
+
+
+_OUR_TRANSACTIONS = {
+    # After a wait for a lock, the next statement must see what was committed meanwhile, whatever the defaults of the
+    # role and the database are.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+}
+
+_NOT_FOR_LONG = {
+    # A claim locks the gates of its tasks, and an insert its keys. A process that is halted or cut off within such a
+    # transaction must not keep them locked.
+    "idle_in_transaction_session_timeout": "5s",
+}
+
+_DOWN_THE_INDEX = {
+    # The few statements of the hot path have one sensible plan each: down the index, row by row. The planner may think
+    # otherwise of a table that was empty when it last looked.
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_material": "off",
+    "jit": "off",
+    # A job that a user's transaction has locked must not keep all the others waiting for long.
+    "lock_timeout": "1s",
+}
+HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX, **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
+"""Settings for statements that leave the planner no choice: they are planned once, and their plans are kept."""
+WARM = HOT
+"""Settings for joins of a batch with a table.
+
+On an empty table every join order costs the same. So these statements are planned anew every second (``replan``), for
+the table as it is by then.
+"""
+COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
+"""Settings for all other statements."""
+
+_PATIENCE = 30.0
+"""Seconds for a statement; after that the connection counts as broken."""
+_TICK = 0.001
+"""Seconds by which a timer may go off too early."""
+_REPLAN = 1.0
+_UNUSED = 120.0
+"""Seconds after which a connection that was not needed is closed; at most twice that."""
+LONG_PATIENCE = 300.0
+"""Seconds for a statement that may have to look at every job, or is the user's."""
+
+
+class _Connection(Connection):
+    """A connection that is not reset when it goes back to the pool.
+
+    Nothing is left behind on it, and a reset would be a round trip.
+    """
+
+    planned_at = float("-inf")
+    """When its plans were last discarded (monotonic)."""
+    prepared: dict[str, PreparedStatement[asyncpg.Record]] | None = None
+    """The statements that ``run_prepared`` keeps, by their texts."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+    async def reset(self, *, timeout: float | None = None) -> None:
+        self.prepared = None  # the driver takes it for void once the connection was in its pool
+        await super().reset(timeout=timeout)
+
+    def run_prepared(self, text: str, args: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
+        """``fetch`` of a statement that is run again and again: the driver need not look for it each time, which takes
+        a good part of the time that it needs for a statement. There is no limit to its time, once it is prepared."""
+        prepared = None if self.prepared is None else self.prepared.get(text)
+        if prepared is None:
+            return self._prepare_and_run(text, args)
+        # All that ``PreparedStatement.fetch`` comes to in the end. What it does before that, on four levels of
+        # coroutines, is to make sure that the connection did not go back to the pool: then it was reset, see there.
+        running: Coroutine[Any, Any, list[Any]] = self._protocol.bind_execute(  # type: ignore[attr-defined]
+            prepared._state,  # type: ignore[attr-defined]
+            args,
+            "",
+            0,
+            False,
+            NO_TIMEOUT,
+        )
+        return running
+
+    async def _prepare_and_run(self, text: str, args: Sequence[Any]) -> list[Any]:
+        prepared = await self.prepare(text)
+        if self.prepared is None:
+            self.prepared = {}
+        self.prepared[text] = prepared
+        return await prepared.fetch(*args)
+
+    async def replan(self, now: float) -> None:
+        """Discard the plans if they are old."""
+        if now - self.planned_at > _REPLAN:
+            self.planned_at = now
+            await self.execute("DISCARD PLANS")
+
+
+class Pool:
+    """The connections of one kind that a session has."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int,
+        settings: Mapping[str, str],
+        pgbouncer: bool,
+        long: bool = False,
+        replan: Host | None = None,
+    ) -> None:
+        self._url, self._size, self._pgbouncer, self._replan = url, size, pgbouncer, replan
+        self._settings = dict(settings)
+        # PgBouncer keeps no settings for a client, so each transaction sets them again.
+        said = [f"SET LOCAL {name} = '{value}'" for name, value in settings.items() if name not in _OUR_TRANSACTIONS]
+        self._say = ";".join(["SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", *said])
+        self._say_to_read = ";".join(said)
+        self._patience = LONG_PATIENCE if long else _PATIENCE
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._at_hand: list[Connection] = []
+        """Connections of the pool that nobody uses at the moment; the last is taken first."""
+        self._fewest = 0
+        """How many of them, the first ones, were not needed since the last look."""
+        self._looking: asyncio.TimerHandle | None = None
+        self._releasing: set[asyncio.Future[None]] = set()
+        self._begun: dict[Connection, tuple[float, Callable[[None, BaseException], None]]] = {}
+        """By connection the statements that ``begin`` has begun: when (by the loop's clock), and how to end them."""
+        self._watching: asyncio.TimerHandle | None = None
+        self._asking = 0
+        """How many wait for a connection of the driver's pool."""
+
+    async def open(self) -> None:
+        """Open the pool; it connects when the first statement comes."""
+        self._loop = asyncio.get_running_loop()
+        self._pool = await asyncpg.create_pool(
+            self._url,
+            min_size=0,
+            max_size=self._size,
+            connection_class=_Connection,
+            max_inactive_connection_lifetime=_UNUSED,
+            command_timeout=self._patience,
+            timeout=10.0,
+            **_kept({} if self._pgbouncer else self._settings, self._pgbouncer),
+        )
+
+    async def close(self) -> None:
+        """Close all connections, even those in use."""
+        pool, self._pool = self._pool, None
+        self._at_hand.clear()
+        for timer in (self._looking, self._watching):
+            if timer is not None:
+                timer.cancel()
+        self._looking = self._watching = None
+        if pool is not None:
+            pool.terminate()
+
+    async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
+        """The rows of one statement, run in a transaction of its own; ``patience``: another timeout, in seconds."""
+        connection, pool = await self._take()
+        well = False
+        try:
+            if self._pgbouncer:  # without a transaction, parsing and running might reach two sessions of the server
+                async with connection.transaction():
+                    await connection.execute(self._say, timeout=patience)
+                    rows = await connection.fetch(text, *args, timeout=patience)
+            else:
+                if self._replan is not None:
+                    await cast("_Connection", connection).replan(self._replan.clock.monotonic())
+                rows = await connection.fetch(text, *args, timeout=patience)
+            well = True
+            return rows
+        except Exception as error:
+            _broken(connection, error)
+        finally:
+            if not (well and self._keep(connection, pool)):
+                await pool.release(connection, timeout=self._patience)
+
+    def at_hand(self) -> _Connection | None:
+        """A connection for ``begin``, if one is at hand, and a statement is all that has to be sent on it."""
+        if self._pgbouncer or self._replan is not None:
+            return None
+        return self._take_at_hand()  # type: ignore[return-value]  # the pool makes them so
+
+    def begin(
+        self,
+        connection: _Connection,
+        text: str,
+        args: Sequence[Any],
+        done: Callable[[list[Any], Exception | None], None],
+    ) -> None:
+        """``fetch``, without a task, on a connection that was ``at_hand``; ``done`` is called with the rows, or with
+        the error that ``fetch`` would have raised."""
+        pool, loop = self._pool, self._loop
+        assert pool is not None
+        assert loop is not None
+
+        def over(rows: list[Any] | None, error: BaseException | None) -> None:
+            if self._begun.pop(connection, None) is None:
+                return  # it was given up
+            meant = None if error is None else _meant(connection, error)
+            try:
+                if meant is not None or not self._keep(connection, pool):
+                    releasing = asyncio.ensure_future(pool.release(connection, timeout=self._patience))  # type: ignore[arg-type]
+                    self._releasing.add(releasing)
+                    releasing.add_done_callback(self._released)
+            finally:
+                done(rows or [], meant)
+
+        self._begun[connection] = loop.time(), over
+        if self._watching is None:
+            self._watching = loop.call_later(self._patience, self._watch)
+        # Of the connection itself: the pool's proxy for it looks up each name, and passes each call on.
+        inner: _Connection = connection._con  # type: ignore[attr-defined]
+        step_through(inner.run_prepared(text, args), over)
+
+    def _watch(self) -> None:
+        """Give up statements that were begun too long ago. One timer watches all of them: on uvloop one for each, set
+        and taken back, would make the loop go round once more for it."""
+        loop, self._watching = asyncio.get_running_loop(), None
+        late = loop.time() - self._patience
+        for began, over in list(self._begun.values()):
+            if began <= late + _TICK:
+                over(None, TimeoutError())
+        if self._begun:
+            first = min(began for began, _ in self._begun.values())
+            self._watching = loop.call_later(max(_TICK, first - late), self._watch)
+
+    def _released(self, releasing: asyncio.Future[None]) -> None:
+        self._releasing.discard(releasing)
+        if not releasing.cancelled():
+            releasing.exception()  # nobody waits for it: the pool has let go of the connection in any case
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for the block; errors of the driver are raised as what they mean."""
+        async with self._taken() as connection:
+            try:
+                yield connection
+            except Exception as error:
+                _broken(connection, error)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection in a transaction that ends with the block; errors of the driver are raised as what they mean."""
+        async with self.connection() as connection, connection.transaction():
+            if self._pgbouncer:
+                await connection.execute(self._say)
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Connection]:
+        """``transaction``, where nothing is written, and all statements see the same moment."""
+        async with self.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+            if self._pgbouncer:
+                await connection.execute(self._say_to_read)
+            yield connection
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        """A connection for the user, in a transaction that ends with the block; what the block raises is passed on."""
+        async with self._taken(keep=False) as connection:  # the user may have left something on it
+            transaction = connection.transaction()
+            try:
+                await transaction.start()
+            except Exception as error:
+                raise_meaning(error, sent=False)
+            try:
+                yield connection
+            except BaseException:
+                if not connection.is_closed():
+                    await transaction.rollback()
+                raise
+            try:
+                await transaction.commit()
+            except Exception as error:
+                raise_meaning(error)
+
+    @asynccontextmanager
+    async def _taken(self, *, keep: bool = True) -> AsyncIterator[Connection]:
+        connection, pool = await self._take()
+        well = False
+        try:
+            yield connection
+            well = keep
+        finally:
+            if not (well and self._keep(connection, pool)):
+                await pool.release(connection, timeout=self._patience)
+
+    async def _take(self) -> tuple[Connection, Any]:
+        """A connection, or its proxy, and the pool to give it back to."""
+        pool = self._pool
+        if pool is None:
+            raise NotOpen("this session of the PostgreSQL engine is not open")
+        if (connection := self._take_at_hand()) is not None:
+            return connection, pool
+        self._asking += 1
+        try:
+            return await pool.acquire(timeout=self._patience), pool  # type: ignore[return-value]
+        except Exception as error:
+            raise_meaning(error, sent=False)
+        finally:
+            self._asking -= 1
+
+    def _take_at_hand(self) -> Connection | None:
+        while self._at_hand:
+            connection = self._at_hand.pop()
+            self._fewest = min(self._fewest, len(self._at_hand))
+            if _is_usable(connection):
+                return connection
+        return None
+
+    def _keep(self, connection: Connection, pool: object) -> bool:
+        """Keep a connection at hand, unless somebody waits for one, or there is no use for it any more."""
+        if self._asking or pool is not self._pool:
+            return False
+        self._at_hand.append(connection)
+        if self._looking is None:
+            self._look_later()
+        return True
+
+    def _look_later(self) -> None:
+        self._fewest = len(self._at_hand)
+        self._looking = asyncio.get_running_loop().call_later(_UNUSED, self._look)
+
+    def _look(self) -> None:
+        """Close the connections that were not needed since the last look."""
+        unused, self._at_hand = self._at_hand[: self._fewest], self._at_hand[self._fewest :]
+        for connection in unused:
+            if _is_usable(connection):
+                connection.terminate()
+        self._looking = None
+        if self._at_hand:
+            self._look_later()
+
+
+def _is_usable(connection: Connection) -> bool:
+    inner: _Connection | None = connection._con  # type: ignore[attr-defined]  # as in ``begin``
+    if inner is not None and not inner.is_closed():
+        return True
+    try:
+        connection.terminate()  # which gives its place in the pool free
+    except asyncpg.InterfaceError:
+        pass  # the server cut it, and the driver's pool has taken it back by itself
+    return False
+
+
+def _broken(connection: Connection, error: Exception) -> NoReturn:
+    # After a timeout its answer may still come; after an error within the driver nothing more can be asked on it.
+    if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError) and _is_usable(connection):
+        connection.terminate()
+    raise_meaning(error)
+
+
+def _meant(connection: Connection, error: BaseException) -> Exception:
+    """``_broken``, where the error is passed on instead of raised."""
+    if not isinstance(error, Exception):  # somebody else cancelled what the driver waits for
+        if _is_usable(connection):
+            connection.terminate()
+        return Unavailable(f"PostgreSQL did not answer: {error!r}", outcome="unknown")
+    try:
+        _broken(connection, error)
+    except Exception as meant:
+        return meant
+
+
+def fetching(pool: Pool, schema: str) -> Fetch:
+    """A function that runs statements by name on connections of this pool."""
+
+    async def fetch(name: str, *args: Any) -> list[Any]:
+        return await pool.fetch(sql(name, schema), *args)
+
+    return fetch
+
+
+async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:
+    """A connection outside of any pool; the caller closes it."""
+    try:
+        return await asyncpg.connect(url, timeout=timeout, **_kept({}, pgbouncer))
+    except Exception as error:
+        raise_meaning(error, sent=False)
+
+
+def _kept(settings: Mapping[str, str], pgbouncer: bool) -> dict[str, Any]:
+    kept: dict[str, Any] = {"server_settings": {"application_name": "headrace", **settings}}
+    return kept | ({"statement_cache_size": 0} if pgbouncer else {})

@@ -1,0 +1,66 @@
+"""Books that an SQL engine compares with its rows: a statement for each, which answers with what does not agree.
+
+Each is one statement, so that it sees the store as of one moment, while others write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headrace.core.stats.verification import MOST_FINDINGS, Book, Finding
+from headrace.core.status import Status
+from headrace.core.webhooks.delivery import TASK
+from headrace.engines.limits_cache import readable_queue
+from headrace.engines.sql.encoding import BY_KEY, STAGES, State
+
+__all__ = ["STATE", "WORDS", "book_of", "counting", "settings_book"]
+
+STATE = {name: place for place, name in enumerate(State.__struct_fields__)}
+"""Where each field is in the array ``state`` of a job."""
+
+_stages = " ".join(f"WHEN '{status}' THEN {stage}" for status, stage in STAGES.items() if status is not Status.QUEUED)
+
+WORDS = {
+    "place_of_told": str(STATE["told"]),
+    "delivery": TASK,
+    **{status.value: f"'{status}'" for status in Status},
+    "stage_of_job": (
+        f"CASE j.status {_stages} ELSE CASE WHEN j.turn_key IS NULL THEN {STAGES[Status.QUEUED]} ELSE {BY_KEY} END END"
+    ),
+}
+"""The words that statements have for statuses, and for the stage that a job should have (``record.stage_of``)."""
+
+_ROWS = {"batches": "batches", "turns": "heads", "waits": "waits"}
+"""The table with as many rows as a book compares, where that is not the jobs."""
+
+
+def counting(book: str, statement: str, schema: str = "") -> str:
+    """A book's statement in one that answers how many rows were compared, how many are wrong, and the first of those;
+    ``schema``: with a dot, before the name of a table."""
+    counted = f"(SELECT count(*) FROM {schema}{_ROWS.get(book, 'jobs')})"
+    return (
+        f"SELECT {counted} AS checked, count(*) OVER () AS wrong, about, what FROM (\n{statement}\n) AS found\n"
+        f"UNION ALL SELECT {counted}, 0, NULL, NULL ORDER BY 2 DESC LIMIT {MOST_FINDINGS}"
+    )
+
+
+def book_of(book: str, rows: Sequence[Any]) -> Book:
+    """The book in the answer of the statement."""
+    found = [Finding(what, about) for _, _, about, what in rows if what is not None]
+    return Book.of(book, rows[0][0], found, wrong=rows[0][1])
+
+
+def settings_book(rows: Iterable[Any]) -> Book:
+    """The book ``settings`` in the answer of its statement."""
+    found, checked = list[Finding](), 0
+    for name, value, priority, paused in rows:
+        checked, rule = checked + 1, readable_queue(value)
+        if rule is not None and (priority, paused) != (rule.priority, rule.paused):
+            said = "nothing" if priority is None else _told(priority, bool(paused))
+            found.append(Finding(f"claims read {said}, and the setting says {_told(rule.priority, rule.paused)}", name))
+    return Book.of("settings", checked, found)
+
+
+def _told(priority: int, paused: bool) -> str:
+    return f"priority {priority}{', paused' if paused else ''}"

@@ -1,0 +1,277 @@
+"""What subscribers are told of a job: one vocabulary for server-sent events and for the messages of a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.attempt import Attempt, ErrorInfo
+from headrace.core.entry import Entry, LogLine
+from headrace.core.job import Job, raw_json
+from headrace.core.status import Outcome, Reason, Status
+from headrace.core.updates import News, Place
+
+__all__ = [
+    "EndTold",
+    "ErrorTold",
+    "ItemTold",
+    "Kind",
+    "LogTold",
+    "PositionTold",
+    "ProgressTold",
+    "ResultTold",
+    "RetryTold",
+    "StatusTold",
+    "changes",
+    "end_of",
+    "ended_as",
+    "item_of",
+    "log_of",
+    "position_of",
+    "status_of",
+]
+
+Kind = Literal["status", "progress", "retry", "error", "result"]
+
+
+class StatusTold(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job stands."""
+
+    job_id: UUID
+    status: Status
+    reason: Reason | None
+    task: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    rev: int
+    at: datetime
+    """Since when it stands so."""
+    ended: bool
+    """Nothing more comes."""
+    cancel_requested_at: datetime | None = None
+
+
+class EndTold(StatusTold, frozen=True, kw_only=True):
+    """How a job ended, and what it came to."""
+
+    error: ErrorInfo | None = None
+    result: msgspec.Raw | None = None
+    """Any JSON value."""
+    finished_at: datetime | None = None
+
+
+class ProgressTold(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a running job says it is."""
+
+    job_id: UUID
+    status: Status
+    attempt: int
+    progress: float
+    """In percent."""
+    message: str | None = None
+    current_step: str | None = None
+    estimated_completion: datetime | None = None
+    connector_details: dict[str, Any] | None = None
+
+
+class RetryTold(msgspec.Struct, frozen=True, kw_only=True):
+    """That an attempt did not succeed, and when the next begins."""
+
+    job_id: UUID
+    attempt: int
+    max_attempts: int
+    outcome: Outcome
+    error: ErrorInfo | None
+    retry_at: datetime
+
+
+class ErrorTold(msgspec.Struct, frozen=True, kw_only=True):
+    """That a job failed for good."""
+
+    job_id: UUID
+    status: Status
+    reason: Reason | None
+    attempt: int
+    error: ErrorInfo | None
+
+
+class ResultTold(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job came to."""
+
+    job_id: UUID
+    status: Status
+    attempt: int
+    result: msgspec.Raw
+    """Any JSON value."""
+    finished_at: datetime | None
+
+
+class PositionTold(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands in its queue."""
+
+    job_id: UUID
+    queue: str
+    position: int | None
+    """The first is 1; null: there are too many before it to count, or it stands there no longer."""
+    estimated_start: datetime | None
+
+
+class LogTold(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of its log."""
+
+    attempt: int
+    number: int
+    at: datetime
+    level: str
+    logger: str
+    message: str
+
+
+class ItemTold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One item of its stream; ``restarted``: an attempt begins the stream anew, and what came before does not count."""
+
+    attempt: int
+    number: int
+    at: datetime
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    restarted: bool = False
+
+
+def status_of(job: Job) -> StatusTold:
+    """How the job stands."""
+    due = job.status is Status.QUEUED and job.arrived_at > job.updated_at
+    return StatusTold(
+        job_id=job.id,
+        status=job.status,
+        reason=job.reason,
+        task=job.task,
+        queue=job.queue,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        rev=job.rev,
+        at=job.arrived_at if due else job.updated_at,
+        ended=job.ended,
+        cancel_requested_at=job.cancel_requested_at,
+    )
+
+
+def ended_as(job: Job) -> EndTold:
+    """How the job ended, in one document."""
+    return EndTold(
+        **msgspec.structs.asdict(status_of(job)),
+        error=job.error if job.status is Status.FAILED else None,
+        result=_result_of(job) if job.status is Status.COMPLETED else None,
+        finished_at=job.finished_at,
+    )
+
+
+def _result_of(job: Job) -> msgspec.Raw:
+    return raw_json(job.result_text or "null")
+
+
+def end_of(job: Job) -> tuple[Kind, msgspec.Struct] | None:
+    """What a job came to that has ended; None: it was cancelled, and came to nothing."""
+    if job.status is Status.FAILED:
+        told = ErrorTold(job_id=job.id, status=job.status, reason=job.reason, attempt=job.attempt, error=job.error)
+        return "error", told
+    if job.status is Status.COMPLETED:
+        return "result", ResultTold(
+            job_id=job.id,
+            status=job.status,
+            attempt=job.attempt,
+            result=_result_of(job),
+            finished_at=job.finished_at,
+        )
+    return None
+
+
+def changes(news: News) -> Iterator[tuple[Kind, msgspec.Struct]]:
+    """What became of the job since the last news of it, the end apart.
+
+    A start that nobody saw, because the end was there as soon as the store was asked, is told from the record.
+    """
+    job, before = news.job, news.before
+    if before is None or job == before:
+        return
+    if _started_unseen(before, job):
+        started = status_of(job)
+        yield (
+            "status",
+            msgspec.structs.replace(
+                started, status=Status.RUNNING, reason=None, at=job.started_at or started.at, ended=False
+            ),
+        )
+    for attempt in news.history.attempts:
+        if attempt.retry_at is not None:
+            yield "retry", _retry_of(job, attempt)
+    if job.rev != before.rev or job.status is not before.status:
+        yield "status", status_of(job)
+    if job.progress is not None and job.progress != before.progress and not job.ended:
+        yield "progress", _progress_of(job)
+
+
+def _started_unseen(before: Job, job: Job) -> bool:
+    return (
+        job.status is not Status.RUNNING
+        and job.started_at is not None
+        and job.started_at != before.started_at
+        and before.status is not Status.RUNNING
+    )
+
+
+def _retry_of(job: Job, attempt: Attempt) -> RetryTold:
+    assert attempt.retry_at is not None
+    return RetryTold(
+        job_id=job.id,
+        attempt=attempt.number,
+        max_attempts=job.max_attempts,
+        outcome=attempt.outcome,
+        error=attempt.error,
+        retry_at=attempt.retry_at,
+    )
+
+
+def _progress_of(job: Job) -> ProgressTold:
+    progress = job.progress
+    assert progress is not None
+    return ProgressTold(
+        job_id=job.id,
+        status=job.status,
+        attempt=job.attempt,
+        progress=progress.percent,
+        message=progress.message,
+        current_step=progress.step,
+        estimated_completion=progress.estimated_completion,
+        connector_details=progress.details,
+    )
+
+
+def position_of(job: Job, place: Place | None) -> PositionTold:
+    """Where the job stands."""
+    place = place or Place(None)
+    return PositionTold(job_id=job.id, queue=job.queue, position=place.position, estimated_start=place.estimated_start)
+
+
+def log_of(entry: Entry) -> LogTold:
+    """A line of the log."""
+    line = LogLine.of(entry)
+    return LogTold(
+        attempt=line.attempt,
+        number=line.number,
+        at=line.at,
+        level=line.level,
+        logger=line.logger,
+        message=line.message,
+    )
+
+
+def item_of(entry: Entry) -> ItemTold:
+    """An item of the stream; number 0 is none, but says that it begins anew."""
+    if entry.number == 0:
+        return ItemTold(attempt=entry.attempt, number=0, at=entry.at, restarted=True)
+    return ItemTold(attempt=entry.attempt, number=entry.number, at=entry.at, value=msgspec.Raw(entry.data.encode()))

@@ -1,0 +1,51 @@
+"""Positions of new jobs: told where that is cheap, left out where it would cost submits their speed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from math import ceil
+from typing import TYPE_CHECKING
+
+from headrace.core.job import Job
+from headrace.core.updates import Allowance
+from headrace.errors import EngineError
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Positions"]
+
+PER_SECOND = 20
+PATIENCE = 0.25
+"""Seconds that a submit waits for a number, at most."""
+_SHARE, _BURST = 30, 500
+"""Milliseconds of a second, and at once, that go into looking for positions: where queues are long, each takes long."""
+
+_UNKNOWN: tuple[None, None] = (None, None)
+
+
+class Positions:
+    """The positions that a hub tells: one at a time, so many a second, and fewer where queues are long."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._busy = app, False
+        self._count, self._time = Allowance(PER_SECOND, PER_SECOND), Allowance(_BURST, _SHARE)
+
+    async def of(self, job: Job) -> tuple[int | None, datetime | None]:
+        """The position and the estimated start of a job; None where it is not known, or was asked for too often."""
+        clock = self._app.host.clock
+        begun = clock.monotonic()
+        if self._busy or job.held or job.ended or not (self._count.left(begun) and self._time.left(begun)):
+            return _UNKNOWN
+        self._busy = True
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = await self._app.position(job)
+        except (EngineError, TimeoutError):  # the job is stored, whatever is known of its place
+            return _UNKNOWN
+        finally:
+            self._busy = False
+            self._count.spend(1)
+            self._time.spend(ceil(1000 * (clock.monotonic() - begun)))
+        return _UNKNOWN if found is None else (found.position, found.estimated_start)

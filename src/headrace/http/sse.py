@@ -1,0 +1,140 @@
+"""The events of one job as server-sent events: what is told, in which order, and where a reader goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.job import Job
+from headrace.core.updates import Mark, News
+from headrace.http.job_events import changes, ended_as, item_of, log_of, position_of
+from headrace.runtime.watch.followers import Reader
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["BEAT", "HEADERS", "HELLO", "MEDIA", "STILL_HERE", "Teller", "Telling", "event", "tell_job"]
+
+MEDIA = "text/event-stream"
+BEAT = 15.0
+"""Seconds after which a comment is sent if there is nothing else: proxies close what is silent."""
+AGAIN = 2000
+"""Milliseconds after which a browser that lost the connection comes again."""
+HEADERS = {
+    "Content-Type": f"{MEDIA}; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    "X-Accel-Buffering": "no",  # nginx would keep events back until it has a page of them
+}
+HELLO = f": headrace\nretry: {AGAIN}\n\n".encode()
+"""What a stream begins with."""
+STILL_HERE = b": still here\n\n"
+"""What is sent when there was nothing to tell for ``BEAT`` seconds."""
+
+_CHUNK = 64 * 1024
+"""Bytes after which what is to be told is sent, before the rest of it is even written."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def event(name: str, document: Any, id: str | None = None) -> bytes:
+    """One event. JSON has no line breaks of its own, so the data is one line."""
+    head = f"event: {name}\ndata: " if id is None else f"id: {id}\nevent: {name}\ndata: "
+    return b"%b%b\n\n" % (head.encode(), _encode(document))
+
+
+class Teller(NamedTuple):
+    """How a job is told of, where shells differ."""
+
+    snapshot: Callable[[News], Any]
+    """The document of the first event."""
+    ended: Callable[[Job], Any] = ended_as
+    """The document of the last event."""
+    seen: Callable[[News], News] = lambda news: news
+    """The news without what the reader may not see."""
+    change: Callable[[Any], Any] = lambda document: document
+    """The document of an event in between."""
+
+
+class Telling(NamedTuple):
+    """The events of a job."""
+
+    parts: AsyncGenerator[bytes, None]
+    """As they come; an empty one says that there was nothing for a while. It ends with the job."""
+    close: Callable[[], None]
+    """To be called at the end, also if none of the parts was asked for."""
+
+
+async def tell_job(app: App, job: Job, since: str | None, teller: Teller) -> Telling | None:
+    """The events of a job until it has ended; ``since``: the id of the last one that was read.
+
+    None: all of them were read.
+    """
+    mark = None if since is None else Mark.read(since)
+    reader = await app.follow(job, mark)
+    try:
+        first = await reader.take()
+        assert first is not None
+        if mark is not None and job.ended and (mark.rev, mark.at) == (job.rev, job.updated_at):
+            second = await reader.take()
+            assert second is not None
+            second = teller.seen(second)
+            if second.over and not (second.logs or second.items):
+                reader.close()
+                return None
+            return Telling(_told(reader, teller, first, second), reader.close)
+    except BaseException:
+        reader.close()
+        raise
+    return Telling(_told(reader, teller, first), reader.close)
+
+
+async def _told(reader: Reader, teller: Teller, *taken: News) -> AsyncGenerator[bytes, None]:
+    mark = taken[0].mark
+    for news in taken:
+        for part in _parts(teller.seen(news), mark, teller):
+            yield part
+        mark = news.mark
+    over = taken[-1].over
+    while not over:
+        found = await reader.next(BEAT)
+        if found is None:
+            yield b""
+            continue
+        for part in _parts(teller.seen(found), mark, teller):
+            yield part
+        mark, over = found.mark, found.over
+
+
+def _parts(news: News, mark: Mark, teller: Teller) -> list[bytes]:
+    """What is sent of some news; an id says how far a reader has come that has read that event."""
+    parts = [bytearray()]
+
+    def tell(name: str, document: object) -> None:
+        if len(parts[-1]) > _CHUNK:
+            parts.append(bytearray())
+        parts[-1].extend(event(name, document, str(mark)))
+
+    if news.before is None:
+        tell("snapshot", teller.snapshot(news))
+    for entry in news.logs:
+        mark = replace(mark, log=entry.cursor)
+        tell("log", log_of(entry))
+    for entry in news.items:
+        mark = replace(mark, item=entry.cursor)
+        tell("item", item_of(entry))
+    told: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(news)]
+    if news.over and told and told[-1][0] == "status":
+        told.pop()
+    if news.over:
+        told.append(("status", teller.ended(news.job)))
+    for name, document in told[:-1]:
+        tell(name, document)
+    mark = news.mark  # only with the last of them, all that happened is told
+    for name, document in told[-1:]:
+        tell(name, document)
+    if news.place is not None:
+        tell("position", position_of(news.job, news.place))
+    return [bytes(part) for part in parts]

@@ -1,0 +1,216 @@
+"""Operations about batches: look at them and at their jobs, and cancel them as a whole."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+
+from headrace.client.api.filters import Filters
+from headrace.core.batch import Batch, Call
+from headrace.core.change import Tally
+from headrace.errors import JobNotFound
+from headrace.hub.api.documents import JobPage, no_such, page_view
+from headrace.hub.api.filters import SaidStatus, filters_in
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "BatchPage", "BatchView", "CancelledBatch", "Follow"]
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """A job that is submitted when a batch has ended."""
+
+    job_id: UUID
+    task: str
+
+
+class BatchView(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that were submitted together, as the store counts them."""
+
+    id: UUID
+    customer: str | None
+    """Whose it is, if all of its jobs are one customer's."""
+    created_at: datetime
+    sealed: bool
+    """Whether all of its jobs are there; until then it does not end."""
+    abandoned: bool
+    """Whether it was sealed because its submitter added nothing for an hour: some jobs may be missing."""
+    tally: Tally
+    ended_at: datetime | None
+    cancelled_at: datetime | None
+    cancelled_by: str | None
+    on_complete: Follow | None
+    """Submitted when it has ended, however its jobs did."""
+    on_failure: Follow | None
+    """Submitted when it has ended and not all of its jobs completed."""
+
+    @classmethod
+    def of(cls, batch: Batch, customer: str | None) -> BatchView:
+        """What a caller of this customer, or of none, is told of a batch."""
+        same = ("id", "customer", "created_at", "sealed", "abandoned", "tally", "ended_at", "cancelled_at")
+        return cls(
+            **{name: getattr(batch, name) for name in same},
+            cancelled_by=batch.cancelled_by,
+            on_complete=_follow(batch.on_complete, customer),
+            on_failure=_follow(batch.on_failure, customer),
+        )
+
+
+def _follow(call: Call | None, customer: str | None) -> Follow | None:
+    """What follows may be nobody's, or somebody else's job."""
+    if call is None or customer not in (None, call.spec.customer):
+        return None
+    return Follow(call.id, call.spec.task)
+
+
+class BatchPage(msgspec.Struct, frozen=True):
+    """Some batches, and where the next ones begin."""
+
+    items: tuple[BatchView, ...]
+    cursor: str | None
+    """Pass it on for the next page; null at the end."""
+
+
+class CancelledBatch(msgspec.Struct, frozen=True):
+    """A batch that was cancelled."""
+
+    batch: BatchView
+    jobs: int
+    """How many of its jobs had not ended."""
+
+
+class BatchesAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of batches."""
+
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the jobs of a batch."""
+
+    status: tuple[SaidStatus, ...] | None = None
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+async def list_batches(ask: Ask) -> Answer:
+    """The caller's batches, newest first."""
+    whose = ask.caller.customer
+    page = await ask.hub.app.batches(limit=ask.query.limit, cursor=ask.query.cursor, customer=whose)
+    return Answer(BatchPage(tuple(BatchView.of(one, whose) for one in page.items), page.cursor))
+
+
+async def get_batch(ask: Ask) -> Answer:
+    """One batch."""
+    return Answer(BatchView.of(await _batch(ask), ask.caller.customer))
+
+
+async def cancel_batch(ask: Ask) -> Answer:
+    """Cancel those of its jobs that have not ended."""
+    handle = ask.hub.app.batch_handle((await _batch(ask)).id)
+    live = await handle.cancel(by=ask.caller.name)
+    return Answer(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))
+
+
+async def jobs_of_batch(ask: Ask) -> Answer:
+    """A page of its jobs."""
+    batch, asked = await _batch(ask), ask.query
+    filters: Filters = {**filters_in(ask, asked), "batch": batch.id}
+    return Answer(page_view(await ask.hub.app.jobs(limit=asked.limit, cursor=asked.cursor, **filters)))
+
+
+async def _batch(ask: Ask) -> Batch:
+    """The batch that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
+    nothing = no_such("batch", f"no batch {ask.path['id']!r}")
+    try:
+        batch = await ask.hub.app.batch_handle(UUID(ask.path["id"])).refresh()
+    except (ValueError, JobNotFound):
+        raise nothing from None
+    if ask.caller.customer not in (None, batch.customer):
+        raise nothing
+    return batch
+
+
+_ID = "019a8b3f-9d20-7b11-8c3e-64b0d7e1a2f0"
+_VIEW = {
+    "id": _ID,
+    "customer": "customer-123",
+    "created_at": "2026-11-16T10:00:00Z",
+    "sealed": True,
+    "abandoned": False,
+    "tally": {"total": 100, "completed": 60, "failed": 1, "cancelled": 0},
+    "ended_at": None,
+    "cancelled_at": None,
+    "cancelled_by": None,
+    "on_complete": {"job_id": "019a8b3f-9d21-7c0f-9d5e-0d1f2c3b4a59", "task": "report"},
+    "on_failure": None,
+}
+
+OPERATIONS = (
+    Operation(
+        name="list_batches",
+        method="GET",
+        path="/api/batches",
+        summary="Batches, newest first",
+        scope="read",
+        bounded="found",
+        do=list_batches,
+        query=BatchesAsked,
+        gives={200: BatchPage},
+        answered={"items": [_VIEW], "cursor": None},
+    ),
+    Operation(
+        name="get_batch",
+        method="GET",
+        path="/api/batches/{id}",
+        summary="One batch, with its counts",
+        scope="read",
+        bounded="batch",
+        do=get_batch,
+        gives={200: BatchView},
+        refuses=(404,),
+        answered=_VIEW,
+        path_examples={"id": _ID},
+    ),
+    Operation(
+        name="jobs_of_batch",
+        method="GET",
+        path="/api/batches/{id}/jobs",
+        summary="The jobs of a batch, newest first",
+        scope="read",
+        bounded="batch",
+        do=jobs_of_batch,
+        query=MembersAsked,
+        gives={200: JobPage},
+        refuses=(404,),
+        answered={"items": [], "cursor": None},
+        path_examples={"id": _ID},
+    ),
+    Operation(
+        name="cancel_batch",
+        method="POST",
+        path="/api/batches/{id}/cancel",
+        summary="Cancel the jobs of a batch that have not ended; it takes no more",
+        scope="act",
+        bounded="batch",
+        do=cancel_batch,
+        gives={200: CancelledBatch},
+        refuses=(404,),
+        answered={
+            "batch": _VIEW
+            | {
+                "cancelled_at": "2026-11-16T10:05:00Z",
+                "cancelled_by": "ops",
+                "tally": {"total": 100, "completed": 60, "failed": 1, "cancelled": 39},
+                "ended_at": "2026-11-16T10:05:00Z",
+            },
+            "jobs": 39,
+        },
+        path_examples={"id": _ID},
+    ),
+)

@@ -1,0 +1,156 @@
+"""Documents that several operations share: jobs as they are on the wire.
+
+What the examples of operations are about: one job.
+
+What the operations of these rooms answer alike: lists, and warnings about names that nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.job import Job, Spec, document_fields, raw_json
+from headrace.core.query import Page
+from headrace.core.status import Status
+from headrace.core.validation import COUNT, NAME
+from headrace.http.problems import Problem
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.client.api.limit_settings import Named
+
+__all__ = [
+    "AT",
+    "ID",
+    "JOB",
+    "PATH",
+    "Amount",
+    "JobPage",
+    "JobView",
+    "Listed",
+    "Name",
+    "job_view",
+    "job_views",
+    "no_such",
+    "page_view",
+    "warnings_about",
+]
+
+
+_FIELDS = document_fields()
+
+if TYPE_CHECKING:
+
+    class JobView(msgspec.Struct, frozen=True):
+        """A job: the fields that ``Job.to_dict`` gives, in the same order."""
+
+else:
+    JobView = msgspec.defstruct(
+        "Job",
+        _FIELDS,
+        frozen=True,
+        namespace={"__doc__": "One durable submission of a task, as it stands."},
+        module=__name__,
+    )
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some jobs, and where the next ones begin."""
+
+    items: tuple[JobView, ...]
+    cursor: str | None
+    """Pass it on for the next page; null at the end."""
+
+
+_NOW = ("queue", "priority")
+"""Fields of the spec that may have been changed since: the job says how they are now."""
+
+
+def _place(name: str) -> str:
+    return f"spec.{name}" if name in Spec.__struct_fields__ and name not in _NOW else name
+
+
+_RAW = {"payload", "result"}
+"""These are stored as JSON text, which goes out as it is."""
+
+_values = attrgetter(*(_place(name) if name not in _RAW else f"{name}_text" for name, _ in _FIELDS))
+_PAYLOAD, _RESULT = ([name for name, _ in _FIELDS].index(name) for name in ("payload", "result"))
+
+
+def job_view(job: Job) -> JobView:
+    """A job as it is on the wire: the JSON of ``job.to_dict()``, without reading and writing its texts anew."""
+    values = list(_values(job))
+    values[_PAYLOAD] = raw_json(job.payload_text)
+    values[_RESULT] = None if job.result_text is None else raw_json(job.result_text)
+    return JobView(*values)
+
+
+def page_view(page: Page[Job]) -> JobPage:
+    """A page of jobs as it is on the wire."""
+    return JobPage(job_views(page.items), page.cursor)
+
+
+def job_views(jobs: Iterable[Job]) -> tuple[JobView, ...]:
+    """Jobs as they are on the wire."""
+    return tuple(map(job_view, jobs))
+
+
+_BEGIN = datetime(2026, 11, 16, 17, 30, tzinfo=UTC)
+_END = _BEGIN + timedelta(seconds=1)
+
+ID = "019a8dce-1740-7d05-9c8e-2f6b8f0e4a11"
+AT = "2026-11-16T17:30:01Z"
+PATH = {"id": ID}
+"""Of the job."""
+
+JOB: dict[str, Any] = Job(
+    id=UUID(ID),
+    spec=Spec(task="resize", created_at=_BEGIN, queue="images", priority=75, tags=("pictures",)),
+    payload_text='{"image": "cat.png", "width": 320}',
+    result_text='{"image": "cat-320.png"}',
+    status=Status.COMPLETED,
+    available_at=_BEGIN,
+    arrived_at=_BEGIN,
+    updated_at=_END,
+    rev=3,
+    epoch=1,
+    attempt=1,
+    charged=1,
+    started_at=_BEGIN,
+    first_started_at=_BEGIN,
+    finished_at=_END,
+).to_dict()
+"""A job on the wire."""
+
+T = TypeVar("T")
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """All there is."""
+
+    items: tuple[T, ...]
+
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME)]
+"""Of a queue, a task, a rate or a schedule."""
+Amount = Annotated[int, msgspec.Meta(ge=1, le=COUNT)]
+"""How many at once, or in a span of time."""
+
+
+async def warnings_about(app: App, of: Named, name: str, rates: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What may be a slip: a name that nobody knows, and rates that nobody has defined."""
+    strange = await app.strange_name(of, name)
+    undefined = await app.undefined_rates() if rates else {}
+    named = [f"{undefined[rate]}: it limits nothing until it is set" for rate in rates if rate in undefined]
+    return (*([strange] if strange else ()), *named)
+
+
+def no_such(what: str, detail: str) -> Problem:
+    """The answer to a name that stands for nothing."""
+    return Problem(404, "not-found", f"There is no such {what}", detail)

@@ -1,0 +1,106 @@
+"""The filters of jobs as they come over HTTP: in an address, and in the body of an act on many."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from headrace.client.api.filters import MOST, Filters
+from headrace.core.status import Reason
+from headrace.http.problems import Fault, Problem
+from headrace.hub.api.hidden_errors import hides
+from headrace.hub.auth.customers import filters_of
+from headrace.hub.server.operation import Ask
+
+__all__ = ["JobFilters", "SaidStatus", "filters_in"]
+
+T = TypeVar("T")
+
+SaidStatus = Literal[
+    "pending",
+    "waiting",
+    "scheduled",
+    "queued",
+    "assigned",
+    "accepted",
+    "running",
+    "in_progress",
+    "retrying",
+    "completed",
+    "failed",
+    "cancelled",
+]
+"""A status as it may be said; ``in_progress`` is ``running``."""
+
+Several: TypeAlias = T | Annotated[tuple[T, ...], Meta(max_length=MOST)]
+"""One value, or up to 100 of which one must match; in an address a parameter is given again for each."""
+
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class JobFilters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which jobs. Every field that is given must match; a field of several values, if one of them does."""
+
+    status: Several[SaidStatus] = ()
+    reason: Several[Reason] = ()
+    task: Several[str] = ()
+    queue: Several[str] = ()
+    customer: Several[str] = ()
+    worker: Several[UUID] = ()
+    """Jobs that the worker has now."""
+    fingerprint: Several[str] = ()
+    """Of the groups of failures."""
+    tag: str | None = None
+    text: Annotated[str, Meta(min_length=1)] | None = None
+    """Looked for in the id, the task, the payload and the error."""
+    schedule: str | None = None
+    parent: UUID | None = None
+    """Children of this job."""
+    root: UUID | None = None
+    """All descendants of this job, which has no parent."""
+    batch: UUID | None = None
+    rerun_of: UUID | None = None
+    suspect: bool = False
+    """Only jobs that ran when their worker died, and may have killed it."""
+    created_after: Moment | None = None
+    """At this moment, or later."""
+    created_before: Moment | None = None
+    finished_after: Moment | None = None
+    finished_before: Moment | None = None
+    type: Several[str] = ()
+    """The same as ``task``."""
+    customer_id: Several[str] = ()
+    """The same as ``customer``."""
+
+
+_SAME = {"type": "task", "customer_id": "customer"}
+
+
+def filters_in(ask: Ask, asked: msgspec.Struct) -> Filters:
+    """The filters that a request names, in our words and kept to the caller's customer.
+
+    ``asked``: has all fields of ``JobFilters``, or some of them, and perhaps others that are no filters.
+
+    :raises Problem: 400, it says one thing twice, and differently; 403, it names another customer
+    """
+    given: dict[str, Any] = {}
+    for name in JobFilters.__struct_fields__:
+        value = getattr(asked, name, None)
+        if value is None or value is False or value == ():
+            continue
+        ours = _SAME.get(name, name)
+        value = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
+        if given.setdefault(ours, value) != value:
+            message = f"{name} is the same as {ours}: say it once"
+            raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(name, message)])
+    if "status" in given:
+        said = given["status"] if isinstance(given["status"], tuple) else (given["status"],)
+        given["status"] = ["running" if one == "in_progress" else one for one in said]
+    if "text" in given and hides(ask.hub.options, ask.caller):
+        message = "errors are kept from this key, and a text is looked for in them, too"
+        raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("text", message)])
+    return filters_of(ask, cast(Filters, given))

@@ -1,0 +1,46 @@
+"""Errors that are kept from customers: in every document that leaves the hub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.auth.api_keys import Grant
+from headrace.core.hidden_errors import hidden_error, hidden_group, hidden_payload
+from headrace.core.stats.failures import FailureGroup
+from headrace.core.webhooks.delivery import TASK
+from headrace.hub.api.documents import JobView
+from headrace.hub.options import HubOptions
+
+__all__ = ["hidden_document", "hides"]
+
+
+def hides(options: HubOptions, caller: Grant) -> bool:
+    """Whether this caller is told references of errors, and not their texts."""
+    return options.errors == "hidden" and caller.customer is not None
+
+
+def hidden_document(document: Any) -> Any:
+    """A document as a customer is sent it, with all jobs and groups of failures that are in it."""
+    if isinstance(document, JobView):
+        return _hidden_view(document)
+    if isinstance(document, FailureGroup):
+        return hidden_group(document)
+    if isinstance(document, tuple | list):
+        return tuple(map(hidden_document, document))
+    if isinstance(document, msgspec.Struct):
+        fields = {name: getattr(document, name) for name in document.__struct_fields__}
+        changed = {name: hidden_document(one) for name, one in fields.items() if isinstance(one, _HOLDING)}
+        return replace(document, **changed) if changed else document
+    return document
+
+
+_HOLDING = (msgspec.Struct, tuple, list)
+
+
+def _hidden_view(job: Any) -> Any:
+    if job.task == TASK:
+        return replace(job, payload=msgspec.Raw(hidden_payload(bytes(job.payload))))
+    return job if job.error is None else replace(job, error=hidden_error(job.error, job.id, job.attempt))

@@ -1,0 +1,392 @@
+"""Operations that look at jobs: find them, look at one, wait for it, read what it left."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from datetime import UTC
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.client.api.filters import Filters
+from headrace.core.attempt import History
+from headrace.core.entry import LogLine
+from headrace.core.explain.explanation import Fact
+from headrace.core.hidden_errors import hidden_history, hidden_job
+from headrace.core.job import Job
+from headrace.core.query import Page
+from headrace.core.status import Status
+from headrace.http.problems import Problem
+from headrace.http.responses import is_known, tagged
+from headrace.hub.api.documents import AT, JOB, PATH, JobView, job_view
+from headrace.hub.api.filters import JobFilters, filters_in
+from headrace.hub.api.hidden_errors import hides
+from headrace.hub.api.ndjson import lines_response, wants_lines
+from headrace.hub.auth.customers import filters_of, job_of
+from headrace.hub.server.long_poll import LONGEST, patiently
+from headrace.hub.server.operation import Answer, Ask, Do, Operation
+from headrace.runtime.watch.stream import StreamItem
+
+__all__ = ["OPERATIONS"]
+
+MOST = 1000
+"""Of a page."""
+AT_ONCE = 100
+"""So many jobs are read at a time: one may have megabytes."""
+PAGE_BYTES = 8 * 1024 * 1024
+"""Of payloads and results: a page that has so much ends there, and its cursor goes on."""
+
+Limit = Annotated[int, Meta(ge=1, le=MOST)]
+Wait = Annotated[float, Meta(ge=0, le=LONGEST)]
+JobCursor = Annotated[str, Meta(pattern="^[0-9]{1,18}$")]
+EntryCursor = Annotated[str, Meta(pattern=r"^[0-9]{1,9}\.[0-9]{1,9}$")]
+
+
+# -- many
+
+
+class FindJobs(JobFilters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which jobs, and how many at a time."""
+
+    limit: Limit = 50
+    cursor: JobCursor | None = None
+    """Of the page before."""
+
+
+class FoundJobs(msgspec.Struct, frozen=True):
+    """Some jobs, the newest first, and where the next ones begin."""
+
+    items: tuple[JobView, ...]
+    cursor: str | None
+    """Pass it on for the next page; null: there is none."""
+    partial: bool = False
+    """It has fewer than were asked for, but there may be more, behind the cursor. A search by ``text`` looks at 5,000
+    jobs at a time, and a page ends early when it has 8 MiB."""
+
+
+class Number(msgspec.Struct, frozen=True):
+    """How many."""
+
+    count: int
+
+
+async def list_jobs(ask: Ask) -> Answer:
+    """The jobs that match, the newest first, a page at a time."""
+    query: FindJobs = ask.query
+    return await _found(ask, filters_in(ask, query), query.limit, query.cursor)
+
+
+async def count_jobs(ask: Ask) -> Answer:
+    """How many jobs match. All of them are looked at, so it may take long for a ``text``."""
+    return Answer(Number(await ask.hub.app.count(**filters_in(ask, ask.query))))
+
+
+class Paged(msgspec.Struct, frozen=True, kw_only=True):
+    """How many at a time, and from where on."""
+
+    limit: Limit = 50
+    cursor: JobCursor | None = None
+
+
+async def list_children(ask: Ask) -> Answer:
+    """The jobs that the handler of this one submitted, the newest first."""
+    job, query = await _job(ask), ask.query
+    return await _found(ask, filters_of(ask, {"parent": job.id}), query.limit, query.cursor)
+
+
+async def _found(ask: Ask, filters: Filters, limit: int, cursor: str | None) -> Answer:
+    """A page of jobs, read in parts so that it does not become too large."""
+    found, size = list[Job](), 0
+    while True:
+        wanted = min(AT_ONCE, limit - len(found))
+        page = await ask.hub.app.jobs(limit=wanted, cursor=cursor, **filters)
+        found += page.items
+        size += sum(len(job.payload_text) + len(job.result_text or "") for job in page.items)
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit or len(page.items) < wanted or size >= PAGE_BYTES:
+            break
+    return Answer(FoundJobs(tuple(map(job_view, found)), cursor, cursor is not None and len(found) < limit))
+
+
+# -- one
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait."""
+
+    wait: Wait = 0.0
+    """Seconds, at most 60."""
+
+
+def _is_known(request: Request, job: Job) -> bool:
+    return is_known(request.headers.getlist("if-none-match"), job)
+
+
+async def show_job(ask: Ask) -> Answer:
+    """The job as it stands.
+
+    With ``wait`` and ``If-None-Match`` it is answered as soon as the job differs from what the client has. If it does
+    not in time, has ended, or the hub is about to stop, the answer is 304.
+    """
+    job = await _job(ask)
+    if not job.ended and _is_known(ask.request, job):
+        job = await _later(ask, job, lambda one: not _is_known(ask.request, one))
+    if _is_known(ask.request, job):
+        return Answer(None, 304, tagged(job))
+    return Answer(job_view(job), 200, tagged(job))
+
+
+async def show_result(ask: Ask) -> Response | Answer:
+    """What the handler returned, as it is, also if that is ``null``.
+
+    With ``wait`` it is answered as soon as the job has ended. A job that has no result is refused (409): ``not-ended``
+    if it may have one later, else ``failed`` or ``cancelled``.
+    """
+    job = await _job(ask)
+    if not job.ended:
+        job = await _later(ask, job, lambda one: one.ended)
+    if job.status is not Status.COMPLETED:
+        raise _no_result(hidden_job(job) if hides(ask.hub.options, ask.caller) else job)
+    if _is_known(ask.request, job):
+        return Answer(None, 304, tagged(job))
+    return Response(job.result_text or "null", 200, tagged(job), "application/json")
+
+
+def _no_result(job: Job) -> Problem:
+    id = str(job.id)
+    if not job.ended:
+        text = f"it is {job.status}: ask again later, or with ?wait=60"
+        return Problem(409, "not-ended", "The job has not ended", text, headers={"Retry-After": "1"}, job_id=id)
+    error = "" if job.error is None else f" {job.error.type}: {job.error.message}"
+    text = f"it {'was cancelled' if job.status is Status.CANCELLED else 'failed'} ({job.reason}){error}"
+    return Problem(409, str(job.status), "The job has no result", text, job_id=id)
+
+
+async def _later(ask: Ask, job: Job, is_it: Callable[[Job], bool]) -> Job:
+    """The job as soon as it is so, or as it is when the client's patience or this hub ends."""
+    query: Patience = ask.query
+    if not query.wait:
+        return job
+    last = job
+
+    async def follow() -> None:
+        nonlocal last
+        async with aclosing(ask.hub.app.watch(job.id)) as following:
+            async for last in following:
+                if is_it(last):
+                    return
+
+    await patiently(ask, query.wait, follow())
+    return last
+
+
+async def show_history(ask: Ask) -> Answer:
+    """Its attempts, and what people and programs did to it."""
+    job = await _job(ask)
+    history = await ask.hub.app.history(job.id)
+    return Answer(hidden_history(history, job) if hides(ask.hub.options, ask.caller) else history)
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why a job is in its status, and what it waits for."""
+
+    text: str
+    facts: tuple[Fact, ...]
+
+
+async def explain_job(ask: Ask) -> Answer:
+    """Why it is in its status and what it waits for, in sentences and as data."""
+    hidden = hides(ask.hub.options, ask.caller)
+    told = await ask.hub.app.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
+    return Answer(Explained(str(told), told.facts))
+
+
+async def _job(ask: Ask) -> Job:
+    return await job_of(ask, ask.path["id"])
+
+
+# -- what its runs added
+
+
+class ReadLogs(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lines."""
+
+    attempt: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+    """Only of this one."""
+    limit: Limit = 100
+    cursor: EntryCursor | None = None
+    """Of the page before; it is ``attempt.number`` of the last line that was read."""
+
+
+class ReadItems(msgspec.Struct, frozen=True, kw_only=True):
+    """Which items."""
+
+    limit: Limit = 100
+    cursor: EntryCursor | None = None
+    """Of the page before; it is ``attempt.number`` of the last item that was read."""
+
+
+async def read_logs(ask: Ask) -> Answer | Response:
+    """The lines of its log, the oldest first; a page has a cursor as long as more may come.
+
+    With ``Accept: application/x-ndjson`` all lines behind the cursor that are there, one after the other.
+    """
+    app, query = ask.hub.app, ask.query
+    id = (await _job(ask)).id
+    return await _entries(
+        ask, lambda limit, cursor: app.log_page(id, attempt=query.attempt, limit=limit, cursor=cursor)
+    )
+
+
+async def read_items(ask: Ask) -> Answer | Response:
+    """The items of its stream; a page has a cursor as long as more may come.
+
+    An item that is ``restarted`` is the first of a new beginning: those read before count no more. With
+    ``Accept: application/x-ndjson`` all items behind the cursor that are there, one after the other.
+    """
+    app, id = ask.hub.app, (await _job(ask)).id
+    return await _entries(ask, lambda limit, cursor: app.item_page(id, limit=limit, cursor=cursor))
+
+
+async def _entries(ask: Ask, read: Callable[[int, str | None], Awaitable[Page[Any]]]) -> Answer | Response:
+    query: ReadLogs | ReadItems = ask.query
+    if not wants_lines(ask.request):
+        return Answer(await read(query.limit, query.cursor))
+    first = await read(MOST, query.cursor)  # here, where an error is a problem
+
+    async def parts() -> AsyncGenerator[Sequence[Any], None]:
+        page = first
+        while page.items:
+            yield page.items
+            if page.cursor is None:
+                return
+            page = await read(MOST, page.cursor)
+
+    return lines_response(ask.request, parts())
+
+
+def _of_job(name: str, path: str, summary: str, do: Do, **more: Any) -> Operation:
+    return Operation(
+        name=name,
+        method="GET",
+        path=f"/api/jobs/{{id}}{path}",
+        summary=summary,
+        scope="read",
+        bounded="job",
+        do=do,
+        path_examples=PATH,
+        **{"refuses": (404, 410)} | more,
+    )
+
+
+_PAGE = {"items": [JOB], "cursor": None, "partial": False}
+_LINE = {"at": AT, "attempt": 1, "number": 1, "level": "INFO", "logger": "shop", "message": "300 of 1,000 rows"}
+
+_KNOWN = "The ETag of what the client has: 304 if it is still so."
+
+OPERATIONS = (  # what has a word in the place of an id is before what has an id there
+    Operation(
+        name="list_jobs",
+        method="GET",
+        path="/api/jobs",
+        summary="The jobs that match, the newest first, a page at a time",
+        scope="read",
+        bounded="found",
+        do=list_jobs,
+        query=FindJobs,
+        gives={200: FoundJobs},
+        answered=_PAGE,
+    ),
+    Operation(
+        name="count_jobs",
+        method="GET",
+        path="/api/jobs/count",
+        summary="How many jobs match",
+        scope="read",
+        bounded="found",
+        do=count_jobs,
+        query=JobFilters,
+        gives={200: Number},
+        answered={"count": 17},
+    ),
+    _of_job(
+        "get_job",
+        "",
+        "A job as it stands; with wait, as soon as it has changed",
+        show_job,
+        query=Patience,
+        headers={"If-None-Match": _KNOWN},
+        gives={200: JobView, 304: None},
+        answered=JOB,
+        live=True,
+    ),
+    _of_job(
+        "get_result",
+        "/result",
+        "What the handler returned; with wait, as soon as the job has ended",
+        show_result,
+        query=Patience,
+        headers={"If-None-Match": _KNOWN},
+        gives={200: Any, 304: None},
+        refuses=(404, 409, 410),
+        answered=JOB["result"],
+        live=True,
+    ),
+    _of_job(
+        "get_history",
+        "/history",
+        "The attempts of a job, and what was done to it",
+        show_history,
+        gives={200: History},
+        answered={
+            "attempts": [
+                {"number": 1, "epoch": 1, "outcome": "completed", "finished_at": AT, "processing_time": 0.42},
+            ],
+            "events": [],
+        },
+    ),
+    _of_job(
+        "get_logs",
+        "/logs",
+        "The lines of a job's log, a page at a time or all of them as lines of JSON",
+        read_logs,
+        query=ReadLogs,
+        gives={200: Page[LogLine]},
+        lines=(None, LogLine),
+        answered={"items": [_LINE], "cursor": "1.1"},
+    ),
+    _of_job(
+        "get_items",
+        "/items",
+        "The items of a job's stream, a page at a time or all of them as lines of JSON",
+        read_items,
+        query=ReadItems,
+        gives={200: Page[StreamItem[Any]]},
+        lines=(None, StreamItem),
+        answered={"items": [{"value": "row 1", "attempt": 1, "number": 1, "restarted": False}], "cursor": "1.1"},
+    ),
+    _of_job(
+        "explain_job",
+        "/explain",
+        "Why a job is in its status, and what it waits for",
+        explain_job,
+        gives={200: Explained},
+        answered={
+            "text": "It completed at 2026-11-16 17:30:01+00:00.",
+            "facts": [{"code": "completed", "text": "It completed at 2026-11-16 17:30:01+00:00.", "data": {"at": AT}}],
+        },
+    ),
+    _of_job(
+        "list_children",
+        "/children",
+        "The jobs that the handler of a job submitted, the newest first",
+        list_children,
+        query=Paged,
+        gives={200: FoundJobs},
+        answered=_PAGE,
+    ),
+)

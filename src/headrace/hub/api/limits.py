@@ -1,0 +1,276 @@
+"""Operations about limits of tasks, and about rates, which tasks and queues name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from headrace.app import App
+from headrace.client.api.limits import LimitInfo
+from headrace.core.limits.rate import Rate
+from headrace.errors import LONGEST
+from headrace.hub.api.documents import Amount, Listed, Name, no_such, warnings_about
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "LimitSettings", "LimitView", "RateSettings", "RateView"]
+
+
+class LimitView(LimitInfo, frozen=True):
+    """The limits of a task, and where they were set."""
+
+    warnings: tuple[str, ...] = ()
+    """After a change: what may have been a slip, such as a name that nobody knows."""
+
+
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be set of the limits of a task; what is left out stays as it is."""
+
+    max_concurrency: Amount | None = None
+    """How many of its jobs may run at once, in all workers together."""
+    max_per_key: Amount | None = None
+    """How many of those with the same concurrency key."""
+    rates: tuple[Name, ...] | None = None
+    """The rates that its jobs keep to; an empty list: none."""
+
+
+class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rate: at most ``limit`` jobs start in ``per`` seconds."""
+
+    limit: Amount
+    per: Annotated[float, msgspec.Meta(ge=0.001, le=LONGEST)]
+    kind: Literal["fixed", "sliding", "bucket"] = "fixed"
+    """``fixed``: in each span, counted from 1970-01-01 UTC; ``sliding``: in any span; ``bucket``: a token bucket."""
+    keyed: bool = False
+    """Whether each concurrency key has a rate of its own."""
+
+
+class RateView(RateSettings, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A rate, and the name that tasks and queues know it by."""
+
+    name: str
+    warnings: tuple[str, ...] = ()
+    """After a change: what may have been a slip."""
+
+
+# -- limits of tasks
+
+
+async def list_limits(ask: Ask) -> Answer:
+    """The limits of every limited task."""
+    return Answer(Listed(tuple(await ask.hub.app.limits())))
+
+
+async def get_limit(ask: Ask) -> Answer:
+    """The limits of one task."""
+    app, task = ask.hub.app, ask.path["task"]
+    view = await _limit(app, task)
+    if not view.live and (strange := await app.strange_name("task", task)):
+        raise no_such("task", strange)
+    return Answer(view)
+
+
+async def set_limit(ask: Ask) -> Answer:
+    """Change the limits of a task."""
+    app, task, said = ask.hub.app, ask.path["task"], msgspec.structs.asdict(ask.body)
+    await app.set_limit(task, **said, by=ask.caller.name)
+    view = await _limit(app, task)
+    return Answer(msgspec.structs.replace(view, warnings=await warnings_about(app, "task", task, view.rates)))
+
+
+async def reset_limit(ask: Ask) -> Answer:
+    """Drop what was set while running."""
+    await ask.hub.app.reset_limit(ask.path["task"], by=ask.caller.name)
+    return Answer(await _limit(ask.hub.app, ask.path["task"]))
+
+
+async def forget_limit(ask: Ask) -> Answer:
+    """Delete all stored limits of a task."""
+    await ask.hub.app.forget_limit(ask.path["task"], by=ask.caller.name)
+    return Answer(status=204)
+
+
+async def _limit(app: App, task: str) -> LimitView:
+    found = next((one for one in await app.limits() if one.task == task), LimitInfo(task, None, None, (), False))
+    return LimitView(**msgspec.structs.asdict(found))
+
+
+# -- rates
+
+
+async def list_rates(ask: Ask) -> Answer:
+    """Every rate."""
+    return Answer(Listed(tuple(_rate(name, rate) for name, rate in sorted((await ask.hub.app.rates()).items()))))
+
+
+async def get_rate(ask: Ask) -> Answer:
+    """One rate."""
+    name = ask.path["name"]
+    rate = (await ask.hub.app.rates()).get(name)
+    if rate is None:
+        raise no_such("rate", f"nobody has defined a rate {name!r}")
+    return Answer(_rate(name, rate))
+
+
+async def set_rate(ask: Ask) -> Answer:
+    """Make or change a rate."""
+    app, name, said = ask.hub.app, ask.path["name"], ask.body
+    rate = Rate(said.limit, per=said.per, kind=said.kind, keyed=said.keyed)
+    await app.set_rate(name, rate, by=ask.caller.name)
+    return Answer(_rate(name, rate, await warnings_about(app, "rate", name)))
+
+
+async def reset_rate(ask: Ask) -> Answer:
+    """Drop what was set of a rate while running; what the code says of it is left."""
+    await ask.hub.app.reset_rate(ask.path["name"], by=ask.caller.name)
+    rate = (await ask.hub.app.rates()).get(ask.path["name"])
+    return Answer(status=204) if rate is None else Answer(_rate(ask.path["name"], rate))
+
+
+async def forget_rate(ask: Ask) -> Answer:
+    """Delete a stored rate."""
+    await ask.hub.app.forget_rate(ask.path["name"], by=ask.caller.name)
+    return Answer(status=204)
+
+
+def _rate(name: str, rate: Rate, warnings: tuple[str, ...] = ()) -> RateView:
+    return RateView(name=name, limit=rate.limit, per=rate.per, kind=rate.kind, keyed=rate.keyed, warnings=warnings)
+
+
+_LIMIT = {
+    "task": "resize",
+    "max_concurrency": 5,
+    "max_per_key": 1,
+    "rates": ["stripe"],
+    "live": True,
+    "unreadable": None,
+    "warnings": [],
+}
+_RATE = {"name": "stripe", "limit": 100, "per": 60.0, "kind": "sliding", "keyed": False, "warnings": []}
+
+OPERATIONS = (
+    Operation(
+        name="list_limits",
+        method="GET",
+        path="/api/limits",
+        summary="The limits of every limited task",
+        scope="read",
+        bounded="operator",
+        do=list_limits,
+        gives={200: Listed[LimitInfo]},
+        answered={"items": [{name: value for name, value in _LIMIT.items() if name != "warnings"}]},
+    ),
+    Operation(
+        name="get_limit",
+        method="GET",
+        path="/api/limits/{task:path}",
+        summary="The limits of one task",
+        scope="read",
+        bounded="operator",
+        do=get_limit,
+        gives={200: LimitView},
+        refuses=(404,),
+        answered=_LIMIT,
+        path_examples={"task": "resize"},
+    ),
+    Operation(
+        name="set_limit",
+        method="PATCH",
+        path="/api/limits/{task:path}",
+        summary="Change the limits of a task; what is set here overrides the code until it is reset",
+        scope="admin",
+        bounded="operator",
+        do=set_limit,
+        body=LimitSettings,
+        gives={200: LimitView},
+        example={"max_concurrency": 5, "max_per_key": 1, "rates": ["stripe"]},
+        answered=_LIMIT,
+        path_examples={"task": "resize"},
+    ),
+    Operation(
+        name="reset_limit",
+        method="POST",
+        path="/api/limits/{task:path}/reset",
+        summary="Drop the limits of a task that were set while running; the code applies again",
+        scope="admin",
+        bounded="operator",
+        do=reset_limit,
+        gives={200: LimitView},
+        answered=_LIMIT | {"live": False},
+        path_examples={"task": "resize"},
+    ),
+    Operation(
+        name="forget_limit",
+        method="DELETE",
+        path="/api/limits/{task:path}",
+        summary="Delete all stored limits of a task, those from code included; its jobs stay",
+        scope="admin",
+        bounded="operator",
+        do=forget_limit,
+        gives={204: None},
+        refuses=(404,),
+        path_examples={"task": "resize"},
+    ),
+    Operation(
+        name="list_rates",
+        method="GET",
+        path="/api/rates",
+        summary="Every rate",
+        scope="read",
+        bounded="operator",
+        do=list_rates,
+        gives={200: Listed[RateView]},
+        answered={"items": [_RATE]},
+    ),
+    Operation(
+        name="get_rate",
+        method="GET",
+        path="/api/rates/{name:path}",
+        summary="One rate",
+        scope="read",
+        bounded="operator",
+        do=get_rate,
+        gives={200: RateView},
+        refuses=(404,),
+        answered=_RATE,
+        path_examples={"name": "stripe"},
+    ),
+    Operation(
+        name="set_rate",
+        method="PUT",
+        path="/api/rates/{name:path}",
+        summary="Make or change a rate; what is set here overrides the code until it is reset",
+        scope="admin",
+        bounded="operator",
+        do=set_rate,
+        body=RateSettings,
+        gives={200: RateView},
+        example={"limit": 100, "per": 60, "kind": "sliding"},
+        answered=_RATE,
+        path_examples={"name": "stripe"},
+    ),
+    Operation(
+        name="reset_rate",
+        method="POST",
+        path="/api/rates/{name:path}/reset",
+        summary="Drop what was set of a rate while running; the code applies again (204: it says nothing of it)",
+        scope="admin",
+        bounded="operator",
+        do=reset_rate,
+        gives={200: RateView, 204: None},
+        answered=_RATE,
+        path_examples={"name": "stripe"},
+    ),
+    Operation(
+        name="forget_rate",
+        method="DELETE",
+        path="/api/rates/{name:path}",
+        summary="Delete a stored rate; tasks and queues that name it are not limited by it any more",
+        scope="admin",
+        bounded="operator",
+        do=forget_rate,
+        gives={204: None},
+        refuses=(404,),
+        path_examples={"name": "stripe"},
+    ),
+)

@@ -1,0 +1,216 @@
+"""Operations about queues: look, pause, resume, set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from headrace.app import App
+from headrace.client.api.queues import QUEUE_CURSOR, QueueInfo, page_of_queues
+from headrace.core.status import Status
+from headrace.core.validation import COUNT
+from headrace.hub.api.documents import Amount, Name, no_such, warnings_about
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "QueueSettings", "QueueView"]
+
+
+class QueueView(QueueInfo, frozen=True):
+    """A queue: its settings, and its jobs counted by status."""
+
+    warnings: tuple[str, ...] = ()
+    """After a change: what may have been a slip, such as a name that nobody knows."""
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be set of a queue; what is left out stays as it is."""
+
+    priority: Annotated[int, msgspec.Meta(ge=-COUNT, le=COUNT)] | None = None
+    """A queue with a higher number is served first."""
+    max_concurrency: Amount | None = None
+    """How many of its jobs may run at once, in all workers together."""
+    rates: tuple[Name, ...] | None = None
+    """The rates that its jobs keep to; an empty list: none."""
+    by_customer: bool | None = None
+    """Whether jobs of each customer stand in lines of their own."""
+
+
+class QueuesAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of queues."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    cursor: Annotated[str, msgspec.Meta(pattern=QUEUE_CURSOR)] | None = None
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """Some queues, and where the next ones begin."""
+
+    items: tuple[QueueInfo, ...]
+    cursor: str | None
+    """Pass it on for the next page; null at the end."""
+
+
+async def list_queues(ask: Ask) -> Answer:
+    """The queues that have jobs or settings."""
+    asked: QueuesAsked = ask.query
+    page = page_of_queues(await ask.hub.app.queues(), asked.limit, asked.cursor)
+    return Answer(QueuePage(page.items, page.cursor))
+
+
+async def get_queue(ask: Ask) -> Answer:
+    """One queue."""
+    app, name = ask.hub.app, ask.path["name"]
+    stored = any(one.name == name for one in await app.queues())
+    if not stored and (strange := await app.strange_name("queue", name)):
+        raise no_such("queue", strange)
+    return Answer(await _view(app, name))
+
+
+async def pause_queue(ask: Ask) -> Answer:
+    """Start none of its jobs any more."""
+    await ask.hub.app.pause_queue(ask.path["name"], by=ask.caller.name)
+    return await _changed(ask)
+
+
+async def resume_queue(ask: Ask) -> Answer:
+    """Start its jobs again."""
+    await ask.hub.app.resume_queue(ask.path["name"], by=ask.caller.name)
+    return await _changed(ask)
+
+
+async def set_queue(ask: Ask) -> Answer:
+    """Change its settings."""
+    said: QueueSettings = ask.body
+    await ask.hub.app.set_queue(ask.path["name"], **msgspec.structs.asdict(said), by=ask.caller.name)
+    return await _changed(ask)
+
+
+async def reset_queue(ask: Ask) -> Answer:
+    """Drop what was set while running."""
+    await ask.hub.app.reset_queue(ask.path["name"], by=ask.caller.name)
+    return Answer(await _view(ask.hub.app, ask.path["name"]))
+
+
+async def forget_queue(ask: Ask) -> Answer:
+    """Delete its stored settings."""
+    await ask.hub.app.forget_queue(ask.path["name"], by=ask.caller.name)
+    return Answer(status=204)
+
+
+async def _changed(ask: Ask) -> Answer:
+    app, name = ask.hub.app, ask.path["name"]
+    view = await _view(app, name)
+    return Answer(msgspec.structs.replace(view, warnings=await warnings_about(app, "queue", name, view.rates)))
+
+
+async def _view(app: App, name: str) -> QueueView:
+    found = next((one for one in await app.queues() if one.name == name), QueueInfo(name, 0, False, {}, None))
+    return QueueView(**msgspec.structs.asdict(found))
+
+
+_NAMED = {"name": "images"}
+_VIEW = {
+    "name": "images",
+    "priority": 10,
+    "paused": False,
+    "counts": {Status.QUEUED: 4, Status.RUNNING: 2},
+    "oldest": "2026-11-16T10:03:15Z",
+    "max_concurrency": 20,
+    "rates": ["stripe"],
+    "paused_by": None,
+    "paused_at": None,
+    "by_customer": False,
+    "unreadable": None,
+    "warnings": [],
+}
+
+OPERATIONS = (
+    Operation(
+        name="list_queues",
+        method="GET",
+        path="/api/queues",
+        summary="The queues, in the order workers serve them",
+        scope="read",
+        bounded="operator",
+        do=list_queues,
+        query=QueuesAsked,
+        gives={200: QueuePage},
+        answered={"items": [{name: value for name, value in _VIEW.items() if name != "warnings"}], "cursor": None},
+    ),
+    Operation(
+        name="get_queue",
+        method="GET",
+        path="/api/queues/{name:path}",
+        summary="One queue",
+        scope="read",
+        bounded="operator",
+        do=get_queue,
+        gives={200: QueueView},
+        refuses=(404,),
+        answered=_VIEW,
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="set_queue",
+        method="PATCH",
+        path="/api/queues/{name:path}",
+        summary="Change a queue; what is set here overrides the code until it is reset",
+        scope="admin",
+        bounded="operator",
+        do=set_queue,
+        body=QueueSettings,
+        gives={200: QueueView},
+        example={"priority": 10, "max_concurrency": 20, "rates": ["stripe"]},
+        answered=_VIEW,
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="pause_queue",
+        method="POST",
+        path="/api/queues/{name:path}/pause",
+        summary="Pause a queue: none of its jobs are started, running ones go on",
+        scope="act",
+        bounded="operator",
+        do=pause_queue,
+        gives={200: QueueView},
+        answered=_VIEW | {"paused": True, "paused_by": "ops", "paused_at": "2026-11-16T10:05:00Z"},
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="resume_queue",
+        method="POST",
+        path="/api/queues/{name:path}/resume",
+        summary="Resume a paused queue",
+        scope="act",
+        bounded="operator",
+        do=resume_queue,
+        gives={200: QueueView},
+        answered=_VIEW,
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="reset_queue",
+        method="POST",
+        path="/api/queues/{name:path}/reset",
+        summary="Drop what was set while running, a pause included; the code applies again",
+        scope="admin",
+        bounded="operator",
+        do=reset_queue,
+        gives={200: QueueView},
+        answered=_VIEW,
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="forget_queue",
+        method="DELETE",
+        path="/api/queues/{name:path}",
+        summary="Delete all stored settings of a queue, those from code included; its jobs stay",
+        scope="admin",
+        bounded="operator",
+        do=forget_queue,
+        gives={204: None},
+        refuses=(404,),
+        path_examples=_NAMED,
+    ),
+)

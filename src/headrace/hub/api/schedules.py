@@ -1,0 +1,321 @@
+"""Operations about schedules: look, make, rest, trigger, remove, and when they fire."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.client.api.schedules import ScheduleInfo
+from headrace.core.schedule.localtime import zone
+from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
+from headrace.core.status import Status
+from headrace.hub.api.documents import Listed, Name
+from headrace.hub.auth.customers import may_submit, not_ours
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "CronRule", "EveryRule", "Fire", "NewSchedule", "RuleToTry", "ScheduleView", "Triggered"]
+
+Fires = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+
+
+class CronRule(Cron, frozen=True, tag="cron", tag_field="kind", forbid_unknown_fields=True):
+    """Fires when the clocks in ``tz`` match the expression: five fields, or six with seconds first, or ``@daily`` …"""
+
+
+class EveryRule(Every, frozen=True, tag="every", tag_field="kind", forbid_unknown_fields=True):
+    """Fires at a steady interval of at least 0.1 s, counted from ``start``, else from the creation of the schedule."""
+
+
+class ContinuousRule(Continuous, frozen=True, tag="continuous", tag_field="kind", forbid_unknown_fields=True):
+    """Runs all the time: when a run ends, the next begins; after a failure, when the cool-down is over."""
+
+
+class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule to be made, or changed."""
+
+    rule: CronRule | EveryRule | ContinuousRule
+    task: Name
+    """Which task each fire submits."""
+    payload: dict[str, Any] = {}
+    queue: Name | None = None
+    """None, here and below: as the task says."""
+    priority: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Seconds."""
+    tags: tuple[Name, ...] | None = None
+    metadata: dict[str, Any] | None = None
+    requires: dict[str, Any] | None = None
+    """What a worker must offer."""
+    customer: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] | None = None
+
+
+class RuleToTry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule whose fires are asked for; nothing is stored."""
+
+    rule: CronRule | EveryRule
+    n: Fires = 5
+    """How many fires."""
+
+
+class ScheduleView(ScheduleInfo, frozen=True, kw_only=True):
+    """A schedule: its rule, its task, its state, and when it fires."""
+
+    warnings: tuple[str, ...] = ()
+    """What may have been a slip, such as a task that nobody has registered."""
+
+
+class HowMany(msgspec.Struct, frozen=True):
+    """How many fires are asked for."""
+
+    n: Fires = 5
+
+
+class Fire(msgspec.Struct, frozen=True):
+    """A moment at which a schedule fires."""
+
+    at: datetime
+    local: str
+    """The same moment as the clocks in the zone of the rule show it."""
+
+
+class Triggered(msgspec.Struct, frozen=True):
+    """The job that a schedule was made to submit."""
+
+    job_id: UUID
+    status: Status
+    created_at: datetime
+
+
+async def list_schedules(ask: Ask) -> Answer:
+    """Every schedule."""
+    return Answer(Listed(tuple(await ask.hub.app.schedules())))
+
+
+async def get_schedule(ask: Ask) -> Answer:
+    """One schedule."""
+    return Answer(await ask.hub.app.get_schedule(ask.path["name"]))
+
+
+async def put_schedule(ask: Ask) -> Answer:
+    """Make a schedule, or change the one of this name."""
+    app, said = ask.hub.app, msgspec.structs.asdict(ask.body)
+    rule, task, payload = _plain(said.pop("rule")), said.pop("task"), said.pop("payload")
+    options = {name: value for name, value in said.items() if value is not None}
+    draft, warnings = await app.draft_with_warnings(task, payload, **options)
+    queue = draft.options.get("queue", "default")
+    not_ours(draft.task, queue)
+    may_submit(ask, draft.task, queue)
+    made = await app.schedule(ask.path["name"], rule, draft, by=ask.caller.name)
+    return Answer(ScheduleView(**msgspec.structs.asdict(made), warnings=warnings))
+
+
+async def delete_schedule(ask: Ask) -> Answer:
+    """Remove a schedule."""
+    await ask.hub.app.delete_schedule(ask.path["name"], by=ask.caller.name)
+    return Answer(status=204)
+
+
+async def pause_schedule(ask: Ask) -> Answer:
+    """Let it rest."""
+    return Answer(await ask.hub.app.pause_schedule(ask.path["name"], by=ask.caller.name))
+
+
+async def resume_schedule(ask: Ask) -> Answer:
+    """Let it fire again."""
+    return Answer(await ask.hub.app.resume_schedule(ask.path["name"], by=ask.caller.name))
+
+
+async def trigger_schedule(ask: Ask) -> Answer:
+    """Submit its job now."""
+    known = await ask.hub.app.get_schedule(ask.path["name"])
+    may_submit(ask, known.task, known.queue)
+    handle = await ask.hub.app.trigger_schedule(ask.path["name"], by=ask.caller.name)
+    job = handle.last or await handle.refresh()
+    return Answer(Triggered(job.id, job.status, job.created_at), 201)
+
+
+async def next_fires(ask: Ask) -> Answer:
+    """When it fires next."""
+    app, name = ask.hub.app, ask.path["name"]
+    rule = (await app.get_schedule(name)).rule
+    return Answer(_fires(await app.next_fires(name, ask.query.n), rule))
+
+
+async def try_rule(ask: Ask) -> Answer:
+    """When a schedule with this rule would fire."""
+    rule = _plain(ask.body.rule)
+    assert isinstance(rule, Cron | Every)
+    return Answer(_fires(await ask.hub.app.next_fires(rule, ask.body.n), rule))
+
+
+def _plain(rule: Rule) -> Rule:
+    """The rule as schedules keep it, where fields of a newer version are let pass."""
+    plain: Rule = msgspec.convert(msgspec.to_builtins(rule), Rule)
+    return plain
+
+
+def _fires(fires: list[datetime], rule: Rule) -> Listed[Fire]:
+    where = zone(getattr(rule, "tz", "UTC"))
+    return Listed(tuple(Fire(at.astimezone(UTC), at.astimezone(where).isoformat()) for at in fires))
+
+
+_NAMED = {"name": "nightly"}
+_RULE = {"kind": "cron", "expr": "0 2 * * *", "tz": "Europe/Berlin"}
+_VIEW = {
+    "name": "nightly",
+    "rule": {
+        **_RULE,
+        "catch_up": "once",
+        "cap": 100,
+        "overlap": "allow",
+        "jitter": 0.0,
+        "start": None,
+        "end": None,
+    },
+    "task": "resize",
+    "state": "active",
+    "next_fire": "2026-11-17T01:00:00Z",
+    "last_fire": "2026-11-16T01:00:00Z",
+    "last_job": "019a8a3e-4b00-7c3e-8a54-0f4f6f2b9c11",
+    "skipped": 0,
+    "waiting": None,
+    "paused": False,
+    "source": "dynamic",
+    "queue": "images",
+    "priority": 70,
+    "payload": {"image": "cat.png", "width": 320},
+    "created_at": "2026-11-01T09:00:00Z",
+}
+_FIRES = {
+    "items": [
+        {"at": "2026-11-17T01:00:00Z", "local": "2026-11-17T02:00:00+01:00"},
+        {"at": "2026-11-18T01:00:00Z", "local": "2026-11-18T02:00:00+01:00"},
+    ]
+}
+
+OPERATIONS = (
+    Operation(
+        name="list_schedules",
+        method="GET",
+        path="/api/schedules",
+        summary="Every schedule",
+        scope="read",
+        bounded="operator",
+        do=list_schedules,
+        gives={200: Listed[ScheduleInfo]},
+        answered={"items": [_VIEW]},
+    ),
+    Operation(
+        name="try_rule",
+        method="POST",
+        path="/api/schedules/fires",
+        summary="When a schedule with this rule would fire; nothing is stored",
+        scope="read",
+        bounded="nothing",
+        do=try_rule,
+        body=RuleToTry,
+        gives={200: Listed[Fire]},
+        example={"rule": _RULE, "n": 2},
+        answered=_FIRES,
+    ),
+    Operation(
+        name="next_fires",
+        method="GET",
+        path="/api/schedules/{name:path}/fires",
+        summary="When a schedule fires next, as if it were not paused",
+        scope="read",
+        bounded="operator",
+        do=next_fires,
+        query=HowMany,
+        gives={200: Listed[Fire]},
+        refuses=(404,),
+        answered=_FIRES,
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="get_schedule",
+        method="GET",
+        path="/api/schedules/{name:path}",
+        summary="One schedule",
+        scope="read",
+        bounded="operator",
+        do=get_schedule,
+        gives={200: ScheduleInfo},
+        refuses=(404,),
+        answered=_VIEW,
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="put_schedule",
+        method="PUT",
+        path="/api/schedules/{name:path}",
+        summary="Make a schedule, or change the one of this name; one that is paused stays so",
+        scope="admin",
+        bounded="operator",
+        do=put_schedule,
+        body=NewSchedule,
+        gives={200: ScheduleView},
+        refuses=(422,),
+        example={"rule": _RULE, "task": "resize", "payload": {"image": "cat.png", "width": 320}},
+        answered=_VIEW | {"warnings": []},
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="delete_schedule",
+        method="DELETE",
+        path="/api/schedules/{name:path}",
+        summary="Remove a schedule; its jobs stay, but runs of a continuous one are cancelled",
+        scope="admin",
+        bounded="operator",
+        do=delete_schedule,
+        gives={204: None},
+        refuses=(404,),
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="pause_schedule",
+        method="POST",
+        path="/api/schedules/{name:path}/pause",
+        summary="Pause a schedule; current runs of a continuous one finish and are not followed",
+        scope="act",
+        bounded="operator",
+        do=pause_schedule,
+        gives={200: ScheduleInfo},
+        refuses=(404,),
+        answered=_VIEW | {"state": "paused", "paused": True, "next_fire": None},
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="resume_schedule",
+        method="POST",
+        path="/api/schedules/{name:path}/resume",
+        summary="Resume a paused schedule; missed fires are not made up for",
+        scope="act",
+        bounded="operator",
+        do=resume_schedule,
+        gives={200: ScheduleInfo},
+        refuses=(404,),
+        answered=_VIEW,
+        path_examples=_NAMED,
+    ),
+    Operation(
+        name="trigger_schedule",
+        method="POST",
+        path="/api/schedules/{name:path}/trigger",
+        summary="Submit a schedule's job now, besides its fires",
+        scope="act",
+        bounded="operator",
+        do=trigger_schedule,
+        gives={201: Triggered},
+        refuses=(404, 409, 422),
+        answered={
+            "job_id": "019a8b41-7d20-7f0a-9b1c-2f6f0a3f1f52",
+            "status": "queued",
+            "created_at": "2026-11-16T10:03:15Z",
+        },
+        path_examples=_NAMED,
+    ),
+)

@@ -1,0 +1,161 @@
+"""Operations about figures: counts of the whole store, charts of what was finished, and failures in groups."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from headrace.client.api.stats import Stats
+from headrace.core.stats.charts import Charts
+from headrace.core.stats.failures import FailureGroup
+from headrace.core.stats.rollup import Step
+from headrace.core.status import Reason
+from headrace.hub.api.documents import Listed
+from headrace.hub.api.filters import SaidStatus, filters_in
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "ChartsAsked", "FailuresAsked"]
+
+
+class ChartsAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """Of what charts are asked for; without a time, of the last hour."""
+
+    task: str | None = None
+    queue: str | None = None
+    since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    step: Step | None = None
+    """How long a point is; by default what fits the time."""
+
+
+class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which failures are asked for; each parameter that is given must match."""
+
+    status: tuple[SaidStatus, ...] | None = None
+    """By default, jobs that failed, and jobs that failed and are tried again."""
+    reason: tuple[Reason, ...] | None = None
+    task: tuple[str, ...] | None = None
+    queue: tuple[str, ...] | None = None
+    customer: tuple[str, ...] | None = None
+    tag: str | None = None
+    created_after: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    created_before: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    finished_after: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    finished_before: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    type: tuple[str, ...] | None = None
+    """The same as ``task``."""
+    customer_id: tuple[str, ...] | None = None
+    """The same as ``customer``."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    """How many groups: the largest."""
+
+
+async def stats(ask: Ask) -> Answer:
+    """Counts of the whole store."""
+    return Answer(await ask.hub.app.stats())
+
+
+async def charts(ask: Ask) -> Answer:
+    """What workers finished."""
+    return Answer(await ask.hub.app.charts(**msgspec.structs.asdict(ask.query)))
+
+
+async def failures(ask: Ask) -> Answer:
+    """Jobs that failed alike."""
+    found = await ask.hub.app.failures(limit=ask.query.limit, **filters_in(ask, ask.query))
+    return Answer(Listed(tuple(found)))
+
+
+_POINT = {
+    "at": "2026-11-16T10:00:00Z",
+    "seconds": 60,
+    "completed": 118,
+    "failed": 2,
+    "timed_out": 0,
+    "lost": 0,
+    "snoozed": 0,
+    "released": 0,
+    "cancelled": 0,
+    "retried": 2,
+    "waiting": {"count": 120, "mean": 0.21, "p50": 0.1, "p95": 0.6, "p99": 1.2},
+    "running": {"count": 120, "mean": 1.9, "p50": 1.7, "p95": 3.4, "p99": 4.8},
+}
+
+OPERATIONS = (
+    Operation(
+        name="stats",
+        method="GET",
+        path="/api/stats",
+        summary="Jobs by status, the ledger, workers, and since when the oldest queued job waits",
+        scope="read",
+        bounded="operator",
+        do=stats,
+        gives={200: Stats},
+        answered={
+            "statuses": {"queued": 4, "running": 2, "completed": 1812, "failed": 3},
+            "ledger": {
+                "accepted": 1821,
+                "live": 6,
+                "ended": 1815,
+                "pruned": 0,
+                "completed": 1812,
+                "failed": 3,
+                "cancelled": 0,
+                "pruned_completed": 0,
+                "pruned_failed": 0,
+                "pruned_cancelled": 0,
+                "pruned_unknown": 0,
+            },
+            "workers_alive": 1,
+            "oldest_queued": "2026-11-16T10:03:15Z",
+            "workers_silent": 0,
+            "silent_since": None,
+        },
+    ),
+    Operation(
+        name="charts",
+        method="GET",
+        path="/api/charts",
+        summary="What workers finished, by task, queue and time, and how long it took",
+        scope="read",
+        bounded="operator",
+        do=charts,
+        query=ChartsAsked,
+        gives={200: Charts},
+        answered={
+            "since": "2026-11-16T10:00:00Z",
+            "until": "2026-11-16T10:01:00Z",
+            "step": "minute",
+            "series": [{"task": "resize", "queue": "images", "total": _POINT, "points": [_POINT]}],
+        },
+    ),
+    Operation(
+        name="failures",
+        method="GET",
+        path="/api/failures",
+        summary="Jobs that failed alike, in groups, the largest first",
+        scope="read",
+        bounded="found",
+        do=failures,
+        query=FailuresAsked,
+        gives={200: Listed[FailureGroup]},
+        answered={
+            "items": [
+                {
+                    "fingerprint": "3f0c1d9a77e2",
+                    "task": "resize",
+                    "type": "ServiceTimeoutError",
+                    "place": "images.py:resize",
+                    "message": "the service did not answer within 30 s",
+                    "jobs": 3,
+                    "failed": 3,
+                    "first_seen": "2026-11-16T09:12:00Z",
+                    "last_seen": "2026-11-16T10:01:30Z",
+                    "example": "019a8b41-7d20-7f0a-9b1c-2f6f0a3f1f52",
+                }
+            ]
+        },
+    ),
+)

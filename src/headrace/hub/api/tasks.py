@@ -1,0 +1,72 @@
+"""Operations about tasks: which there are, and what their jobs take."""
+
+from __future__ import annotations
+
+from headrace.client.api.tasks import TaskInfo
+from headrace.hub.api.documents import Listed, no_such
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS"]
+
+
+async def list_tasks(ask: Ask) -> Answer:
+    """Every task that the caller may submit."""
+    return Answer(Listed(tuple(await _tasks(ask))))
+
+
+async def get_task(ask: Ask) -> Answer:
+    """One task."""
+    name = ask.path["name"]
+    found = next((one for one in await _tasks(ask) if one.name == name), None)
+    if found is None:
+        raise no_such("task", f"neither this hub nor any worker of its store has a task {name!r}")
+    return Answer(found)
+
+
+async def _tasks(ask: Ask) -> list[TaskInfo]:
+    """Those of a key that is bound to some are these: what else there is, is not its business."""
+    tasks, bound = await ask.hub.app.tasks(), ask.caller.tasks
+    return tasks if bound is None else [one for one in tasks if one.name in bound]
+
+
+_VIEW = {
+    "name": "resize",
+    "queue": "images",
+    "priority": 70,
+    "timeout": 60.0,
+    "schema": {
+        "type": "object",
+        "properties": {"image": {"type": "string"}, "width": {"type": "integer", "default": 800}},
+        "required": ["image"],
+        "additionalProperties": False,
+    },
+    "here": False,
+    "retention": None,
+}
+
+OPERATIONS = (
+    Operation(
+        name="list_tasks",
+        method="GET",
+        path="/api/tasks",
+        summary="Every task that this hub or a worker has, with the schema of its payload",
+        scope="read",
+        bounded="nothing",
+        do=list_tasks,
+        gives={200: Listed[TaskInfo]},
+        answered={"items": [_VIEW]},
+    ),
+    Operation(
+        name="get_task",
+        method="GET",
+        path="/api/tasks/{name:path}",
+        summary="One task, with the schema of its payload",
+        scope="read",
+        bounded="nothing",
+        do=get_task,
+        gives={200: TaskInfo},
+        refuses=(404,),
+        answered=_VIEW,
+        path_examples={"name": "resize"},
+    ),
+)

@@ -1,0 +1,428 @@
+"""Operations on webhooks: subscriptions, what was delivered, and what is sent once more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from headrace.core.validation import KEY, NAME, NOTE
+from headrace.core.webhooks.delivery import QUEUE, TASK
+from headrace.core.webhooks.subscription import Webhook, checked_wish
+from headrace.core.webhooks.target import Occasion
+from headrace.http.problems import Problem
+from headrace.hub.api.documents import ID, JOB, PATH, JobPage, JobView, job_view, page_view
+from headrace.hub.api.filters import SaidStatus, filters_in
+from headrace.hub.auth.customers import customer_of, filters_of, job_of
+from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.webhooks.addresses import guard_of
+
+__all__ = ["OPERATIONS", "NewSubscription", "SubscriptionChange", "SubscriptionList", "SubscriptionMade", "WebhookView"]
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME)]
+Event = Occasion | Literal["status_change", "completion", "ended"]
+"""What a webhook may be told of; the last three stand for several."""
+
+
+class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook, without its secrets."""
+
+    id: str
+    url: str
+    """Without what follows the host, if the key may not administrate."""
+    events: tuple[Occasion, ...]
+    tasks: tuple[str, ...]
+    queues: tuple[str, ...]
+    customer: str | None
+    description: str | None
+    created_at: datetime
+    created_by: str | None
+    signed: bool
+    bearer: bool
+    failures: int
+    """Deliveries in a row that were given up."""
+    on: bool
+    off_at: datetime | None
+    off_because: str | None
+
+
+class SubscriptionList(msgspec.Struct, frozen=True):
+    """All subscriptions, the oldest first."""
+
+    items: tuple[WebhookView, ...]
+
+
+class Authentication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a webhook knows who calls."""
+
+    token: str
+    type: Literal["bearer_token", "bearer"] = "bearer_token"
+
+
+class NewSubscription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A subscription to be made."""
+
+    url: str | None = None
+    webhook_url: str | None = None
+    """The same as ``url``."""
+    events: tuple[Event, ...] | None = None
+    """What it is told of; null: every change of status, and not progress."""
+    tasks: tuple[Name, ...] = ()
+    """Only of jobs of these tasks; none: of all."""
+    queues: tuple[Name, ...] = ()
+    """Only of jobs submitted to these queues; none: to all."""
+    customer: Annotated[str, msgspec.Meta(min_length=1, max_length=KEY)] | None = None
+    """Only of jobs of this customer; a key of a customer makes its own."""
+    secret: str | None = None
+    """To sign with, ``whsec_…``; null: one is made."""
+    bearer: str | None = None
+    """A token to be shown."""
+    authentication: Authentication | None = None
+    """The same as ``bearer``."""
+    description: Annotated[str, msgspec.Meta(max_length=NOTE)] | None = None
+
+
+class SubscriptionMade(msgspec.Struct, frozen=True):
+    """A webhook with its new secret, which cannot be had again."""
+
+    webhook: WebhookView
+    secret: str
+
+
+class SubscriptionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be changed; what is left out, or null, stays."""
+
+    on: bool | None = None
+    """Switch it on again, or off."""
+    url: str | None = None
+    events: tuple[Event, ...] | None = None
+    tasks: tuple[Name, ...] | None = None
+    queues: tuple[Name, ...] | None = None
+    description: Annotated[str, msgspec.Meta(max_length=NOTE)] | None = None
+
+
+class Rotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new secret."""
+
+    keep: Annotated[float, msgspec.Meta(ge=0, le=30 * 86_400)] = 86_400.0
+    """Seconds for which messages are signed with the old one, too."""
+    secret: str | None = None
+
+
+class Whose(msgspec.Struct, frozen=True):
+    """Which subscriptions are asked for."""
+
+    customer: str | None = None
+
+
+class WhichDeliveries(msgspec.Struct, frozen=True):
+    """Which deliveries are asked for: to one webhook, or of one job."""
+
+    webhook: str | None = None
+    job: str | None = None
+    status: tuple[SaidStatus, ...] = ()
+    customer: str | None = None
+    customer_id: str | None = None
+    """The same as ``customer``."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    cursor: str | None = None
+
+
+# -- who may
+
+
+def _shown(ask: Ask, webhook: Webhook) -> WebhookView:
+    caller = ask.caller
+    fields = {name: getattr(webhook, name) for name in WebhookView.__struct_fields__}
+    if caller.customer is None and not caller.may("admin"):  # an address may be a secret in itself
+        parts = urlsplit(webhook.url)
+        fields["url"] = f"{parts.scheme}://{parts.netloc}/…"
+    return WebhookView(**fields)
+
+
+def _may_change(ask: Ask) -> None:
+    """Customers see to their own; who is told of everybody's jobs is the administrator's business.
+
+    :raises Problem: 403
+    """
+    if ask.caller.customer is None and not ask.caller.may("admin"):
+        message = "webhooks that are told of everybody's jobs need the scope admin"
+        raise Problem(403, "forbidden", "This is not for this key", message)
+
+
+async def _own(ask: Ask) -> Webhook:
+    """The webhook that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
+    id = ask.path["id"]
+    found = next((one for one in await ask.hub.app.webhooks() if one.id == id), None)
+    if found is None or ask.caller.customer not in (None, found.customer):
+        raise Problem(404, "not-found", "There is no such webhook", "no webhook of this id")
+    return found
+
+
+def _checked_url(ask: Ask, url: str) -> str:
+    return guard_of(ask.hub.options).check(url)
+
+
+# -- subscriptions
+
+
+async def list_webhooks(ask: Ask) -> Answer:
+    """Every subscription that the caller may see."""
+    query: Whose = ask.query
+    customer = filters_of(ask, {"customer": query.customer}).get("customer")
+    found = await ask.hub.app.webhooks(customer=customer if isinstance(customer, str) else None)
+    return Answer(SubscriptionList(tuple(_shown(ask, one) for one in found)))
+
+
+async def add_webhook(ask: Ask) -> Answer:
+    """Subscribe."""
+    _may_change(ask)
+    body: NewSubscription = ask.body
+    said = {name: getattr(body, name) for name in ("url", "webhook_url", "events", "secret", "bearer")}
+    if body.authentication is not None:
+        said["authentication"] = msgspec.to_builtins(body.authentication)
+    wish = checked_wish({name: value for name, value in said.items() if value is not None}, "body")
+    made = await ask.hub.app.add_webhook(
+        _checked_url(ask, wish.url),
+        events=wish.events,
+        tasks=body.tasks,
+        queues=body.queues,
+        customer=customer_of(ask, body.customer),
+        secret=wish.secret,
+        bearer=wish.bearer,
+        description=body.description,
+        by=ask.caller.name,
+        most=ask.hub.options.customer_webhooks,
+    )
+    return Answer(SubscriptionMade(_shown(ask, made.webhook), made.secret), 201, {"Cache-Control": "no-store"})
+
+
+async def get_webhook(ask: Ask) -> Answer:
+    """One subscription."""
+    return Answer(_shown(ask, await _own(ask)))
+
+
+async def set_webhook(ask: Ask) -> Answer:
+    """Change it."""
+    webhook = await _own(ask)
+    _may_change(ask)
+    body: SubscriptionChange = ask.body
+    changed = await ask.hub.app.set_webhook(
+        webhook.id,
+        on=body.on,
+        url=None if body.url is None else _checked_url(ask, body.url),
+        events=body.events,
+        tasks=body.tasks,
+        queues=body.queues,
+        description=body.description,
+        by=ask.caller.name,
+    )
+    return Answer(_shown(ask, changed))
+
+
+async def rotate_webhook(ask: Ask) -> Answer:
+    """Give it a new secret."""
+    webhook = await _own(ask)
+    _may_change(ask)
+    body: Rotation = ask.body
+    made = await ask.hub.app.rotate_webhook(webhook.id, keep=body.keep, secret=body.secret, by=ask.caller.name)
+    return Answer(SubscriptionMade(_shown(ask, made.webhook), made.secret), headers={"Cache-Control": "no-store"})
+
+
+async def test_webhook(ask: Ask) -> Answer:
+    """Send it a message, to see whether it takes one."""
+    webhook = await _own(ask)
+    _may_change(ask)
+    ask.hub.door.spend(ask.caller)
+    await ask.hub.caps.live(ask.caller, task=TASK)
+    handle = await ask.hub.app.test_webhook(webhook.id, by=ask.caller.name)
+    return Answer(job_view(await handle.refresh()), 202)
+
+
+async def delete_webhook(ask: Ask) -> Answer:
+    """Remove it."""
+    webhook = await _own(ask)
+    _may_change(ask)
+    await ask.hub.app.delete_webhook(webhook.id, by=ask.caller.name)
+    return Answer(status=204)
+
+
+# -- deliveries
+
+
+async def list_deliveries(ask: Ask) -> Answer:
+    """What was sent, or is to be."""
+    query: WhichDeliveries = ask.query
+    given: Any = filters_in(ask, query)
+    page = await ask.hub.app.deliveries(
+        webhook=query.webhook, job=query.job, limit=query.limit, cursor=query.cursor, **given
+    )
+    return Answer(page_view(page))
+
+
+async def redeliver(ask: Ask) -> Answer:
+    """Send a message once more."""
+    job = await job_of(ask, ask.path["id"])
+    if job.ended and job.task == TASK:
+        ask.hub.door.spend(ask.caller)
+        await ask.hub.caps.live(ask.caller, task=TASK)
+    return Answer(job_view(await ask.hub.app.redeliver(job.id, by=ask.caller.name)), 202)
+
+
+_ID = "wh_5f0c9b7a3d1e4f6a8b2c0d9e7f1a3b5c"
+_WEBHOOK = {
+    "id": _ID,
+    "url": "https://client.example.com/job-notifications",
+    "events": ["completed", "failed", "cancelled"],
+    "tasks": ["resize"],
+    "queues": [],
+    "customer": None,
+    "description": None,
+    "created_at": "2026-01-31T08:00:00Z",
+    "created_by": "local",
+    "signed": True,
+    "bearer": False,
+    "failures": 0,
+    "on": True,
+    "off_at": None,
+    "off_because": None,
+}
+_MADE = {"webhook": _WEBHOOK, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+_PATH = {"id": _ID}
+
+_DELIVERY = {
+    **JOB,
+    "task": TASK,
+    "queue": QUEUE,
+    "asked_queue": QUEUE,
+    "tags": [_ID, ID],
+    "payload": {"webhook": _ID, "id": "msg_019a8dce17407d059c8e2f6b8f0e4a11", "message": {"type": "job.completed"}},
+    "result": {"status": 204},
+}
+
+OPERATIONS = (
+    Operation(
+        name="list_webhooks",
+        method="GET",
+        path="/api/webhooks",
+        summary="List the subscriptions, without their secrets",
+        scope="read",
+        bounded="found",
+        do=list_webhooks,
+        query=Whose,
+        gives={200: SubscriptionList},
+        answered={"items": [_WEBHOOK]},
+    ),
+    Operation(
+        name="add_webhook",
+        method="POST",
+        path="/api/webhooks",
+        summary="Subscribe: an address is told of jobs that are submitted from now on; its secret is shown this once",
+        scope="act",
+        bounded="made",
+        do=add_webhook,
+        body=NewSubscription,
+        gives={201: SubscriptionMade},
+        example={
+            "url": "https://client.example.com/job-notifications",
+            "events": ["completion"],
+            "tasks": ["resize"],
+        },
+        answered=_MADE,
+    ),
+    Operation(
+        name="list_deliveries",
+        method="GET",
+        path="/api/webhooks/deliveries",
+        summary="List what was sent, or is to be: jobs, newest first",
+        scope="read",
+        bounded="found",
+        do=list_deliveries,
+        query=WhichDeliveries,
+        gives={200: JobPage},
+        answered={"items": [_DELIVERY], "cursor": None},
+    ),
+    Operation(
+        name="redeliver",
+        method="POST",
+        path="/api/webhooks/deliveries/{id}/redeliver",
+        summary="Send a message once more, under the same webhook-id",
+        scope="act",
+        bounded="job",
+        do=redeliver,
+        gives={202: JobView},
+        refuses=(404, 409, 410),
+        answered=_DELIVERY,
+        path_examples=PATH,
+    ),
+    Operation(
+        name="get_webhook",
+        method="GET",
+        path="/api/webhooks/{id}",
+        summary="One subscription, and whether it is switched off, and why",
+        scope="read",
+        bounded="webhook",
+        do=get_webhook,
+        gives={200: WebhookView},
+        refuses=(404,),
+        answered=_WEBHOOK,
+        path_examples=_PATH,
+    ),
+    Operation(
+        name="set_webhook",
+        method="PATCH",
+        path="/api/webhooks/{id}",
+        summary="Change a subscription, or switch it on or off",
+        scope="act",
+        bounded="webhook",
+        do=set_webhook,
+        body=SubscriptionChange,
+        gives={200: WebhookView},
+        refuses=(404,),
+        example={"on": True},
+        answered=_WEBHOOK,
+        path_examples=_PATH,
+    ),
+    Operation(
+        name="test_webhook",
+        method="POST",
+        path="/api/webhooks/{id}/test",
+        summary="Send a message of type webhook.test; the answer is the delivery",
+        scope="act",
+        bounded="webhook",
+        do=test_webhook,
+        gives={202: JobView},
+        refuses=(404,),
+        answered=_DELIVERY,
+        path_examples=_PATH,
+    ),
+    Operation(
+        name="rotate_webhook",
+        method="POST",
+        path="/api/webhooks/{id}/rotate",
+        summary="Give it a new secret; the old one signs beside it for a while",
+        scope="act",
+        bounded="webhook",
+        do=rotate_webhook,
+        body=Rotation,
+        gives={200: SubscriptionMade},
+        refuses=(404,),
+        example={"keep": 86400},
+        answered=_MADE,
+        path_examples=_PATH,
+    ),
+    Operation(
+        name="delete_webhook",
+        method="DELETE",
+        path="/api/webhooks/{id}",
+        summary="Remove a subscription and its secrets; what waits to be delivered to it fails",
+        scope="act",
+        bounded="webhook",
+        do=delete_webhook,
+        gives={204: None},
+        refuses=(404,),
+        path_examples=_PATH,
+    ),
+)

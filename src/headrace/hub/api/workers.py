@@ -1,0 +1,238 @@
+"""Operations about workers: who there is, why one gets nothing, and letting one finish and leave."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.explain.explanation import Fact
+from headrace.core.matching.customers import Customers
+from headrace.engine import WorkerRow
+from headrace.http.problems import Problem
+from headrace.hub.api.documents import Listed, no_such
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "Explained", "WorkerView"]
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as the store knows it."""
+
+    id: UUID
+    """New at each start."""
+    name: str | None
+    """What a worker behind a hub calls itself (``worker_id``)."""
+    host: str
+    pid: int
+    version: str
+    state: str
+    """``running``; ``draining``: it finishes what it has; ``blocked``: its event loop stands still; ``silent``: not
+    heard of for its lease; ``dead``."""
+    alive: bool
+    started_at: datetime
+    heard_at: datetime
+    """Its last beat."""
+    concurrency: int
+    busy: int
+    buffered: int
+    holds: int
+    """How many jobs the store gives to it."""
+    done: int
+    """Attempts finished since its start."""
+    failed: int
+    """Those of them that failed."""
+    busy_share: float | None
+    """The share of its slots that was busy, from 0 to 1, on average over the last 5 minutes."""
+    busy_share_ever: float | None
+    """The same since its start."""
+    claimed_at: datetime | None
+    """When it was last given a job."""
+    polled_at: datetime | None
+    """When it last asked for jobs, whether there were any or not."""
+    memory: int | None
+    """Bytes that its process and its child processes have in RAM."""
+    stuck_threads: int
+    """Threads that outlived their attempts."""
+    clock_apart: float
+    """Seconds that the clock of its machine is ahead of the store's."""
+    tasks: tuple[str, ...]
+    queues: tuple[str, ...] | None
+    """None: all."""
+    offers: dict[str, Any]
+    """What it has for jobs that require something."""
+    customers: Customers | None
+    """Whose jobs it takes; None: everybody's."""
+
+    @classmethod
+    def of(cls, row: WorkerRow) -> WorkerView:
+        """What is told of a worker."""
+        info, beat, use = row.info, row.beat, row.beat.utilisation
+        return cls(
+            id=info.id,
+            name=info.name,
+            host=info.host,
+            pid=info.pid,
+            version=info.version,
+            state=beat.state,
+            alive=row.alive,
+            started_at=info.started_at,
+            heard_at=row.beat_at,
+            concurrency=info.concurrency,
+            busy=beat.busy,
+            buffered=beat.buffered,
+            holds=row.holds,
+            done=beat.done,
+            failed=use.failed,
+            busy_share=use.busy_share,
+            busy_share_ever=use.busy_share_ever,
+            claimed_at=use.claimed_at,
+            polled_at=use.polled_at,
+            memory=use.memory,
+            stuck_threads=beat.stuck_threads,
+            clock_apart=beat.clock_apart,
+            tasks=info.tasks,
+            queues=info.queues,
+            offers=info.offers,
+            customers=info.customers,
+        )
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why something is as it is: for people, and fact by fact for programs."""
+
+    text: str
+    facts: tuple[Fact, ...]
+
+
+async def list_workers(ask: Ask) -> Answer:
+    """Every worker."""
+    return Answer(Listed(tuple(map(WorkerView.of, await ask.hub.app.workers()))))
+
+
+async def get_worker(ask: Ask) -> Answer:
+    """One worker."""
+    id = _id(ask)
+    row = next((one for one in await ask.hub.app.workers() if one.info.id == id), None)
+    if row is None:
+        raise _nobody(ask)
+    return Answer(WorkerView.of(row))
+
+
+async def explain_worker(ask: Ask) -> Answer:
+    """Why a worker is given jobs, or none."""
+    told = await ask.hub.app.explain_worker(_id(ask))
+    return Answer(Explained(str(told), told.facts))
+
+
+async def drain_worker(ask: Ask) -> Answer:
+    """Have a worker finish what it has, and leave."""
+    id = _id(ask)
+    row = next((one for one in await ask.hub.app.workers() if one.info.id == id), None)
+    if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
+        raise Problem(
+            409, "own-worker", "A hub needs this worker", "it delivers webhooks for a hub: stop the hub instead"
+        )
+    return Answer(WorkerView.of(await ask.hub.app.drain_worker(id, by=ask.caller.name)), 202)
+
+
+def _id(ask: Ask) -> UUID:
+    try:
+        return UUID(ask.path["id"])
+    except ValueError:
+        raise _nobody(ask) from None
+
+
+def _nobody(ask: Ask) -> Exception:
+    return no_such("worker", f"the store knows no worker {ask.path['id']!r}")
+
+
+_ID = "019a8b40-11aa-7d52-b7a4-1b8b6f0d7c31"
+_VIEW = {
+    "id": _ID,
+    "name": None,
+    "host": "gpu-01",
+    "pid": 4711,
+    "version": "0.1.0",
+    "state": "running",
+    "alive": True,
+    "started_at": "2026-11-16T08:00:00Z",
+    "heard_at": "2026-11-16T10:03:10Z",
+    "concurrency": 10,
+    "busy": 3,
+    "buffered": 1,
+    "holds": 4,
+    "done": 1812,
+    "failed": 12,
+    "busy_share": 0.31,
+    "busy_share_ever": 0.274,
+    "claimed_at": "2026-11-16T10:03:07Z",
+    "polled_at": "2026-11-16T10:03:09Z",
+    "memory": 84934656,
+    "stuck_threads": 0,
+    "clock_apart": 0.002,
+    "tasks": ["resize"],
+    "queues": None,
+    "offers": {"gpu_memory_gb": 16},
+    "customers": None,
+}
+_FACT = {
+    "code": "worker_free",
+    "text": "It is alive, and 3 of its 10 slots are busy.",
+    "data": {"state": "running", "busy": 3, "concurrency": 10, "holds": 4},
+}
+
+OPERATIONS = (
+    Operation(
+        name="list_workers",
+        method="GET",
+        path="/api/workers",
+        summary="Every worker the store knows, oldest first",
+        scope="read",
+        bounded="operator",
+        do=list_workers,
+        gives={200: Listed[WorkerView]},
+        answered={"items": [_VIEW]},
+    ),
+    Operation(
+        name="get_worker",
+        method="GET",
+        path="/api/workers/{id}",
+        summary="One worker",
+        scope="read",
+        bounded="operator",
+        do=get_worker,
+        gives={200: WorkerView},
+        refuses=(404,),
+        answered=_VIEW,
+        path_examples={"id": _ID},
+    ),
+    Operation(
+        name="explain_worker",
+        method="GET",
+        path="/api/workers/{id}/explain",
+        summary="Why a worker is given jobs, or none",
+        scope="read",
+        bounded="operator",
+        do=explain_worker,
+        gives={200: Explained},
+        refuses=(404,),
+        answered={"text": _FACT["text"], "facts": [_FACT]},
+        path_examples={"id": _ID},
+    ),
+    Operation(
+        name="drain_worker",
+        method="POST",
+        path="/api/workers/{id}/drain",
+        summary="Have a worker claim no more, finish what it runs however long that takes, and leave",
+        scope="act",
+        bounded="operator",
+        do=drain_worker,
+        gives={202: WorkerView},
+        refuses=(404, 409),
+        answered=_VIEW,
+        path_examples={"id": _ID},
+    ),
+)

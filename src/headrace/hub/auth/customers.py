@@ -1,0 +1,107 @@
+"""Whose is what: what a caller with a customer may see, find and make; somebody else's is answered like nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+from headrace.client.api.filters import Filters
+from headrace.core.job import Job
+from headrace.errors import JobNotFound
+from headrace.http.problems import Fault, Problem, absent, id_of
+from headrace.hub.server.operation import Ask
+
+__all__ = [
+    "customer_of",
+    "filters_of",
+    "is_own",
+    "job_of",
+    "jobs_of",
+    "location_of",
+    "may_submit",
+    "not_ours",
+]
+
+OURS = "headrace."
+"""Tasks and queues that begin so are not for others: what runs there is trusted."""
+
+
+def is_own(ask: Ask, job: Job) -> bool:
+    """Whether the caller may know of this job."""
+    return ask.caller.customer is None or job.customer == ask.caller.customer
+
+
+def location_of(ask: Ask, job: Job) -> dict[str, str]:
+    """The header that says where the job is."""
+    return {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{job.id}"}
+
+
+async def job_of(ask: Ask, text: str) -> Job:
+    """The job of this id, as it stands.
+
+    :raises Problem: 404 or 410, whether there is none or it is somebody else's
+    """
+    return (await jobs_of(ask, [id_of(text)]))[0]
+
+
+async def jobs_of(ask: Ask, ids: Sequence[UUID]) -> list[Job]:
+    """The jobs of these ids, in this order, such as those that another one waits for.
+
+    :raises Problem: 404 or 410 of the first that is not there, or is somebody else's
+    """
+    found = list[Job]()
+    for id, job in zip(ids, await ask.hub.app.get_many(ids), strict=True):
+        if job is None or not is_own(ask, job):
+            if job is None and ask.caller.customer is None:
+                with suppress(JobNotFound):  # it may be there, and not be readable: the operator is told so
+                    await ask.hub.app.get(id)
+            raise absent(id, ask.hub.app)
+        found.append(job)
+    return found
+
+
+def filters_of(ask: Ask, given: Filters) -> Filters:
+    """The filters that were given, kept to the caller's customer.
+
+    :raises Problem: 403, they name another customer
+    """
+    own = ask.caller.customer
+    if own is None:
+        return given
+    named = given.get("customer")
+    names: Collection[str] = [named] if isinstance(named, str) else named or ()
+    for name in names:
+        customer_of(ask, name)
+    return {**given, "customer": own}
+
+
+def customer_of(ask: Ask, named: str | None) -> str | None:
+    """Whose a new job is, given the customer that the request names: the caller's own, if it has one.
+
+    :raises Problem: 403, the request names another
+    """
+    own = ask.caller.customer
+    if own is None or named is None or named == own:
+        return named if own is None else own
+    message = f"this key is for the customer {own!r} alone"
+    raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("customer", message)])
+
+
+def may_submit(ask: Ask, task: str | None, queue: str) -> None:
+    """Let pass what the caller's key may submit; :raises Problem: 403, it is bound to other tasks or queues
+
+    ``task``: None where that of the job stays as it is.
+    """
+    for field, name, bound in (("task", task, ask.caller.tasks), ("queue", queue, ask.caller.queues)):
+        if bound is not None and name is not None and name not in bound:
+            message = f"this key may use the {field}s {', '.join(sorted(bound))} alone, not {name!r}"
+            raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault(field, message)])
+
+
+def not_ours(task: str, queue: str) -> None:
+    """Let pass what is not headrace's own: nobody forges a delivery; :raises Problem: 403"""
+    for field, name in (("task", task), ("queue", queue)):
+        if name.startswith(OURS):
+            message = f"{field}s named {OURS}… are headrace's own"
+            raise Problem(403, "forbidden", "This is not for submits", message, faults=[Fault(field, message)])

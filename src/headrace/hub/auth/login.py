@@ -1,0 +1,304 @@
+"""The dashboard at the root of a hub: who looks at it is known by a key, given once and remembered by the browser.
+
+A session is a text of chance, in a cookie; the store has its digest, with which nobody gets in. It counts until it is
+ended or its time is over, on every hub of the store, and as long as the key does: each request asks the door, which
+hears of keys that are revoked. A hub without keys needs no login, since only this machine reaches it.
+
+Wrong keys at the login, counted by address: after a few, nobody there is heard for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import datetime
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from headrace.client.api.filters import Filters
+from headrace.core.auth.api_keys import SHOWN
+from headrace.core.auth.sessions import LASTS, form_secret, prefix_of
+from headrace.core.job import Job
+from headrace.core.status import Verb
+from headrace.dashboard import Dashboard, Viewer
+from headrace.dashboard.actions.endpoint import Refused
+from headrace.dashboard.security import COOKIE, Tokens, secured, set_cookie
+from headrace.http.problems import Problem
+from headrace.hub.api.hidden_errors import hides
+from headrace.hub.auth.caller import Caller
+from headrace.hub.server.dispatch import problem_response
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+from ipaddress import IPv6Address, ip_address, ip_network
+
+__all__ = ["Front", "Guesses"]
+
+
+AT_ONCE = 5
+"""Wrong keys before one has to wait."""
+EVERY = 12.0
+"""Seconds after which one of them is forgotten: five a minute."""
+ADDRESSES = 10_000
+"""Addresses that are remembered at once; beyond that, those that have guessed least are forgotten."""
+
+
+class Guesses:
+    """Says how long an address has to wait before another key is looked at, right or wrong.
+
+    Whoever guessed right meanwhile would else be told so. All moments are monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+        """When all wrong keys of an address are forgotten; each adds ``EVERY`` seconds."""
+
+    def wait(self, address: str | None, now: float) -> float:
+        """Seconds until a key from this address is looked at; 0: at once."""
+        return max(0.0, self._until.get(_whose(address), now) - now - (AT_ONCE - 1) * EVERY)
+
+    def wrong(self, address: str | None, now: float) -> None:
+        """Count a wrong key."""
+        whose = _whose(address)
+        self._until[whose] = max(self._until.get(whose, now), now) + EVERY
+        if len(self._until) > ADDRESSES:
+            kept = sorted(((until, one) for one, until in self._until.items() if until > now), reverse=True)
+            self._until = {one: until for until, one in kept[: ADDRESSES // 2]}
+
+
+def _whose(address: str | None) -> str:
+    """By what one sender is known: of IPv6, everybody has a whole network of addresses."""
+    try:
+        found = ip_address(address or "")
+    except ValueError:
+        return address or ""
+    if isinstance(found, IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ip_network((found, 64), strict=False))
+    return str(found)
+
+
+_log = logging.getLogger("headrace.hub")
+
+SESSION = "headrace_session"
+ASKED = 1.0
+"""Seconds for which it is believed that a session goes on: one that was ended at another hub is refused after that."""
+_FOUND = 1000
+"""How many sessions are remembered for that."""
+_WRITTEN = "/?#[]@!$&'()*+,;=:%"
+"""Characters that stand in addresses as they are."""
+LARGEST = 16 * 1024
+"""Bytes of a login."""
+
+
+class _Found(NamedTuple):
+    """A session that the store has."""
+
+    key: str
+    until: datetime
+    asked_at: float
+
+
+class Front:
+    """The gate of the dashboard of a hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub, self._guesses = hub, Guesses()
+        self._found: dict[str, _Found] = {}
+        self.dashboard = Dashboard(hub.app, self)
+
+    def routes(self) -> list[BaseRoute]:
+        """The pages, and logging in and out."""
+        return [
+            Route("/login", self._login_page, methods=["GET"], name="login"),
+            Route("/login", self._login, methods=["POST"], name="log_in"),
+            Route("/logout", self._logout, methods=["POST"], name="log_out"),
+            Route("/session", self._session, methods=["GET"], name="session"),
+            *self.dashboard.routes(),
+        ]
+
+    # -- as a gate
+
+    async def enter(self, request: Request) -> Viewer | Response:
+        """Who asks: whoever a session is of, or anybody on this machine if there are no keys."""
+        try:
+            caller = self._hub.door.local(request) or await self._remembered(request)
+        except Problem as problem:
+            return problem_response(problem)
+        if caller is None:
+            if request.method != "GET" or request.headers.get("x-headrace-live") == "1":
+                return Response('{"error":"Log in again."}', 401, media_type="application/json")
+            there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return _sent_to(request, f"/login?next={quote(there, safe='')}")
+        request.scope.setdefault("state", {})["caller"] = caller
+        if "read" not in caller.scopes:
+            detail = f"the key {caller.name!r} lacks the scope read"
+            return problem_response(Problem(403, "scope", "The key lacks a scope", detail))
+        return Viewer(
+            name=caller.name,
+            key=caller.key,
+            session=form_secret(request.cookies.get(SESSION, "")),
+            scopes=caller.scopes,
+            customer=caller.customer,
+            tasks=caller.tasks,
+            queues=caller.queues,
+            expires_at=caller.expires_at,
+            errors="hidden" if hides(self._hub.options, caller) else "shown",
+        )
+
+    def leaves(self, viewer: Viewer) -> bool:
+        """Whoever has logged in can log out."""
+        return viewer.key is not None
+
+    async def admit(self, viewer: Viewer, job: Job) -> None:
+        """Keep customers to what they may have, as everywhere else in the hub."""
+        with _refused():
+            await self._hub.caps.admit(_caller(viewer), job.task, job.priority)
+            await self._hub.caps.told(_caller(viewer), job.task, job.queue, job.spec.webhook or ())
+
+    async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
+        """The same, for an act on many."""
+        with _refused():
+            await self._hub.caps.revive(_caller(viewer), verb, filters, count)
+
+    # -- sessions
+
+    async def _remembered(self, request: Request) -> Caller | None:
+        """The caller of the session that the browser has; None: it has none, or that counts no more."""
+        text = request.cookies.get(SESSION, "")
+        prefix = prefix_of(text)
+        known = None if prefix is None else self._hub.door.holder_of(prefix)
+        if known is None:
+            return None
+        caller, key = known
+        clock = self._hub.app.host.clock
+        found = self._found.get(text)
+        if found is None or found.key != key or found.asked_at + ASKED <= clock.monotonic():
+            until = await self._hub.app.find_session(text, key)
+            self._found.pop(text, None)
+            if until is None:
+                return None
+            if len(self._found) >= _FOUND:
+                self._found.clear()
+            found = self._found[text] = _Found(key, until, clock.monotonic())
+        return caller if clock.now() < found.until else None
+
+    async def _login_page(self, request: Request) -> Response:
+        try:
+            caller = self._hub.door.local(request) or await self._remembered(request)
+        except Problem as problem:
+            return secured(problem_response(problem))
+        there = _inside(request, request.query_params.get("next", ""))
+        if caller is not None:
+            return secured(Response(status_code=303, headers={"Location": there}))
+        return await self._form(request, there)
+
+    async def _form(self, request: Request, there: str, wrong: str = "", status: int = 401) -> Response:
+        browser, is_new = Tokens.browser(request)
+        token = (await self.dashboard.tokens()).token(browser, None)
+        body = self.dashboard.renderer.plain(
+            _base(request), "Log in", "", template="login.html", token=token, next=there, wrong=wrong
+        )
+        response = Response(body, status if wrong else 200, media_type="text/html; charset=utf-8")
+        if is_new:
+            set_cookie(request, response, COOKIE, browser)
+        return secured(response)
+
+    async def _login(self, request: Request) -> Response:
+        given = await _fields(request)
+        there, tokens = _inside(request, given.get("next", "")), await self.dashboard.tokens()
+        if not tokens.accepts(request, None, given.get("token", "")):
+            return await self._form(request, there, "This page was too old. Try again.")
+        now, whence = self._hub.app.host.clock.monotonic(), None if request.client is None else request.client.host
+        if (wait := ceil(self._guesses.wait(whence, now))) > 0:
+            return await self._closed(request, there, wait)
+        try:
+            text = given.get("key", "").strip()
+            caller = self._hub.door.authenticate(text)
+        except Problem as problem:
+            if problem.status != 401:
+                return secured(problem_response(problem))
+            self._guesses.wrong(whence, now)
+            _log.warning("a wrong key at the login of the dashboard, from %s", whence)
+            return await self._form(request, there, "There is no such key: it was revoked, has expired, or never was.")
+        known = self._hub.door.holder_of(text[:SHOWN])
+        assert known is not None
+        response = Response(status_code=303, headers={"Location": there})
+        value = await self._hub.app.begin_session(caller.key or "", known[1])
+        set_cookie(request, response, SESSION, value, int(LASTS.total_seconds()))
+        return secured(response)
+
+    async def _closed(self, request: Request, there: str, wait: int) -> Response:
+        told = f"Too many wrong keys came from your address. Wait {wait} s, then try again with the whole key."
+        response = await self._form(request, there, told, 429)
+        response.headers["Retry-After"] = str(wait)
+        return response
+
+    async def _logout(self, request: Request) -> Response:
+        given = await _fields(request)
+        viewer = await self.enter(request)
+        tokens = await self.dashboard.tokens()
+        response = _sent_to(request, "/login")
+        if isinstance(viewer, Viewer):
+            if not tokens.accepts(request, viewer, given.get("token", "")):
+                return secured(Response("This page was too old: load it again.\n", 403, media_type="text/plain"))
+            text = request.cookies.get(SESSION, "")
+            self._found.pop(text, None)
+            await self._hub.app.end_session(text)
+            response.delete_cookie(SESSION, path=_base(request) or "/", httponly=True, samesite="strict")
+        return secured(response)
+
+    async def _session(self, request: Request) -> Response:
+        """Whether there is a session: asked by the page for logging in."""
+        try:
+            caller = self._hub.door.local(request) or await self._remembered(request)
+        except Problem as problem:
+            return secured(problem_response(problem))
+        known = b"false" if caller is None else b"true"
+        return secured(Response(b'{"session":%s}' % known, media_type="application/json"))
+
+
+def _caller(viewer: Viewer) -> Caller:
+    return Caller(name=viewer.name, scopes=viewer.scopes, customer=viewer.customer)
+
+
+@contextmanager
+def _refused() -> Generator[None]:
+    """Tell a problem in the words of the dashboard."""
+    try:
+        yield
+    except Problem as problem:
+        raise Refused(problem.status, f"{problem.details.detail}.") from None
+
+
+def _base(request: Request) -> str:
+    root: str = request.scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+def _sent_to(request: Request, path: str) -> Response:
+    return Response(status_code=303, headers={"Location": f"{_base(request)}{path}"})
+
+
+def _inside(request: Request, there: str) -> str:
+    """Where to go after the login: a page of ours, whatever the address says."""
+    home = f"{_base(request)}/"
+    usable = there.startswith(home) and not there.startswith("//") and "\\" not in there and there.isprintable()
+    return quote(there, safe=_WRITTEN) if usable else home  # a header takes no other characters
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """The fields of a form."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST:
+            return {}
+    return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}

@@ -1,0 +1,212 @@
+"""How much a key and a customer may have: submits a second, live jobs, and how urgent they may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
+from typing import TYPE_CHECKING, cast
+
+from headrace.core.status import LIVE, Verb
+from headrace.core.webhooks.delivery import TASK
+from headrace.core.webhooks.target import Target
+from headrace.http.problems import Fault, Problem
+from headrace.hub.auth.caller import Caller
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.client.api.filters import Filters
+    from headrace.hub.options import HubOptions
+
+__all__ = ["Caps", "SubmitRate"]
+
+_OF_JOBS = "wait until some have ended, or cancel some"
+_OF_MESSAGES = (
+    "wait until some are delivered and jobs have ended, switch off a webhook that does not answer, or have fewer"
+    " webhooks"
+)
+"""What a customer can do who has too many."""
+
+_COUNTED = 1.0
+"""Seconds between two counts of a customer's jobs, at least."""
+
+
+class SubmitRate:
+    """So many submits at once, then so many a second. A bulk submit is one: it is one write. Jobs of it that are
+    refused for want of a profile count one by one: else a key could keep the hub busy with nothing."""
+
+    _LONGEST = 60.0
+    """Seconds for which a key has to wait, at most."""
+
+    __slots__ = ("_at", "_burst", "_left", "_rate")
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, max(burst, 1)
+        self._left, self._at = float(self._burst), 0.0
+
+    def spend(self, now: float) -> None:
+        """Count one.
+
+        :raises Problem: 429
+        """
+        if (why := self.refusal(now)) is not None:
+            raise why
+        self._left -= 1
+
+    def owe(self, now: float, count: int) -> None:
+        """Count so many that were refused."""
+        self._renew(now)
+        self._left = max(self._left - count, -self._rate * self._LONGEST)
+
+    def refusal(self, now: float) -> Problem | None:
+        """Why nothing can be submitted now; None: something can."""
+        self._renew(now)
+        if self._left >= 1:
+            return None
+        detail = f"this key may submit {self._rate:g} times a second, and {self._burst} times at once"
+        return _too_many(detail, ceil((1 - self._left) / self._rate))
+
+    def _renew(self, now: float) -> None:
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
+        self._at = now
+
+
+class _Count:
+    """How many live jobs there are, as far as this hub knows."""
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.counting = asyncio.Lock()
+        self.count_at = float("-inf")
+        """When they are to be counted again."""
+
+
+class _Customer:
+    """What a customer has, as far as this hub knows."""
+
+    def __init__(self) -> None:
+        self.jobs, self.deliveries = _Count(), _Count()
+
+
+class Caps:
+    """What customers may have.
+
+    Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
+    may let a customer have a second's submits more. Messages of webhooks are counted for themselves: those that wait,
+    and those that live jobs will still make for webhooks of the customer, as far as they can be foreseen. What follows
+    from a job that was let in is never refused, so the submit is. Whose receiver is dead switches it off, and submits
+    on.
+    """
+
+    def __init__(self, app: App, options: HubOptions) -> None:
+        self._app, self._options = app, options
+        self._customers: dict[str, _Customer] = {}
+
+    async def admit(self, caller: Caller, task: str, priority: int) -> None:
+        """Whether the customer of the caller may have this job as well; a caller without a customer may.
+
+        :raises Problem: 403, it may not be as urgent as that; 429, there are too many
+        """
+        if caller.customer is not None:
+            self.urgent(caller, priority)
+            await self.live(caller, task=task)
+
+    async def told(self, caller: Caller, task: str, queue: str, targets: Sequence[Target] = ()) -> None:
+        """Whether the customer of the caller may have the messages of a job of this task in this queue, which was
+        admitted; ``targets``: whom the job tells of itself already, or names.
+
+        :raises Problem: 429
+        """
+        if caller.customer is not None and task != TASK:  # of messages nobody is told
+            ahead = await self._app.messages_of(caller.customer, task, queue, targets)
+            try:
+                await self.live(caller, ahead, task=TASK)
+            except Problem:
+                self._of(caller.customer).jobs.live -= 1  # which will not be there
+                raise
+
+    def urgent(self, caller: Caller, priority: int) -> None:
+        """Whether a job of the caller's customer may have this priority.
+
+        :raises Problem: 403
+        """
+        most = self._options.customer_priority
+        if caller.customer is not None and priority > most:
+            detail = f"jobs of a customer have a priority of at most {most}, not {priority}"
+            faults = [Fault("priority", detail)]
+            raise Problem(403, "forbidden", "This is not for this key", detail, faults=faults)
+
+    def _of(self, customer: str) -> _Customer:
+        return self._customers.setdefault(customer, _Customer())
+
+    async def revive(self, caller: Caller, verb: Verb, filter: Filters, count: int) -> None:
+        """Whether this act, by which so many jobs become live, may be done for the customer of the caller.
+
+        :raises Problem: 429
+        """
+        if caller.customer is not None:
+            named = filter.get("task") or ()
+            tasks = {named} if isinstance(named, str) else set(named)
+            deliveries = await self._app.dry_run(verb, {**filter, "task": TASK}) if not tasks or TASK in tasks else 0
+
+            async def count_of(of: tuple[str, ...]) -> int:
+                both = sorted(tasks.intersection(of) if tasks else of)
+                if not of or (tasks and tasks.issubset(of)):
+                    return count - deliveries
+                return await self._app.dry_run(verb, cast("Filters", {**filter, "task": both})) if both else 0
+
+            await self.live(caller, count - deliveries)
+            ahead = await self._ahead(caller.customer, count_of, new=verb is Verb.RERUN)
+            try:
+                await self.live(caller, deliveries + ahead, task=TASK)
+            except Problem:
+                self._of(caller.customer).jobs.live -= count - deliveries
+                raise
+
+    async def live(self, caller: Caller, more: int = 1, *, task: str | None = None) -> None:
+        """Whether the customer of the caller may have so many live jobs more, of this task.
+
+        :raises Problem: 429
+        """
+        told, customer, clock = task == TASK, caller.customer, self._app.host.clock
+        most = self._options.customer_messages if told else self._options.customer_jobs
+        if customer is None or most is None or more <= 0:
+            return
+        has = self._of(customer).deliveries if told else self._of(customer).jobs
+        if clock.monotonic() >= has.count_at:
+            async with has.counting:
+                if (begun := clock.monotonic()) >= has.count_at:  # nobody has, while this one waited
+                    has.live = await self._count(customer, told=told)
+                    took = clock.monotonic() - begun
+                    has.count_at = begun + took + max(_COUNTED, 20 * took)
+        if has.live + more > most:
+            what = "messages of webhooks that wait or are to come" if told else "jobs that have not ended"
+            detail = f"a customer may have {most} {what}; there are {has.live}, and this would be {more} more"
+            raise _too_many(f"{detail}: {_OF_MESSAGES if told else _OF_JOBS}", 5)
+        has.live += more
+
+    async def _count(self, customer: str, *, told: bool) -> int:
+        """The customer's live jobs without deliveries; ``told``: those, and what is foreseen of the jobs."""
+        deliveries = await self._app.count(customer=customer, status=sorted(LIVE), task=TASK)
+
+        async def count_of(tasks: tuple[str, ...]) -> int:
+            if tasks:
+                return await self._app.count(customer=customer, status=sorted(LIVE), task=tasks)
+            return max(0, await self._app.count(customer=customer, status=sorted(LIVE)) - deliveries)
+
+        return deliveries + await self._ahead(customer, count_of) if told else await count_of(())
+
+    async def _ahead(
+        self, customer: str, count_of: Callable[[tuple[str, ...]], Awaitable[int]], *, new: bool = False
+    ) -> int:
+        """How many messages are foreseen of jobs, of which ``count_of`` counts those of some tasks; none: all."""
+        counts, ahead = dict[tuple[str, ...], int](), 0
+        for tasks, each in await self._app.audience(customer, new=new):
+            if tasks not in counts:
+                counts[tasks] = await count_of(tasks)
+            ahead += each * counts[tasks]
+        return ahead
+
+
+def _too_many(detail: str, wait: int) -> Problem:
+    return Problem(429, "too-many", "Too many", detail, headers={"Retry-After": str(max(wait, 1))})

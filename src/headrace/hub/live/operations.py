@@ -1,0 +1,123 @@
+"""Operations that go on: the events of one job, and the feed of all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import cast
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.client.api.filters import filter_of
+from headrace.core.attempt import Attempt, Event
+from headrace.core.hidden_errors import hidden_news
+from headrace.core.updates import News
+from headrace.http.sse import BEAT, MEDIA, Teller, tell_job
+from headrace.hub.api.documents import JobView, job_view
+from headrace.hub.api.filters import SaidStatus, filters_in
+from headrace.hub.api.hidden_errors import hides
+from headrace.hub.auth.customers import job_of
+from headrace.hub.live.feed import Seat
+from headrace.hub.live.sse import EventStream
+from headrace.hub.server.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "EventsQuery", "FeedQuery"]
+
+
+class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How to go on."""
+
+    since: str | None = None
+    """The id of the last event that was read, for those who cannot send ``Last-Event-ID``, which wins."""
+
+
+class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs; a parameter that is given more than once matches any of its values."""
+
+    queue: tuple[str, ...] | None = None
+    task: tuple[str, ...] | None = None
+    customer: tuple[str, ...] | None = None
+    status: tuple[SaidStatus, ...] | None = None
+    type: tuple[str, ...] | None = None
+    """The same as ``task``."""
+    customer_id: tuple[str, ...] | None = None
+    """The same as ``customer``."""
+
+
+# One job
+
+
+class SnapshotTold(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is, and what happened to it that the reader has not been told of."""
+
+    job: JobView
+    attempts: tuple[Attempt, ...]
+    acts: tuple[Event, ...]
+
+
+def _snapshot(news: News) -> SnapshotTold:
+    return SnapshotTold(job=job_view(news.job), attempts=news.history.attempts, acts=news.history.events)
+
+
+_TELLER, _HIDING = Teller(_snapshot), Teller(_snapshot, seen=hidden_news)
+
+
+async def job_events(ask: Ask) -> Answer | Response:
+    """The events of a job until it has ended, from its beginning or behind the event that was read last."""
+    job = await job_of(ask, ask.path["id"])
+    since = ask.request.headers.get("last-event-id") or cast(EventsQuery, ask.query).since
+    ask.hub.live.connections.check()
+    hidden = hides(ask.hub.options, ask.caller)
+    telling = await tell_job(ask.hub.app, job, since, _HIDING if hidden else _TELLER)
+    if telling is None:
+        return Answer(status=204)  # all of it was read: a browser comes again no more
+    return EventStream(ask, *telling)
+
+
+# All jobs
+
+
+async def feed(ask: Ask) -> Response:
+    """The jobs that change, as they are by then, until the reader has had enough."""
+    filter = filter_of(filters_in(ask, ask.query))
+    ask.hub.live.connections.check()
+    seat = await ask.hub.live.feed.join(filter, hides(ask.hub.options, ask.caller))
+    return EventStream(ask, _fed(seat), seat.leave)
+
+
+async def _fed(seat: Seat) -> AsyncGenerator[bytes, None]:
+    while True:
+        yield await seat.next(BEAT)
+
+
+OPERATIONS = (
+    Operation(
+        name="job_events",
+        method="GET",
+        path="/api/jobs/{id}/events",
+        summary="Follow a job to its end, as server-sent events",
+        scope="read",
+        bounded="job",
+        do=job_events,
+        query=EventsQuery,
+        headers={"Last-Event-ID": "The id of the last event that was read: what happened since is told first."},
+        gives={200: MEDIA, 204: None},
+        refuses=(404, 410),
+        answered='id: 4.0.0\nevent: status\ndata: {"status":"running"}\n\n',
+        path_examples={"id": "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"},
+        live=True,
+    ),
+    Operation(
+        name="feed",
+        method="GET",
+        path="/api/events",
+        summary="Follow all jobs that match, as server-sent events",
+        scope="read",
+        bounded="told",
+        do=feed,
+        query=FeedQuery,
+        gives={200: MEDIA},
+        answered='event: dropped\ndata: {"dropped":17}\n\n',
+        live=True,
+    ),
+)

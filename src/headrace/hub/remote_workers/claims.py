@@ -1,0 +1,461 @@
+"""Claims of workers behind this hub: who waits, and whom it is worth asking the store for.
+
+Workers that want the same wait in one line. When there may be a job, the store is asked for the first in line; if it
+gives one, for two more, and so on; if it gives none, for nobody. So a job costs the claim that takes it, and idle
+workers cost nothing, however many they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.suspects import REQUIREMENT, level_of, open_to
+from headrace.core.matching.fit import loaded_by
+from headrace.core.matching.match import Profile
+from headrace.core.status import Status
+from headrace.engine import Claimed, Dead, Profiles
+from headrace.engine.bus import WORKER, Hint, Topic
+from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable
+from headrace.http.problems import Problem
+from headrace.hub.auth.customers import OURS
+from headrace.hub.remote_workers.capabilities import Wants
+from headrace.hub.remote_workers.fit import Fitting, Kind
+from headrace.hub.remote_workers.held_job import Held
+from headrace.hub.remote_workers.remote_worker import RemoteWorker, gone
+
+if TYPE_CHECKING:
+    from headrace.hub.remote_workers.fleet import Fleet
+
+__all__ = ["Claims", "Waiting"]
+
+_log = logging.getLogger("headrace.hub")
+
+POLL_FIRST, POLL_LONGEST = 1.0, 5.0
+"""Seconds between two claims for a line in which somebody waits, if no hint comes."""
+DRY = 0.25
+"""Seconds for which a line that was given nothing is believed to get nothing, unless a hint comes."""
+LEAD = 10.0
+"""Seconds within which a job that spent a permit of a rate must be started."""
+_AT_ONCE = 16
+"""Claims that are put to the store at the same time."""
+_TRIES = 5
+_MOMENT = 0.02
+_KINDS = 8
+"""Claims of one line for which the store is asked at the same time: one for each model that workers have loaded."""
+
+
+class Waiting:
+    """One claim that waits for its answer."""
+
+    def __init__(self, worker: RemoteWorker, line: _Line, request: int, *, patient: bool) -> None:
+        self.worker, self.line, self.request, self.patient = worker, line, request, patient
+        self.future: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
+        self.asking = False
+        """Whether the store is being asked for it."""
+        self.over = False
+        """Whether its worker has started what this request gave it, elsewhere maybe: there is nothing to ask for."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the store may be asked for it now."""
+        return not self.asking and not self.over and not self.future.done()
+
+    @property
+    def kind(self) -> Kind:
+        """What makes it like other claims, to jobs."""
+        return self.line.key, self.worker.loaded  # by its line: the worker may say something else of itself meanwhile
+
+
+class _Line:
+    """Those who want the same."""
+
+    def __init__(self, key: bytes, wants: Wants) -> None:
+        self.key, self.wants = key, wants
+        self.waiting: deque[Waiting] = deque()
+        self.asking = 0
+        self.dry_until = -math.inf
+        self.again = False
+        """Whether there may be more since the store was last asked."""
+        self.poll, self.poll_at = POLL_FIRST, math.inf
+        self.full = False
+        """Whether a limit of jobs at once keeps somebody waiting."""
+        self.next_due: datetime | None = None
+        """When there may be a job, as far as the store knows."""
+        self.used_at = 0.0
+        self._served: tuple[int, frozenset[int], dict[int, frozenset[int]]] = (-1, frozenset(), {})
+
+    def serves(self, hint: Hint) -> bool:
+        """Whether a hint may concern it; that a worker has come makes no job."""
+        queues = self.wants.queues
+        if hint.topic is Topic.SETTINGS:
+            return not hint.names or not all(name.startswith(WORKER) for name in hint.names)
+        return not hint.names or queues is None or not set(queues).isdisjoint(hint.names)
+
+    def profiles(self, known: Profiles, levels: frozenset[int]) -> frozenset[int]:
+        """The profiles to ask for, those of suspects of these levels included."""
+        if self._served[0] != known.rev:
+            served = [one for one in known.profiles if self.wants.serves(one)]
+            plain = frozenset(one.id for one in served if REQUIREMENT not in one.requires)
+            self._served = known.rev, plain, _by_level(served)
+        _, plain, suspects = self._served
+        return plain.union(*(suspects.get(level, frozenset()) for level in levels))
+
+
+def _by_level(served: list[Profile]) -> dict[int, frozenset[int]]:
+    found: dict[int, set[int]] = {}
+    for one in served:
+        if isinstance(level := one.requires.get(REQUIREMENT), int):
+            found.setdefault(level, set()).add(one.id)
+    return {level: frozenset(ids) for level, ids in found.items()}
+
+
+class Claims:
+    """The lines of those who wait, and the claims that are put to the store for them."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._lines: dict[bytes, _Line] = {}
+        self._profiles: Profiles | None = None
+        self._profiles_rev = -1
+        """The rev that the store was last heard to have."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._wake = asyncio.Event()
+        self._unheed: Callable[[], None] | None = None
+        self._fitting = Fitting(lambda: fleet.session.host)
+
+    # -- from outside
+
+    def claim(self, worker: RemoteWorker, request: str | None, seconds: float) -> Waiting:
+        """Put a claim into its line; its ``future`` is answered with what it is given, or with None when it is
+        withdrawn; at once, if it does not wait or the hub is about to stop."""
+        assert worker.wants is not None
+        number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
+        line, now = self._line(worker), self._fleet.monotonic()
+        waiting = Waiting(worker, line, number, patient=seconds > 0 and not self._fleet.draining.is_set())
+        self._fleet.news.claimed(line.key)
+        if request is None and now < line.dry_until and not waiting.patient:
+            waiting.future.set_result(None)
+            return waiting
+        line.waiting.append(waiting)
+        worker.given += 1
+        if all(one.job.claim != number for one in worker.held.values()):  # a repeat may be given another job
+            worker.asked.add(number)
+        waiting.future.add_done_callback(lambda _: self._left(waiting))
+        if request is not None:  # what it was given before is its own, whatever is in line
+            self._ask_for(line, waiting)
+        elif now >= line.dry_until:
+            self._rouse(line, 1)
+        else:
+            self._plan(line)
+        return waiting
+
+    def _left(self, waiting: Waiting) -> None:
+        waiting.worker.given -= 1
+        waiting.worker.asked.discard(waiting.request)
+
+    def withdraw(self, waiting: Waiting) -> bool:
+        """Take a claim out of its line; False: the store is being asked for it, and the answer is waited for."""
+        if waiting.asking:
+            waiting.patient = False  # if the store gives nothing, that is the answer
+            return False
+        self._out(waiting.line, waiting)
+        if not waiting.future.done():
+            waiting.future.set_result(None)
+        return True
+
+    def withdraw_all(self, worker: RemoteWorker | None = None) -> None:
+        """Answer all who wait, or all claims of this worker that wait."""
+        for line in list(self._lines.values()):
+            for waiting in list(line.waiting):
+                if worker is None or waiting.worker is worker:
+                    self.withdraw(waiting)
+
+    def abandon(self, waiting: Waiting) -> None:
+        """Nobody wants the answer any more: what was given, or will be, is given back."""
+        self._out(waiting.line, waiting)
+        if not waiting.future.cancel() and not waiting.future.cancelled() and waiting.future.exception() is None:
+            held = waiting.future.result()
+            if held is not None:
+                self._begin(self._fleet.give_back(waiting.worker, held))
+
+    def again(self, worker: RemoteWorker, request: str) -> Held | None:
+        """What the worker was given for this request, and has not started."""
+        number = _number(worker, request)
+        given = (one for one in worker.held.values() if one.job.claim == number)
+        found = next((one for one in given if one.job.status is not Status.RUNNING), None)
+        if found is not None:
+            found.offers += 1
+        return found
+
+    def retry_after(self, worker: RemoteWorker) -> float:
+        """Seconds after which it is worth another claim of a worker that was given nothing."""
+        line, clock = self._line(worker), self._fleet.session.host.clock
+        if worker.full:
+            return POLL_LONGEST
+        due = math.inf if line.next_due is None else (line.next_due - clock.now()).total_seconds()
+        return round(max(0.1, min(line.poll, due)), 3)
+
+    def waits(self, worker: RemoteWorker) -> bool:
+        """Whether a claim of this worker waits: then it is there. Of one that was cut off, only what came another way
+        counts: the store may still be asked for what came over its socket."""
+        if not worker.parted or worker.given == 0:
+            return worker.given > 0
+        return any(one.worker is worker and one.patient for line in self._lines.values() for one in line.waiting)
+
+    def hinted(self, hint: Hint) -> None:
+        """There may be jobs."""
+        self._fleet.news.heard(hint)
+        for line in self._lines.values():
+            if line.serves(hint):
+                line.dry_until = -math.inf
+                if line.asking:
+                    line.again = True
+                elif line.waiting:
+                    self._rouse_each(line)
+
+    def _heed(self) -> None:
+        """Listen for freed slots as long as a limit keeps those waiting who wait here."""
+        full = any(line.full and line.waiting for line in self._lines.values())
+        if full and self._unheed is None:
+            self._unheed = self._fleet.session.engine.bus.listen(frozenset({Topic.FREED}), self._freed)
+        elif not full and self._unheed is not None:
+            self._unheed()
+            self._unheed = None
+
+    def _freed(self, hint: Hint) -> None:
+        # Jobs end all the time elsewhere: the store is not asked once for each of them.
+        asyncio.get_running_loop().call_later(_MOMENT, self._rouse_full)
+
+    def _rouse_full(self) -> None:
+        for line in self._lines.values():
+            if line.full and line.waiting and not line.asking:
+                self._rouse(line, 1)
+
+    async def run(self) -> None:
+        """Ask for whoever waits now and then, should no hint come."""
+        while True:
+            self._heed()
+            now = self._fleet.monotonic()
+            for line in list(self._lines.values()):
+                if line.waiting and line.poll_at <= now:
+                    line.poll_at = math.inf
+                    self._rouse(line, 1)
+                elif not line.waiting and not line.asking and now - line.used_at > 60:
+                    del self._lines[line.key]
+            soonest = min((line.poll_at for line in self._lines.values() if line.waiting), default=math.inf)
+            self._wake.clear()
+            await self._fleet.session.host.wait(self._wake, max(0.0, min(soonest - self._fleet.monotonic(), 30.0)))
+
+    async def close(self) -> None:
+        """Answer all who wait, and ask for nobody any more."""
+        if self._unheed is not None:
+            self._unheed()
+        self.withdraw_all()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- the lines
+
+    def _line(self, worker: RemoteWorker) -> _Line:
+        assert worker.wants is not None
+        line = self._lines.get(worker.like)
+        if line is None:
+            line = self._lines[worker.like] = _Line(worker.like, worker.wants)
+        line.used_at = self._fleet.monotonic()
+        return line
+
+    def _plan(self, line: _Line, next_due: datetime | None = None) -> None:
+        """When to ask for the line again, if no hint comes."""
+        session, now = self._fleet.session, self._fleet.monotonic()
+        pause = line.poll * (0.75 + session.host.dice.chance() / 2)
+        if next_due is not None:
+            pause = min(pause, max(0.0, (next_due - session.host.clock.now()).total_seconds()) + 0.001)
+        line.poll_at = min(line.poll_at, now + pause)
+        self._wake.set()
+
+    def _rouse(self, line: _Line, count: int) -> None:
+        """Ask the store for the first so many in line."""
+        for _ in range(count):
+            waiting = next((one for one in line.waiting if one.ready), None)
+            if waiting is None:
+                return
+            self._ask_for(line, waiting)
+
+    def _rouse_each(self, line: _Line) -> None:
+        """Ask the store for the first of each kind in line: who has a model loaded may be farther behind."""
+        kinds = set[Kind]()
+        for waiting in [one for one in line.waiting if one.ready]:
+            if waiting.kind not in kinds and len(kinds) < _KINDS:
+                kinds.add(waiting.kind)
+                self._ask_for(line, waiting)
+
+    def _ask_for(self, line: _Line, waiting: Waiting) -> None:
+        waiting.asking = True
+        line.asking += 1
+        self._fitting.enter(waiting.kind, line.wants)
+        self._begin(self._asked(line, waiting, waiting.kind))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="headrace-hub-claim")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _asked(self, line: _Line, waiting: Waiting, kind: Kind) -> None:
+        held: Held | None = None
+        try:
+            held, next_due = await self._fitted(line, waiting, kind)
+        except Exception as error:
+            waiting.asking, next_due = False, None
+            self._out(line, waiting)
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+            elif not isinstance(error, EngineError | Problem):
+                _log.exception("a claim failed")
+            if line.waiting:
+                self._plan(line)  # the others are still to be asked for
+            return
+        finally:
+            line.asking -= 1
+        waiting.asking = False
+        if held is not None:
+            self._out(line, waiting)
+            line.poll, line.dry_until = POLL_FIRST, -math.inf
+            self._fleet.news.more(line.key)
+            if waiting.future.done():
+                await self._fleet.give_back(waiting.worker, held)
+            else:
+                waiting.future.set_result(held)
+            self._rouse(line, 2)
+            return
+        self._given_nothing(line, waiting, next_due)
+
+    def _given_nothing(self, line: _Line, waiting: Waiting, next_due: datetime | None) -> None:
+        if waiting.over:
+            self._rouse(line, 1)  # that its request is over says nothing of what is in line
+        elif line.again:
+            line.again = False
+            self._ask_for(line, waiting)
+            return
+        else:
+            line.dry_until, line.next_due = self._fleet.monotonic() + DRY, next_due
+            self._fleet.news.dry(line.key)
+            line.poll = min(line.poll * 1.5, POLL_LONGEST)
+        self._out(line, waiting)
+        if not waiting.future.done():
+            if waiting.patient:
+                line.waiting.append(waiting)  # behind the others: they may be given what this one may not
+            else:
+                waiting.future.set_result(None)
+        if line.waiting and not waiting.over:
+            self._plan(line, next_due)
+
+    def _out(self, line: _Line, waiting: Waiting) -> None:
+        if waiting in line.waiting:
+            line.waiting.remove(waiting)
+
+    # -- the store
+
+    async def _fitted(self, line: _Line, waiting: Waiting, kind: Kind) -> tuple[Held | None, datetime | None]:
+        """What the store gives for this claim, which first leaves to others what they waste less on; and when it may
+        give something if it gives nothing."""
+        kept = set[int]()
+        try:
+            async with self._gate:
+                held, next_due = await self._claimed(line, waiting, kind, kept)
+        finally:
+            self._fitting.leave(kind)
+        if held is None and kept and not waiting.over:
+            await self._fitting.turn(kind, line.wants, kept)
+            async with self._gate:
+                held, next_due = await self._claimed(line, waiting)
+        return held, next_due
+
+    async def _claimed(
+        self, line: _Line, waiting: Waiting, kind: Kind | None = None, kept: set[int] | None = None
+    ) -> tuple[Held | None, datetime | None]:
+        """What the store gives for this claim; of a ``kind``: asked for the first time, and what it leaves to others is
+        ``kept``."""
+        worker, session = waiting.worker, self._fleet.session
+        for _ in range(_TRIES):
+            ask = await self._ask(line, worker)
+            if ask is None:
+                return None, None
+            if kind is not None and kept is not None and self._profiles is not None:
+                kept |= self._fitting.kept(kind, line.wants, self._profiles) & ask.profiles
+                if kept and not (ask := replace(ask, profiles=ask.profiles - kept)).profiles:
+                    return None, None
+            now = await session.lanes.now()
+            begin_by = self._fleet.monotonic() + LEAD
+            answer = await self._surely(worker, ask, waiting.request, now)
+            if isinstance(answer, Dead):
+                worker.buried = True
+                raise gone()
+            worker.polled_at = now
+            line.again, line.full = line.again and not answer.jobs, answer.full
+            self._profiles_rev = answer.profiles_rev
+            if answer.jobs:
+                return await self._given(worker, answer, now, begin_by), None
+            if answer.over:
+                waiting.over = True
+                return None, None
+            assert self._profiles is not None
+            if answer.profiles_rev == self._profiles.rev:
+                return None, answer.next_due
+        return None, None
+
+    async def _given(self, worker: RemoteWorker, answer: Claimed, now: datetime, begin_by: float) -> Held | None:
+        [job] = answer.jobs
+        held = self._fleet.hold(worker, job, begin_by=begin_by if job.id in answer.paced else None)
+        held.offers += 1
+        worker.claimed_at, worker.loaded = now, loaded_by(job.requires)
+        self._fleet.lanes.changes.tell([job])
+        if job.queue.startswith(OURS):
+            await self._fleet.give_back(worker, held)
+            return None
+        return held
+
+    async def _ask(self, line: _Line, worker: RemoteWorker) -> Ask | None:
+        """What is asked for this worker; None: there is no job that it could be given."""
+        wants, engine = line.wants, self._fleet.session.engine
+        if self._profiles is None or self._profiles.rev != self._profiles_rev:
+            self._profiles = await engine.documents.profiles()
+            self._profiles_rev = self._profiles.rev
+        suspects = [level for held in worker.held.values() if (level := level_of(held.job))]
+        most, levels = open_to(suspects, worker.concurrency)
+        profiles = line.profiles(self._profiles, levels if most else frozenset())
+        return Ask(
+            n=1, free=1, profiles=profiles, queues=wants.queues, accept=False, customers=wants.customers, lead=LEAD
+        )
+
+    async def _surely(self, worker: RemoteWorker, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        """Ask the store, and once more under the same request if its answer was lost."""
+        pause = 0.05
+        while True:
+            try:
+                return await self._fleet.session.engine.jobs.claim(worker.id, ask, request, now)
+            except StoreLost:
+                raise
+            except Unavailable as error:
+                if error.outcome != "unknown" or pause > 1:
+                    raise
+                await self._fleet.session.host.sleep(pause)
+                pause *= 2
+            except ConfigError as error:
+                raise Problem(409, "mixed-queue", "A queue is not kept apart by customer", str(error)) from None
+
+
+def _number(worker: RemoteWorker, request: str) -> int:
+    """The number of a request, as the store knows it."""
+    digest = blake2b(request.encode(errors="surrogatepass"), digest_size=8, key=worker.id.bytes).digest()
+    return int.from_bytes(digest, "big") >> 1 or 1

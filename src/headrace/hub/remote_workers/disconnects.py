@@ -1,0 +1,108 @@
+"""Workers whose connection to this hub was cut off: it is put on record, so that they count as dead if they do not come
+back, here or at another hub, before their grace is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from headrace.core.lifecycle.liveness import time_to_return
+from headrace.engine import Watched
+from headrace.engine.bus import PARTED, Hint, Topic
+from headrace.errors import EngineError, StoreLost
+
+if TYPE_CHECKING:
+    from headrace.hub.remote_workers.fleet import Fleet
+    from headrace.hub.remote_workers.remote_worker import RemoteWorker
+
+__all__ = ["Parting"]
+
+_log = logging.getLogger("headrace.hub")
+
+_AGAIN = 1.0
+"""Seconds until it is tried again to put on record who was cut off."""
+
+
+class Parting:
+    """Notes whose connection ended without a goodbye. Nobody is declared dead here: who sweeps does that.
+
+    The record holds for one beat of the worker, and is void with the next: so who was heard since, by whichever hub, is
+    not meant by it.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._near: dict[UUID, RemoteWorker] = {}
+        self._far: dict[UUID, tuple[str, float]] = {}
+        """The proof that named the connection, and the seconds between two beats of the worker."""
+        self._wake = asyncio.Event()
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which a worker must be back whose socket was cut off."""
+        return time_to_return(self._fleet.grace, self._fleet.beats.every)
+
+    def near(self, worker: RemoteWorker) -> None:
+        """A socket of a worker was cut off; if it has another one here, by which it came meanwhile, that is no news."""
+        if worker.line is not None:
+            return
+        worker.parted = True
+        self._near[worker.id] = worker
+        self._wake.set()
+
+    def far(self, worker: UUID, proof: str, cadence: float) -> None:
+        """The connection of a remote engine was cut off that was this worker's; ``cadence``: how often it beats."""
+        self._far[worker] = proof, cadence
+        self._wake.set()
+
+    def hinted(self, hint: Hint) -> None:
+        """Contradict another hub from which a worker was cut off that has a connection here, too."""
+        for name in hint.names:
+            if name.startswith(PARTED):
+                with suppress(ValueError):  # anybody who may notify can send any name
+                    worker = self._fleet.workers.get(UUID(name.removeprefix(PARTED)))
+                    if worker is not None and worker.line is not None:
+                        self._fleet.beats.soon(worker)
+
+    async def run(self) -> None:
+        """Put on record who was cut off."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._note_near()
+                await self._note_far()
+            except StoreLost:
+                raise
+            except EngineError as error:
+                _log.info("it is not on record yet which workers were cut off: %s", error)
+            except Exception:
+                _log.exception("workers were cut off, and that could not be put on record")
+            if self._near or self._far:
+                await self._fleet.session.host.sleep(_AGAIN)
+                self._wake.set()
+
+    async def _note_near(self) -> None:
+        for id, worker in list(self._near.items()):
+            await self._fleet.beats.part(worker)
+            self._near.pop(id, None)
+
+    async def _note_far(self) -> None:
+        if not self._far:
+            return
+        rows = await self._fleet.rows()
+        for id, (proof, cadence) in list(self._far.items()):
+            # Its newest beat names the newest of its connections: if that is another, it is back.
+            if (row := rows.get(id)) is not None and row.proof == proof:
+                await self.record(id, row.beats, time_to_return(self._fleet.grace, cadence))
+            if self._far.get(id) == (proof, cadence):
+                del self._far[id]
+
+    async def record(self, worker: UUID, number: int, patience: float) -> None:
+        """Put on record that the worker must be heard of within so many seconds, if this is still its number."""
+        engine = self._fleet.session.engine
+        await engine.workers.watched(worker, Watched(number, 0, 0.0, grace=patience))
+        engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{worker}",)))

@@ -1,0 +1,54 @@
+"""How long jobs of a task usually take, as workers are told: looked up beside their claims, never in front of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headrace.client.api.stats import estimated_processing_time
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.hub.remote_workers.fleet import Fleet
+
+__all__ = ["Estimates"]
+
+FRESH = 60.0
+"""Seconds for which what was found is told."""
+MOST = 1000
+"""Tasks that are remembered."""
+_SHARE = 0.5
+"""Half of the runs take no longer."""
+
+
+class Estimates:
+    """What is known of the running times of tasks."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._known: dict[str, tuple[float, float | None]] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    def of(self, task: str) -> float | None:
+        """Seconds, as they were when last looked up; None: nothing is known yet."""
+        at, seconds = self._known.get(task, (float("-inf"), None))
+        if self._fleet.monotonic() - at > FRESH and task not in self._looking and len(self._looking) < 10:
+            self._looking[task] = asyncio.create_task(self._look(task), name="headrace-hub-estimate")
+        return seconds
+
+    async def _look(self, task: str) -> None:
+        seconds = self._known.get(task, (0.0, None))[1]
+        try:
+            seconds = await estimated_processing_time(self._fleet.session, task, _SHARE)
+        except HeadraceError:
+            pass  # it is looked up another time
+        finally:
+            while len(self._known) >= MOST:
+                del self._known[next(iter(self._known))]
+            self._known[task] = self._fleet.monotonic(), seconds
+            del self._looking[task]
+
+    def close(self) -> None:
+        """Look no more."""
+        for task in list(self._looking.values()):
+            task.cancel()

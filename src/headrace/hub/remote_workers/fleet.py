@@ -1,0 +1,295 @@
+"""All workers behind this hub: who registers, who is known again by a token or a lease, and what each holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from msgspec.structs import asdict
+
+from headrace.core.auth.tokens import Lease
+from headrace.core.job import Job
+from headrace.core.lifecycle.execution import release
+from headrace.core.matching.capabilities import Capabilities
+from headrace.engine import WorkerInfo, WorkerRow
+from headrace.engine.bus import WORKER, Hint, Topic
+from headrace.errors import HeadraceError, TransitionRefused
+from headrace.http.problems import Fault, Problem
+from headrace.hub.auth.caller import Caller
+from headrace.hub.remote_workers.availability import News
+from headrace.hub.remote_workers.capabilities import Wants, wants_of
+from headrace.hub.remote_workers.claims import Claims
+from headrace.hub.remote_workers.disconnects import Parting
+from headrace.hub.remote_workers.drain import Leaving
+from headrace.hub.remote_workers.estimates import Estimates
+from headrace.hub.remote_workers.heartbeats import Beats
+from headrace.hub.remote_workers.held_job import Held, Stale
+from headrace.hub.remote_workers.remote_worker import RemoteWorker, gone
+from headrace.runtime.signatures import Signing
+from headrace.runtime.single_flight import Shared
+from headrace.runtime.totals import Sums
+from headrace.runtime.writes.writer import Lanes
+
+if TYPE_CHECKING:
+    from headrace.client.session import Session
+    from headrace.hub.hub import Hub
+    from headrace.hub.remote_workers.peers import Peer
+
+__all__ = ["Fleet"]
+
+_log = logging.getLogger("headrace.hub")
+
+VERSION = "remote"
+
+
+class Fleet:
+    """Stands in for the workers that came to this hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.workers: dict[UUID, RemoteWorker] = {}
+        self.sums = Sums(rising=self._rising)
+        """What they have finished, until it is handed in."""
+        self._signing: Signing | None = None
+        self.estimates = Estimates(self)
+        self.rows: Shared[dict[UUID, WorkerRow]] = Shared(self._alive)
+        """The living, as the store has them."""
+        self.claims, self.beats, self.news, self.leaving = Claims(self), Beats(self), News(self), Leaving(self)
+        self.parting = Parting(self)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the hub serves."""
+        session = self.session
+        self._signing = Signing(session.vault, session.host, self._hub.app.settings.namespace)
+        works = self.beats.run(), self.claims.run(), self.news.run(), self.parting.run()
+        loops = [asyncio.create_task(one, name="headrace-hub-work") for one in works]
+        draining = asyncio.create_task(self._drain(), name="headrace-hub-work-drain")
+        unlisten = session.engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS, Topic.CANCEL}), self._hinted)
+        self._loops = loops
+        try:
+            yield
+        finally:
+            unlisten()
+            for loop in (draining, *loops):
+                loop.cancel()
+            await asyncio.gather(draining, *loops, return_exceptions=True)
+            await self.claims.close()
+            self.estimates.close()
+            with suppress(HeadraceError):
+                await self.beats.beat()  # so that they have their whole lease to find another hub
+
+    async def _drain(self) -> None:
+        await self.draining.wait()
+        self.claims.withdraw_all()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its loops run."""
+        return not any(loop.done() for loop in self._loops)
+
+    @property
+    def session(self) -> Session:
+        """The App's, through which all of this reaches the store."""
+        return self._hub.app.session
+
+    @property
+    def lanes(self) -> Lanes:
+        """The lanes that write jobs."""
+        return self.session.lanes
+
+    @property
+    def draining(self) -> asyncio.Event:
+        """Set when the hub begins to stop."""
+        return self._hub.draining
+
+    @property
+    def signing(self) -> Signing:
+        """What makes leases and tokens."""
+        assert self._signing is not None
+        return self._signing
+
+    @property
+    def lease(self) -> float:
+        """Seconds of silence after which a worker counts as dead."""
+        return self._hub.options.worker_lease
+
+    @property
+    def grace(self) -> float:
+        """Seconds in which a worker must be back that was cut off."""
+        return self._hub.options.worker_grace
+
+    def monotonic(self) -> float:
+        """The time by which waiting is measured."""
+        return self.session.host.clock.monotonic()
+
+    def _rising(self, last: int) -> int:
+        """The number of a report: by the time, since other hubs hand in for the same workers."""
+        return max(last + 1, int(self.session.host.clock.now().timestamp() * 1000))
+
+    def _hinted(self, hint: Hint) -> None:
+        if hint.topic is Topic.CANCEL:
+            self.beats.cancelled(hint.names)
+            return
+        if hint.topic is Topic.SETTINGS:
+            if self.leaving.hinted(hint):
+                self.beats.wake()
+            self.parting.hinted(hint)
+        self.claims.hinted(hint)
+
+    # -- who it is
+
+    async def register(self, caller: Caller, name: str, wants: Wants, concurrency: int) -> RemoteWorker:
+        """A new worker.
+
+        :raises Problem: 429, its key has too many
+        """
+        mine = sum(worker.key == caller.key for worker in self.workers.values())
+        if mine >= self._hub.options.workers_per_key:
+            detail = (
+                f"this key has {mine} workers here: let each go on under its token, instead of registering it again"
+            )
+            raise Problem(429, "too-many", "Too many workers", detail, headers={"Retry-After": "10"})
+        session = self.session
+        host, engine = session.host, session.engine
+        now = await session.lanes.now()
+        worker = RemoteWorker(host.dice.new_id(now), caller, self.monotonic(), name=name)
+        worker.wants, worker.concurrency = wants, concurrency
+        worker.voice.came(0)
+        self.workers[worker.id] = worker  # counted while it registers
+        worker.registered = worker.says
+        try:
+            await engine.workers.register(self._info(worker), now)
+        except BaseException:
+            del self.workers[worker.id]
+            raise
+        engine.bus.send(Hint(Topic.SETTINGS, (f"{WORKER}{worker.id}",)))
+        return worker
+
+    def _info(self, worker: RemoteWorker) -> WorkerInfo:
+        says = worker.says
+        assert says is not None
+        return WorkerInfo(
+            id=worker.id,
+            host=worker.name or "",
+            pid=0,
+            started_at=self.session.host.clock.now(),
+            version=VERSION,
+            lease=self.lease,
+            name=worker.name,
+            **asdict(says),
+        )
+
+    async def known(self, peer: Peer, token: str) -> RemoteWorker:
+        """The worker whose token this is, wherever it registered.
+
+        :raises Problem: 409, it is no token of this key; 410, the store has declared it dead
+        """
+        caller = peer.caller
+        id = await self.signing.read_token(caller.key, token)
+        if id is None:
+            detail = "this token is not one of this key's: register again"
+            raise Problem(409, "token", "The token does not count", detail, faults=[Fault("token", detail)])
+        worker = self.workers.get(id)
+        if worker is None or worker.wants is None:
+            row = (await self.rows()).get(id)
+            if row is None:
+                raise gone()
+            worker = self.workers.setdefault(id, RemoteWorker(id, caller, self.monotonic()))
+            worker.voice.came(row.beats)
+            self._adopt(worker, caller, row)
+            self.beats.soon(worker)  # it may have been cut off from another hub
+            await self.beats.look(worker)
+            await self.leaving.look_for(worker)
+        elif worker.parted:
+            row = (await self.rows()).get(id)
+            if row is None:
+                worker.buried = True
+            else:
+                worker.voice.came(row.beats)
+        if worker.buried:
+            raise gone()
+        peer.hears(worker)
+        return worker
+
+    async def _alive(self) -> dict[UUID, WorkerRow]:
+        return {row.info.id: row for row in await self.session.engine.workers.list() if row.alive}
+
+    def _adopt(self, worker: RemoteWorker, caller: Caller, row: WorkerRow) -> None:
+        """Take over what is on record of a worker that registered elsewhere; its key may be bound otherwise by now."""
+        info, beat = row.present, row.beat
+        worker.name, worker.concurrency = info.name, info.concurrency
+        worker.done, worker.failed = beat.done, beat.utilisation.failed
+        worker.claimed_at, worker.polled_at = beat.utilisation.claimed_at, beat.utilisation.polled_at
+        can = Capabilities(info.offers, info.customers)
+        worker.wants = wants_of(caller, can, info.tasks or None, info.queues)
+
+    def listening(self) -> list[RemoteWorker]:
+        """Those that can be told something at any time."""
+        return [worker for worker in self.workers.values() if worker.line is not None]
+
+    def forget(self, worker: RemoteWorker) -> None:
+        """Know it no longer: it may live on behind another hub."""
+        self.workers.pop(worker.id, None)
+
+    async def retire(self, worker: RemoteWorker) -> None:
+        """Let it go for good; it holds nothing."""
+        self.forget(worker)
+        with suppress(HeadraceError):
+            await self.session.engine.workers.retire(worker.id)
+
+    # -- what it holds
+
+    async def holding(self, peer: Peer, lease: Lease) -> tuple[RemoteWorker, Held]:
+        """The job that a lease names, and who has it.
+
+        :raises Stale: it is no longer theirs
+        """
+        worker = self.workers.get(lease.worker)
+        if worker is None:
+            worker = self.workers[lease.worker] = RemoteWorker(lease.worker, peer.caller, self.monotonic())
+            self.beats.soon(worker)
+        peer.hears(worker)
+        held = worker.held.get(lease.job)
+        if held is not None and held.epoch == lease.epoch:
+            return worker, held
+        [job] = await self.session.engine.jobs.get([lease.job])
+        if job is None or not job.held or (job.worker, job.epoch) != (lease.worker, lease.epoch):
+            raise Stale(lease.job, "it was taken back, or has ended")
+        return worker, self.hold(worker, job)
+
+    def hold(self, worker: RemoteWorker, job: Job, begin_by: float | None = None) -> Held:
+        """What the worker holds, from now on this as well; ``begin_by``: it must begin until then."""
+        held = worker.held.get(job.id)
+        if held is None or held.epoch < job.epoch:
+            held = worker.held[job.id] = Held(job, self.lanes, lambda held: self.drop(worker, held))
+            worker.measure(self.monotonic())
+        held.begin_by = held.begin_by or begin_by
+        return held
+
+    def drop(self, worker: RemoteWorker, held: Held) -> None:
+        """It holds this no longer."""
+        if worker.held.get(held.job.id) is held:
+            del worker.held[held.job.id]
+            worker.measure(self.monotonic())
+        worker.gave_up(held.job.id, held.epoch)
+
+    async def give_back(self, worker: RemoteWorker, held: Held) -> None:
+        """Release what could not be delivered, unless a repeat of the claim was answered with it as well."""
+        held.offers -= 1
+        if held.offers > 0:
+            return
+        try:
+            await held.write(release)
+        except (Stale, TransitionRefused):
+            pass
+        except HeadraceError as error:
+            _log.warning(
+                "job %s could not be given back, and will be when its time to accept is over: %s", held.job.id, error
+            )
+        finally:
+            self.drop(worker, held)

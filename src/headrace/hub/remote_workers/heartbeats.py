@@ -1,0 +1,293 @@
+"""Beats for workers behind this hub: one write for all that were heard, and what each must know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.client.api.jobs import get_many
+from headrace.core.job import Job
+from headrace.core.query import Filter
+from headrace.core.status import HELD
+from headrace.engine import Alive, Beat, Dead
+from headrace.engine.values import MAX_BATCH
+from headrace.errors import EngineError, StoreLost
+from headrace.hub.remote_workers.messages import CancelJob, HeartbeatAcknowledged
+from headrace.hub.remote_workers.remote_worker import RemoteWorker
+
+if TYPE_CHECKING:
+    from headrace.hub.remote_workers.fleet import Fleet
+
+__all__ = ["Beats"]
+
+_log = logging.getLogger("headrace.hub")
+
+GATHERED = 0.5
+"""Seconds between two beats, at least, while workers wait for an answer."""
+_OFTEN = 2
+"""Beats of this hub in the time in which a worker is to be heard once."""
+_TICK = 0.5
+"""Seconds between two looks at the clock for jobs that run out of time."""
+_PAGE = 200
+
+
+class Beats:
+    """Beats for those whom this hub has heard since it last did."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._asked: dict[RemoteWorker, list[asyncio.Future[HeartbeatAcknowledged]]] = {}
+        self._wake = asyncio.Event()
+        self._beating = asyncio.Lock()
+        self._cancelled: set[UUID] = set()
+        self._settings_rev: int | None = None
+        """Of the settings, as the last beat was told."""
+
+    @property
+    def every(self) -> float:
+        """Seconds within which a worker is to be heard again."""
+        return min(self._fleet.session.engine.rules.beat, self._fleet.lease / 6)
+
+    # -- from outside
+
+    async def ask(self, worker: RemoteWorker) -> HeartbeatAcknowledged:
+        """The answer to a heartbeat: that of the store to the next beat."""
+        future: asyncio.Future[HeartbeatAcknowledged] = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(worker, []).append(future)
+        self._wake.set()
+        return await future
+
+    def cancelled(self, names: Sequence[str]) -> None:
+        """A cancel of these jobs may have been requested."""
+        if not names:
+            self._cancelled.update(job for worker in self._fleet.workers.values() for job in worker.held)
+        for name in names:
+            with suppress(ValueError):  # anybody who may notify can send any name
+                self._cancelled.add(UUID(name))
+        self._wake.set()
+
+    def hear(self, worker: RemoteWorker) -> None:
+        """Note a sign of life; beat soon if the next beat comes too late for one that was cut off from another hub."""
+        now, fleet = self._fleet.monotonic(), self._fleet
+        if worker.parted or now - worker.beaten_at > fleet.parting.patience - self.every / _OFTEN - GATHERED:
+            self.soon(worker)
+        worker.hear(now)
+
+    def soon(self, worker: RemoteWorker) -> None:
+        """Beat for this worker as if it had asked for it."""
+        self._asked.setdefault(worker, [])
+        self._wake.set()
+
+    async def part(self, worker: RemoteWorker) -> None:
+        """Put on record that a worker was cut off here, unless it was heard since, or others speak for it as well."""
+        async with self._beating:
+            fleet, number = self._fleet, worker.voice.number
+            if worker.parted and number is not None and worker.voice.is_sole(fleet.monotonic(), self.every):
+                await fleet.parting.record(worker.id, number, fleet.parting.patience)
+
+    def wake(self) -> None:
+        """Look at once at what is looked at now and then."""
+        self._wake.set()
+
+    async def look(self, *workers: RemoteWorker) -> None:
+        """See what the store gives to these."""
+        await self._given(workers)
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Beat as often as is needed, and tell who must stop."""
+        host = self._fleet.session.host
+        last, tick = self._fleet.monotonic(), min(_TICK, self.every / 4)
+        while True:
+            self._wake.clear()
+            await host.wait(self._wake, tick)
+            try:
+                await self._tell_cancelled()
+                await self._fleet.leaving.look(self._settings_rev)
+                self._tell_late()
+                since = self._fleet.monotonic() - last
+                if since >= (min(GATHERED, self.every / 4) if self._asked else self.every / _OFTEN):
+                    last = self._fleet.monotonic()
+                    await self.beat()
+                    self._forget()
+                elif self._asked:
+                    await host.sleep(min(GATHERED, self.every / 4) - since)
+                    self._wake.set()
+            except StoreLost:
+                raise
+            except EngineError as error:
+                _log.warning("beats of workers behind this hub are not acknowledged, trying on: %s", error)
+                await host.sleep(tick)
+            except Exception:
+                _log.exception("workers behind this hub could not be beaten for")
+                await host.sleep(tick)
+
+    async def beat(self) -> None:
+        """One beat for all that were heard since the last one."""
+        async with self._beating:
+            asked, self._asked = self._asked, {}
+            try:
+                await self._beat(asked)
+            except BaseException as error:
+                for future in (one for futures in asked.values() for one in futures):
+                    if not future.done() and isinstance(error, Exception):
+                        future.set_exception(error)
+                    future.cancel()
+                raise
+
+    async def _beat(self, asked: dict[RemoteWorker, list[asyncio.Future[HeartbeatAcknowledged]]]) -> None:
+        fleet, waits = self._fleet, self._fleet.claims.waits
+        workers = [
+            one
+            for one in fleet.workers.values()
+            if not one.buried and (waits(one) or (not one.parted and (one.heard or one in asked)))
+        ]
+        for first in range(0, len(workers), MAX_BATCH):
+            await self._beat_some(workers[first : first + MAX_BATCH])
+        due = fleet.session.host.clock.now() + timedelta(seconds=self.every)
+        for worker, futures in asked.items():
+            answer = self._answer(worker, due)
+            for future in futures:
+                if not future.done():
+                    future.set_result(answer)
+
+    async def _beat_some(self, workers: Sequence[RemoteWorker]) -> None:
+        fleet = self._fleet
+        engine, host = fleet.session.engine, fleet.session.host
+        for worker in workers:
+            worker.heard = False
+        try:
+            given = await self._given(workers)
+            fleet.sums.gather()
+            number, finished = fleet.sums.report(workers[0].id)
+            beats = {one.id: self._beat_of(one, given[one.id]) for one in workers}
+            if finished:
+                beats[workers[0].id] = replace(beats[workers[0].id], report=number, finished=finished)
+            answers = await engine.workers.beat_many(beats, host.clock.now())
+        except BaseException:
+            for worker in workers:
+                worker.heard = True  # they are not forgotten
+            raise
+        self._reported(answers.get(workers[0].id), number)
+        self._settings_rev = next((one.settings_rev for one in answers.values() if isinstance(one, Alive)), None)
+        now = fleet.monotonic()
+        for worker in workers:
+            if isinstance(answer := answers.get(worker.id), Alive):
+                worker.beaten_at = now
+                worker.voice.answered(answer.beats, now)
+                self._tell(worker)
+            else:
+                worker.buried = True
+
+    def _reported(self, answer: Alive | Dead | None, number: int) -> None:
+        if isinstance(answer, Alive):
+            self._fleet.sums.acknowledged(number)
+        else:
+            self._fleet.sums.refused()
+
+    def _beat_of(self, worker: RemoteWorker, given: Iterable[UUID]) -> Beat:
+        """What the worker holds: by its own word, if that is new enough, and otherwise all that the store gives it.
+
+        Only jobs that were assigned two beats ago are missed if they are not named. A word that is younger than that
+        cannot leave out one that was assigned since.
+        """
+        rules, fleet = self._fleet.session.engine.rules, self._fleet
+        named = worker.named
+        if named is None or fleet.monotonic() - worker.named_at > 1.5 * rules.beat:
+            held = frozenset(given)
+        else:
+            since = {id for id, one in worker.held.items() if one.since > worker.named_at}
+            held = (frozenset(named) & frozenset(given)) | since
+        return Beat(
+            held=tuple(held),
+            state="draining" if worker.leaving else worker.state,
+            busy=len(worker.held),
+            done=worker.done,
+            utilisation=worker.used(fleet.monotonic()),
+            renewed=worker.renewed,
+        )
+
+    # -- what the store gives
+
+    async def _given(self, workers: Sequence[RemoteWorker]) -> dict[UUID, set[UUID]]:
+        """The jobs that the store gives to each of these; what is known of them here is brought up to date."""
+        fleet, since = self._fleet, self._fleet.monotonic()
+        records, now = fleet.session.engine.records, fleet.session.host.clock.now()
+        by_id, given = {one.id: one for one in workers}, {one.id: set[UUID]() for one in workers}
+        cursor, more = None, True
+        while more:
+            page = await records.find(Filter(status=HELD, worker=frozenset(by_id)), now, _PAGE, cursor)
+            for job in page.items:
+                self._saw(by_id, given, job)
+            cursor, more = page.cursor, page.cursor is not None
+        for worker in workers:
+            for id, held in list(worker.held.items()):
+                if id not in given[worker.id] and held.since < since and not held.lock.locked():
+                    fleet.drop(worker, held)
+                    if worker.line is not None:
+                        worker.line.push(CancelJob(job_id=id, reason="lost"))
+        return given
+
+    def _saw(self, by_id: dict[UUID, RemoteWorker], given: dict[UUID, set[UUID]], job: Job) -> None:
+        worker = None if job.worker is None else by_id.get(job.worker)
+        if worker is not None and not worker.has_given_up(job.id, job.epoch):
+            given[worker.id].add(job.id)
+            self._fleet.hold(worker, job).saw(job)
+
+    # -- what they must know
+
+    def buried(self, held: tuple[UUID, ...]) -> HeartbeatAcknowledged:
+        """What a worker is told that was declared dead: all that it has is lost."""
+        now = self._fleet.session.host.clock.now()
+        return HeartbeatAcknowledged(next_heartbeat_expected=now, cancel=(), lost=held, registered=False)
+
+    def _answer(self, worker: RemoteWorker, due: datetime) -> HeartbeatAcknowledged:
+        named = worker.named or ()
+        if worker.buried:
+            return self.buried(named)
+        return HeartbeatAcknowledged(
+            next_heartbeat_expected=due,
+            cancel=tuple(id for id, held in worker.held.items() if held.must_stop),
+            lost=tuple(id for id in named if id not in worker.held),
+            registered=True,
+        )
+
+    def _tell(self, worker: RemoteWorker) -> None:
+        """Tell a worker that can be told which of its jobs it must stop, once."""
+        for id, held in worker.held.items():
+            reason = held.must_stop
+            if reason is not None and not held.told_to_stop and worker.line is not None:
+                held.told_to_stop = True
+                worker.line.push(CancelJob(job_id=id, reason=reason))
+
+    async def _tell_cancelled(self) -> None:
+        ids, self._cancelled = self._cancelled, set()
+        if not ids:
+            return
+        of = {id: worker for worker in self._fleet.workers.values() for id in worker.held if id in ids}
+        for job in await get_many(self._fleet.session, list(of)):
+            held = None if job is None else of[job.id].held.get(job.id)
+            if job is not None and held is not None and job.worker == of[job.id].id:
+                held.saw(job)
+                self._tell(of[job.id])
+
+    def _tell_late(self) -> None:
+        for worker in self._fleet.workers.values():
+            if worker.line is not None and worker.held:
+                self._tell(worker)
+
+    def _forget(self) -> None:
+        """Forget those who are not heard of here any more: they are dead, or behind another hub."""
+        now, lease = self._fleet.monotonic(), self._fleet.lease
+        for worker in list(self._fleet.workers.values()):
+            gone = worker.line is None and not self._fleet.claims.waits(worker)
+            if gone and now - worker.heard_at > 1.5 * lease:
+                self._fleet.forget(worker)

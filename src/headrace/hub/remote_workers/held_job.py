@@ -1,0 +1,181 @@
+"""A job that a worker behind this hub holds: the one place where the hub writes about it, one change after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from headrace.core.attempt import Attempt, Ending, Progress
+from headrace.core.change import Applied, Change, Conflict
+from headrace.core.job import Job
+from headrace.core.lifecycle.execution import finish, progress, release, start
+from headrace.core.status import Status
+from headrace.errors import Unavailable
+from headrace.runtime.writes.writer import Lanes
+from headrace.worker.execution.writers import PROGRESS_EVERY
+
+__all__ = ["Held", "Stale"]
+
+_PAUSE, _LONGEST_PAUSE, _PATIENCE = 0.005, 0.5, 30.0
+
+Decide = Callable[[Job, datetime], Change | None]
+
+
+class Stale(Exception):
+    """The job is no longer this worker's: whatever it says about it does not count."""
+
+    def __init__(self, job: UUID, detail: str) -> None:
+        super().__init__(detail)
+        self.job, self.detail = job, detail
+
+
+class Held:
+    """A job at one epoch. What is written is decided from the job as last seen, and again if it moved since."""
+
+    def __init__(self, job: Job, lanes: Lanes, lost: Callable[[Held], None] = lambda held: None) -> None:
+        """``lost`` is called when it turns out that the worker holds the job no longer."""
+        self._lost = lost
+        self.job, self.epoch = job, job.epoch
+        """The job as last known to be stored."""
+        self.begin_by: float | None = None
+        """Until when it must begin, by monotonic time, if it spent a permit of a rate."""
+        self.offers = 0
+        """Claims that are answered with it: more than one, if the claim was repeated."""
+        self.since = lanes.host.clock.monotonic()
+        self.lock = asyncio.Lock()
+        """Whoever writes about the job has it: messages about one job are served in the order in which they came."""
+        self.ending = False
+        """Whether the worker has said how it ended."""
+        self._report: Progress | None = None
+        self._reported_at = float("-inf")
+        self.told_to_stop = False
+        """Whether the worker was told to stop."""
+        self.lanes = lanes
+
+    @property
+    def must_stop(self) -> Literal["cancelled", "timeout"] | None:
+        """Why the worker must stop, as far as is known here; None: it may go on."""
+        if self.job.cancel_requested_at is not None:
+            return "cancelled"
+        at = self.job.timeout_at if self.job.status is Status.RUNNING else None
+        return "timeout" if at is not None and at <= self.lanes.host.clock.now() else None
+
+    def saw(self, job: Job) -> None:
+        """Take note of the job as somebody else read it, unless what is known is newer."""
+        if job.epoch == self.epoch and job.rev >= self.job.rev and not self.lock.locked():
+            self.job = job
+
+    async def write(self, decide: Decide) -> Job:
+        """Write what is decided; the job that came of it. The lock is taken.
+
+        :raises Stale: somebody else has the job, or it has ended
+        :raises TransitionRefused: the lifecycle refuses it
+        """
+        async with self.lock:
+            return await self.written(decide)
+
+    async def written(self, decide: Decide) -> Job:
+        """``write`` for whoever has the lock."""
+        lanes, pause, began = self.lanes, _PAUSE, self.lanes.host.clock.monotonic()
+        while True:
+            now = await lanes.now()
+            if not self.job.held or self.job.epoch != self.epoch:  # a message that was served before this one ended it
+                raise self.stale(_why(self.job))
+            change = decide(self.job, now)
+            if change is None:
+                return self.job
+            verdict = await lanes.apply(change)
+            if isinstance(verdict, Applied):
+                self.job = verdict.job
+                return verdict.job
+            if not isinstance(verdict, Conflict):
+                raise self.stale(_why(verdict.job))
+            if verdict.job.rev == self.job.rev:  # a transaction that is still open has it
+                if lanes.host.clock.monotonic() - began > _PATIENCE:
+                    text = f"job {self.job.id} is in a transaction that is still open: nothing was changed"
+                    raise Unavailable(text, ids=[self.job.id])
+                await lanes.host.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            self.job = verdict.job
+
+    async def started(self) -> Job:
+        """Have its start on record; for whoever has the lock.
+
+        :raises Stale: a rate let it begin at another time, and it is given back
+        """
+        late = False
+
+        def decide(job: Job, now: datetime) -> Change | None:
+            nonlocal late
+            if job.status is Status.RUNNING:
+                return None
+            late = self.begin_by is not None and self.lanes.host.clock.monotonic() > self.begin_by
+            return release(job, now) if late else start(job, now, self.lanes.engine.rules)
+
+        job = await self.written(decide)
+        if late:
+            raise self.stale("a rate let it begin, but it did not in time; it was given back")
+        return job
+
+    def stale(self, why: str) -> Stale:
+        """What is raised when the worker holds the job no longer."""
+        self._lost(self)
+        return Stale(self.job.id, why)
+
+    async def report(self, report: Progress) -> None:
+        """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""
+        clock, self._report = self.lanes.host.clock, report
+        wait = self._reported_at + PROGRESS_EVERY - clock.monotonic()
+        if wait > 0:
+            await self.lanes.host.sleep(wait)
+        async with self.lock:
+            report_now, self._report = self._report, None
+            if report_now is None or self.ending:
+                return
+            self._reported_at = clock.monotonic()
+            await self.started()
+            newest = report_now
+            await self.written(lambda job, now: progress(job, now, newest))
+
+    async def finish(
+        self, ends: Callable[[Job, datetime], Ending], took: float | None, *, starts: bool
+    ) -> tuple[Job, Attempt | None]:
+        """Write how the attempt ended; the job as it is then, and the attempt as it is on record, if it is.
+
+        ``starts``: its start is written along if that is not on record.
+        """
+        lanes, chance, closed = self.lanes, self.lanes.host.dice.chance(), list[Attempt | None]()
+
+        def decide(job: Job, now: datetime) -> Change:
+            began = None
+            if starts:
+                began = now if took is None else max(job.assigned_at or now, _before(now, took))
+            change = finish(job, ends(job, now), now, chance, lanes.engine.rules, began, took)
+            closed.append(change.attempt)
+            return change
+
+        self.ending = True
+        try:
+            job = await self.write(decide)
+        except BaseException:
+            self.ending = False
+            raise
+        return job, closed[-1]
+
+
+def _before(now: datetime, seconds: float) -> datetime:
+    try:
+        return now - timedelta(seconds=seconds)
+    except OverflowError:
+        return now
+
+
+def _why(job: Job | None) -> str:
+    if job is None:
+        return "the job is gone"
+    if job.ended:
+        return f"the job has ended: {job.status}"
+    return "the job was taken back, and is in other hands" if job.held else f"the job was taken back: {job.status}"

@@ -1,0 +1,395 @@
+"""What workers say to a hub, and what they hear: the types of the messages, the same over HTTP and over a socket.
+
+The words are those of the EmProps page, so that a worker written from it is understood.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headrace.core.status import Status
+from headrace.core.validation import COUNT
+from headrace.hub.api.vocabulary import Key, Moment, Name, Span, SubmitBody
+from headrace.hub.server.long_poll import LONGEST as LONGEST_WAIT
+
+__all__ = [
+    "AcceptJob",
+    "CancelJob",
+    "ChildSubmitted",
+    "ClaimJob",
+    "CompleteJob",
+    "FailJob",
+    "Heartbeat",
+    "HeartbeatAcknowledged",
+    "ItemsAcknowledged",
+    "JobAccepted",
+    "JobAssigned",
+    "JobAvailable",
+    "JobCompleted",
+    "JobFailed",
+    "JobItems",
+    "JobLog",
+    "JobReleased",
+    "JobSnoozed",
+    "JobStarted",
+    "JobStep",
+    "LogAcknowledged",
+    "NoJob",
+    "OfJob",
+    "PrepareJob",
+    "ProgressAcknowledged",
+    "RegisterWorker",
+    "ReleaseJob",
+    "SnoozeJob",
+    "StaleJob",
+    "StartJob",
+    "StepResult",
+    "SubmitChild",
+    "UpdateJobProgress",
+    "WorkerRegistered",
+]
+
+Names = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=100)]
+Slots = Annotated[int, Meta(ge=1, le=10_000)]
+Load = Annotated[float, Meta(ge=0, le=COUNT)]
+Signed = Annotated[str, Meta(min_length=1, max_length=256)]
+Lines = 1000
+"""Lines or items in one message."""
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a worker says."""
+
+
+# -- the worker itself
+
+
+class RegisterWorker(_Said, frozen=True, kw_only=True):
+    """A worker, and what it can do."""
+
+    worker_id: Name
+    """What it calls itself. Who it is to the store is new with each registration."""
+    capabilities: dict[str, Any] = {}
+    max_concurrent_jobs: Slots = 1
+    tasks: Names | UnsetType = UNSET
+    """The tasks that it runs. A worker that names none is offered only jobs that ask for a service."""
+    queues: Names | UnsetType = UNSET
+    """The queues that it serves; all, if it names none."""
+    token: Signed | UnsetType = UNSET
+    """Who it was: it goes on with what it holds."""
+
+
+class ClaimJob(_Said, frozen=True, kw_only=True):
+    """A worker that asks for a job. One that has not registered does so by this."""
+
+    worker_id: Name
+    capabilities: dict[str, Any] | UnsetType = UNSET
+    max_concurrent_jobs: Slots | UnsetType = UNSET
+    current_load: Load | UnsetType = UNSET
+    tasks: Names | UnsetType = UNSET
+    queues: Names | UnsetType = UNSET
+    request: Key | UnsetType = UNSET
+    """A name for this claim: repeated under the same, it is answered with the same job, as long as that has not been
+    started."""
+    wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 0.0
+    """Seconds to wait for a job."""
+    token: Signed | UnsetType = UNSET
+
+
+class Heartbeat(_Said, frozen=True, kw_only=True):
+    """A sign of life."""
+
+    worker_id: Name | UnsetType = UNSET
+    token: Signed | UnsetType = UNSET
+    held: Annotated[tuple[UUID, ...], Meta(max_length=10_000)] | UnsetType = UNSET
+    """All jobs that it has; one that two heartbeats do not name goes to somebody else. Left out: whatever it was
+    given."""
+    load: Load | UnsetType = UNSET
+    state: Literal["running", "draining"] | UnsetType = UNSET
+
+
+# -- one job
+
+
+class OfJob(_Said, frozen=True, kw_only=True):
+    """Which job: by its lease, or, over the socket that was given the job, by its id."""
+
+    job_id: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET
+    lease: Signed | UnsetType = UNSET
+    worker_id: Name | UnsetType = UNSET
+
+
+class AcceptJob(OfJob, frozen=True, kw_only=True):
+    """It takes the job."""
+
+
+class PrepareJob(OfJob, frozen=True, kw_only=True):
+    """It is getting ready for the job, for example loads a model."""
+
+
+class StartJob(OfJob, frozen=True, kw_only=True):
+    """It begins."""
+
+
+class UpdateJobProgress(OfJob, frozen=True, kw_only=True):
+    """How far it is."""
+
+    progress: Annotated[float, Meta(ge=0, le=100)]
+    status: Literal["in_progress", "running"] = "in_progress"
+    message: str | UnsetType | None = UNSET
+    current_step: str | UnsetType | None = UNSET
+    estimated_completion: Moment | UnsetType | None = UNSET
+    connector_details: dict[str, Any] | UnsetType | None = UNSET
+    """Whatever else there is to tell, up to 16 KiB as JSON."""
+
+
+class LogLineBody(_Said, frozen=True, kw_only=True):
+    """One line."""
+
+    message: str
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    logger: Name = "worker"
+
+
+class JobLog(OfJob, frozen=True, kw_only=True):
+    """Lines of the log of this attempt."""
+
+    first: Annotated[int, Meta(ge=1, le=COUNT)]
+    """The number of the first line, from 1: what was sent before is not kept twice."""
+    lines: Annotated[tuple[LogLineBody, ...], Meta(min_length=1, max_length=Lines)]
+
+
+class JobItems(OfJob, frozen=True, kw_only=True):
+    """Items of the stream of the job."""
+
+    first: Annotated[int, Meta(ge=1, le=COUNT)]
+    """The number of the first item. Items of earlier attempts are kept if it goes on behind them (``items`` of the
+    assignment, plus 1), and replaced if it begins again at 1."""
+    items: Annotated[tuple[Any, ...], Meta(min_length=1, max_length=Lines)]
+
+
+class JobStep(OfJob, frozen=True, kw_only=True):
+    """A durable step: asked for, or, with a result, kept."""
+
+    name: Key
+    result: Any | UnsetType = UNSET
+
+
+class SubmitChild(OfJob, frozen=True, kw_only=True):
+    """A job that this one submits."""
+
+    child: SubmitBody
+    number: Annotated[int, Meta(ge=0, le=COUNT)] = 0
+    """The how many-th it is of those that are alike, from 0: a repeat of the same submits no second one."""
+
+
+class CompleteJob(OfJob, frozen=True, kw_only=True):
+    """It is done."""
+
+    result: Any = None
+    status: Literal["completed"] = "completed"
+    processing_time: Span | UnsetType | None = UNSET
+    """Seconds that it took."""
+
+
+class FailJob(OfJob, frozen=True, kw_only=True):
+    """It did not work."""
+
+    error: str
+    retry: bool = True
+    """False: another attempt is not worth making."""
+    error_details: dict[str, Any] | UnsetType | None = UNSET
+    """``error_type`` is the type of the error, which retry policies go by."""
+    processing_time: Span | UnsetType | None = UNSET
+
+
+class SnoozeJob(OfJob, frozen=True, kw_only=True):
+    """It wants to be given the job, or have others be given it, later."""
+
+    delay: Span
+
+
+class ReleaseJob(OfJob, frozen=True, kw_only=True):
+    """It gives the job back."""
+
+
+# -- what it hears
+
+
+class WorkerRegistered(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="worker_registered"):
+    """Who it is from now on."""
+
+    worker_id: str
+    worker: UUID
+    """Its identity in the store, under which people see it."""
+    heartbeat_seconds: float
+    """How often it is to be heard of; silent for ``lease_seconds``, it counts as dead."""
+    lease_seconds: float
+    token: str
+    """By which it is known again, by any hub."""
+
+
+class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="job_assigned"):
+    """A job that it is offered, and must accept in time."""
+
+    job_id: UUID
+    job_type: str
+    priority: int
+    payload: dict[str, Any]
+    requirements: dict[str, Any]
+    claim_timeout: int
+    """Milliseconds within which it must be accepted."""
+    estimated_processing_time: float | None
+    """Seconds, as it usually takes; null: nothing tells."""
+    attempt: int
+    """The how many-th it will be."""
+    lease: str
+    """What every message about the job carries."""
+    queue: str
+    customer_id: str | None
+    timeout: float | None
+    """Seconds that the attempt may take; null: no limit."""
+    items: int = 0
+    """Items that earlier attempts have left."""
+    token: str | None = None
+    """Who the worker is, if it registered by this claim."""
+
+
+class NoJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="no_job"):
+    """There is nothing for it now."""
+
+    retry_after: float
+    """Seconds after which it is worth another try."""
+    token: str | None = None
+
+
+class JobAvailable(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_available"):
+    """There may be a job for it: it should claim."""
+
+    queues: tuple[str, ...]
+
+
+class JobAccepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_accepted"):
+    """The job is in its hands."""
+
+    job_id: UUID
+    start_by: datetime | None
+    """Until when it must start, or say that it prepares; null: it has started."""
+
+
+class JobStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_started"):
+    """The start is on record."""
+
+    job_id: UUID
+    attempt: int
+    timeout_at: datetime | None
+
+
+class ProgressAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="progress_acknowledged"):
+    """It is on record."""
+
+    job_id: UUID
+    cancel: bool
+    """Whether it must stop."""
+    reason: Literal["cancelled", "timeout"] | None
+
+
+class LogAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="log_acknowledged"):
+    """The lines are kept."""
+
+    job_id: UUID
+    next: int
+    """The number of the next line."""
+    dropped: int
+    """How many were not kept: the log of an attempt is full."""
+
+
+class ItemsAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="items_acknowledged"):
+    """The items are kept."""
+
+    job_id: UUID
+    next: int
+    """The number of the next item."""
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="step_result"):
+    """What a step came to."""
+
+    job_id: UUID
+    name: str
+    found: bool
+    """Whether it has been done, now or in an earlier attempt."""
+    result: Any
+
+
+class ChildSubmitted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="child_submitted"):
+    """The child is accepted, now or before."""
+
+    job_id: UUID
+    """Of the job that submitted it."""
+    child_id: UUID
+    status: Status
+    duplicate: bool
+    """It was there before."""
+
+
+class JobCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_completed"):
+    """The result is kept."""
+
+    job_id: UUID
+    status: Status
+
+
+class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_failed"):
+    """The failure is on record."""
+
+    job_id: UUID
+    status: Status
+    retry_at: datetime | None
+    """When the next attempt is due; null: there will be none."""
+
+
+class JobSnoozed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_snoozed"):
+    """It waits for its time."""
+
+    job_id: UUID
+    status: Status
+    available_at: datetime | None
+
+
+class JobReleased(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_released"):
+    """It is in line again."""
+
+    job_id: UUID
+    status: Status
+
+
+class HeartbeatAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="heartbeat_acknowledged"):
+    """The store knows that it lives."""
+
+    next_heartbeat_expected: datetime
+    cancel: tuple[UUID, ...]
+    """Jobs that it must stop."""
+    lost: tuple[UUID, ...]
+    """Jobs that it names and that are no longer its own."""
+    registered: bool
+    """False: it was silent for so long that it counts as dead. It must drop what it has, and register anew."""
+
+
+class CancelJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="cancel_job"):
+    """It must stop a job, and say how that ended."""
+
+    job_id: UUID
+    reason: Literal["cancelled", "timeout", "lost"]
+
+
+class StaleJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stale_job"):
+    """The job is no longer its own: it must drop it."""
+
+    job_id: UUID
+    detail: str

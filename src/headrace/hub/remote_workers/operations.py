@@ -1,0 +1,324 @@
+"""The table of what workers say: operations over HTTP, messages of a socket, scopes and tests are made from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from headrace.http.problems import Problem
+from headrace.hub.remote_workers import entries, finish, progress, registration
+from headrace.hub.remote_workers import messages as said
+from headrace.hub.remote_workers.held_job import Stale
+from headrace.hub.remote_workers.peers import Peer
+from headrace.hub.server.operation import Answer, Ask, Bounded, Operation
+
+__all__ = ["OPERATIONS", "WORK", "WorkMessage"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkMessage:
+    """One message of workers: what it is called, what it holds, what it is answered with, and what does it."""
+
+    name: str
+    summary: str
+    bounded: Bounded
+    do: Callable[[Peer, Any], Awaitable[msgspec.Struct]]
+    takes: type[msgspec.Struct]
+    gives: Any
+    example: Mapping[str, Any]
+    answered: Mapping[str, Any]
+    refuses: tuple[int, ...] = (404, 409)
+    waits: bool = False
+    """It may take long: who leaves meanwhile is noticed."""
+
+
+_ID = "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"
+_LEASE = (
+    "hrl.5f2c9a10.AZjFpHsefMKNT1tqfI2eDwAAAAAAAAABAZjFpHsefMKNT1tqfI2eEA.w1Yd0vJqQm5m2cUe8Zb8n0qk1nq3JdFhYt8q9oUuX4s"
+)
+_TOKEN = "hrw.5f2c9a10.AZjFpHsefMKNT1tqfI2eEA.w1Yd0vJqQm5m2cUe8Zb8n0qk1nq3JdFhYt8q9oUuX4s"
+_AT = "2026-11-16T17:30:00Z"
+_CAN = {
+    "services": ["comfyui", "a1111"],
+    "components": ["text-to-image-xl", "upscaling"],
+    "hardware": {"gpu_memory_gb": 16, "gpu_model": "RTX 4090"},
+}
+_OF_JOB = {"lease": _LEASE}
+
+WORK: tuple[WorkMessage, ...] = (
+    WorkMessage(
+        name="register_worker",
+        summary="Make a worker known, or know it again by its token",
+        bounded="offered",
+        do=registration.register_worker,
+        takes=said.RegisterWorker,
+        gives=said.WorkerRegistered,
+        example={"worker_id": "worker-gpu-01", "capabilities": _CAN, "max_concurrent_jobs": 2},
+        answered={
+            "type": "worker_registered",
+            "worker_id": "worker-gpu-01",
+            "worker": _ID,
+            "heartbeat_seconds": 10.0,
+            "lease_seconds": 60.0,
+            "token": _TOKEN,
+        },
+        refuses=(409, 410),
+    ),
+    WorkMessage(
+        name="claim_job",
+        summary="Ask for a job, and wait for one if asked to",
+        bounded="offered",
+        do=registration.claim_job,
+        takes=said.ClaimJob,
+        gives=said.JobAssigned | said.NoJob,
+        example={
+            "worker_id": "worker-gpu-01",
+            "capabilities": _CAN,
+            "max_concurrent_jobs": 2,
+            "current_load": 0.3,
+        },
+        answered={
+            "type": "job_assigned",
+            "job_id": _ID,
+            "job_type": "text_to_image",
+            "priority": 75,
+            "payload": {"prompt": "a landscape with mountains", "steps": 30},
+            "requirements": {"service_type": "comfyui", "timeout_minutes": 15.0},
+            "claim_timeout": 30000,
+            "estimated_processing_time": 45.0,
+            "attempt": 1,
+            "lease": _LEASE,
+            "queue": "default",
+            "customer_id": "customer-123",
+            "timeout": 900.0,
+        },
+        refuses=(409, 410),
+        waits=True,
+    ),
+    WorkMessage(
+        name="accept_job",
+        summary="Take a job that was assigned",
+        bounded="leased",
+        do=progress.accept_job,
+        takes=said.AcceptJob,
+        gives=said.JobAccepted,
+        example=_OF_JOB,
+        answered={"type": "job_accepted", "job_id": _ID, "start_by": _AT},
+    ),
+    WorkMessage(
+        name="prepare_job",
+        summary="Take a job, and have 30 s more to start it",
+        bounded="leased",
+        do=progress.prepare_job,
+        takes=said.PrepareJob,
+        gives=said.JobAccepted,
+        example=_OF_JOB,
+        answered={"type": "job_accepted", "job_id": _ID, "start_by": _AT},
+    ),
+    WorkMessage(
+        name="start_job",
+        summary="Say that the work begins",
+        bounded="leased",
+        do=progress.start_job,
+        takes=said.StartJob,
+        gives=said.JobStarted,
+        example=_OF_JOB,
+        answered={"type": "job_started", "job_id": _ID, "attempt": 1, "timeout_at": _AT},
+    ),
+    WorkMessage(
+        name="update_job_progress",
+        summary="Say how far a job is, and hear whether it must stop",
+        bounded="leased",
+        do=progress.update_job_progress,
+        takes=said.UpdateJobProgress,
+        gives=said.ProgressAcknowledged,
+        example={
+            **_OF_JOB,
+            "status": "in_progress",
+            "progress": 45,
+            "message": "Generating image - step 14/30",
+            "current_step": "sampling",
+            "estimated_completion": _AT,
+            "connector_details": {"service": "comfyui", "connected": True, "queue_position": 0},
+        },
+        answered={"type": "progress_acknowledged", "job_id": _ID, "cancel": False, "reason": None},
+    ),
+    WorkMessage(
+        name="job_log",
+        summary="Add lines to the log of a job",
+        bounded="leased",
+        do=entries.job_log,
+        takes=said.JobLog,
+        gives=said.LogAcknowledged,
+        example={**_OF_JOB, "first": 1, "lines": [{"level": "INFO", "message": "model loaded"}]},
+        answered={"type": "log_acknowledged", "job_id": _ID, "next": 2, "dropped": 0},
+    ),
+    WorkMessage(
+        name="job_items",
+        summary="Add items to the stream of a job",
+        bounded="leased",
+        do=entries.job_items,
+        takes=said.JobItems,
+        gives=said.ItemsAcknowledged,
+        example={**_OF_JOB, "first": 1, "items": [{"image": "1.png"}, {"image": "2.png"}]},
+        answered={"type": "items_acknowledged", "job_id": _ID, "next": 3},
+        refuses=(404, 409, 422),
+    ),
+    WorkMessage(
+        name="job_step",
+        summary="Ask what a durable step came to, or keep it",
+        bounded="leased",
+        do=entries.job_step,
+        takes=said.JobStep,
+        gives=said.StepResult,
+        example={**_OF_JOB, "name": "download", "result": {"file": "model.bin"}},
+        answered={
+            "type": "step_result",
+            "job_id": _ID,
+            "name": "download",
+            "found": True,
+            "result": {"file": "model.bin"},
+        },
+        refuses=(404, 409, 422),
+    ),
+    WorkMessage(
+        name="submit_child",
+        summary="Submit a child of a job",
+        bounded="leased",
+        do=entries.submit_child,
+        takes=said.SubmitChild,
+        gives=said.ChildSubmitted,
+        example={**_OF_JOB, "child": {"task": "resize", "payload": {"image": "cat.png"}}, "number": 0},
+        answered={
+            "type": "child_submitted",
+            "job_id": _ID,
+            "child_id": "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e10",
+            "status": "queued",
+            "duplicate": False,
+        },
+        refuses=(404, 409, 410, 422),
+    ),
+    WorkMessage(
+        name="complete_job",
+        summary="Complete a job",
+        bounded="leased",
+        do=finish.complete_job,
+        takes=said.CompleteJob,
+        gives=said.JobCompleted,
+        example={**_OF_JOB, "result": {"success": True, "output_files": ["image.png"]}, "processing_time": 67.5},
+        answered={"type": "job_completed", "job_id": _ID, "status": "completed"},
+        refuses=(404, 409, 422),
+    ),
+    WorkMessage(
+        name="fail_job",
+        summary="Say that a job failed, and whether it is worth another attempt",
+        bounded="leased",
+        do=finish.fail_job,
+        takes=said.FailJob,
+        gives=said.JobFailed,
+        example={
+            **_OF_JOB,
+            "error": "Service connection timeout",
+            "retry": True,
+            "error_details": {"error_type": "ServiceTimeoutError", "connector": "comfyui"},
+            "processing_time": 120.0,
+        },
+        answered={"type": "job_failed", "job_id": _ID, "status": "retrying", "retry_at": _AT},
+    ),
+    WorkMessage(
+        name="snooze_job",
+        summary="Have a job wait, uncharged",
+        bounded="leased",
+        do=finish.snooze_job,
+        takes=said.SnoozeJob,
+        gives=said.JobSnoozed,
+        example={**_OF_JOB, "delay": 60},
+        answered={"type": "job_snoozed", "job_id": _ID, "status": "scheduled", "available_at": _AT},
+    ),
+    WorkMessage(
+        name="release_job",
+        summary="Give a job back, uncharged",
+        bounded="leased",
+        do=finish.release_job,
+        takes=said.ReleaseJob,
+        gives=said.JobReleased,
+        example=_OF_JOB,
+        answered={"type": "job_released", "job_id": _ID, "status": "queued"},
+    ),
+    WorkMessage(
+        name="heartbeat",
+        summary="Show that a worker lives, and hear what it must stop",
+        bounded="offered",
+        do=registration.heartbeat,
+        takes=said.Heartbeat,
+        gives=said.HeartbeatAcknowledged,
+        example={"token": _TOKEN, "held": [_ID], "load": 0.3},
+        answered={
+            "type": "heartbeat_acknowledged",
+            "next_heartbeat_expected": _AT,
+            "cancel": [],
+            "lost": [],
+            "registered": True,
+        },
+        refuses=(409, 410),
+    ),
+)
+"""All that a worker may say: over a socket in a message of this name, over HTTP to a path of this name."""
+
+
+def _operation(message: WorkMessage) -> Operation:
+    return Operation(
+        name=message.name,
+        method="POST",
+        path=f"/api/work/{message.name}",
+        summary=message.summary,
+        scope="work",
+        bounded=message.bounded,
+        do=lambda ask: _asked(ask, message),
+        body=message.takes,
+        gives={200: message.gives},
+        refuses=message.refuses,
+        example=dict(message.example),
+        answered=dict(message.answered),
+    )
+
+
+async def _asked(ask: Ask, message: WorkMessage) -> Answer:
+    """A message that came as a request."""
+    peer = Peer(ask.hub, ask.caller)
+    forget: Callable[[], None] | None = None
+    leaving: asyncio.Task[None] | None = None
+    if message.waits:
+        leaving = asyncio.create_task(_leave(ask.request, peer))
+        forget = ask.hub.door.on_revoked(lambda key: peer.leave() if key == ask.caller.key else None)
+    try:
+        answer = await message.do(peer, ask.body)
+    except Stale as stale:
+        raise Problem(409, "stale-job", "The job is no longer yours", stale.detail, job_id=str(stale.job)) from None
+    finally:
+        if leaving is not None:
+            leaving.cancel()
+        if forget is not None:
+            forget()
+    revoked = message.waits and not ask.hub.door.knows(ask.caller)
+    if revoked or peer.gone:
+        await peer.undelivered(answer)
+    if revoked:
+        raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
+    if peer.gone:
+        raise ClientDisconnect
+    return Answer(answer)
+
+
+async def _leave(request: Request, peer: Peer) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    peer.leave()
+
+
+OPERATIONS = tuple(_operation(message) for message in WORK)

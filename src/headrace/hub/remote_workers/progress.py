@@ -1,0 +1,86 @@
+"""What workers say of their jobs while they have them: accepting, preparing, starting, how far they are."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from headrace.core.attempt import Progress
+from headrace.core.change import Change
+from headrace.core.codec.value import progress_details
+from headrace.core.job import Job
+from headrace.core.lifecycle.execution import accept, prepare
+from headrace.core.status import Status
+from headrace.core.validation import checked_moment
+from headrace.hub.remote_workers.held_job import Held
+from headrace.hub.remote_workers.messages import (
+    AcceptJob,
+    JobAccepted,
+    JobStarted,
+    OfJob,
+    PrepareJob,
+    ProgressAcknowledged,
+    StartJob,
+    UpdateJobProgress,
+)
+from headrace.hub.remote_workers.peers import Peer
+
+__all__ = ["accept_job", "prepare_job", "progress_of", "start_job", "update_job_progress"]
+
+
+async def _held(peer: Peer, given: OfJob) -> Held:
+    return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
+
+
+async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
+    """Take a job that was offered; one that was taken before is answered alike."""
+    held = await _held(peer, given)
+    rules = held.lanes.engine.rules
+
+    def decide(job: Job, now: datetime) -> Change | None:
+        return accept(job, now, rules) if job.status is Status.ASSIGNED else None
+
+    return _accepted(await held.write(decide))
+
+
+async def prepare_job(peer: Peer, given: PrepareJob) -> JobAccepted:
+    """Take a job, and have more time to start it."""
+    held = await _held(peer, given)
+    rules = held.lanes.engine.rules
+    return _accepted(await held.write(lambda job, now: prepare(job, now, rules)))
+
+
+def _accepted(job: Job) -> JobAccepted:
+    return JobAccepted(job_id=job.id, start_by=job.act_by if job.status is Status.ACCEPTED else None)
+
+
+async def start_job(peer: Peer, given: StartJob) -> JobStarted:
+    """Have the start on record."""
+    held = await _held(peer, given)
+    async with held.lock:
+        job = await held.started()
+    return JobStarted(job_id=job.id, attempt=job.attempt, timeout_at=job.timeout_at)
+
+
+async def update_job_progress(peer: Peer, given: UpdateJobProgress) -> ProgressAcknowledged:
+    """Have it on record how far the job is, and say whether it must stop."""
+    report = progress_of(given)
+    held = await _held(peer, given)
+    await held.report(report)
+    why = held.must_stop
+    return ProgressAcknowledged(job_id=held.job.id, cancel=why is not None, reason=why)
+
+
+def progress_of(given: UpdateJobProgress) -> Progress:
+    """The report in a message, checked as that of a handler is.
+
+    :raises ConfigError: the details are too large, or have a number that is
+    """
+    details = given.connector_details or None
+    report = Progress(
+        given.progress,
+        given.message or None,
+        given.current_step or None,
+        checked_moment(given.estimated_completion or None, "estimated_completion"),
+        None if details is None else progress_details(details, "connector_details"),
+    )
+    return report.cut()

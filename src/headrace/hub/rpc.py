@@ -1,0 +1,290 @@
+"""Verbs of the contract as operations: whoever has the scope ``engine`` is trusted as the database would trust them.
+
+The contract, served to remote engines: verbs as requests, hints over a socket.
+
+Hints over a socket: a remote engine says what it listens for, hears it, and sends its own.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.engine import Alive, Dead, Gone
+from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, Verb, decode, do, encode
+from headrace.errors import HeadraceError, NotOpen
+from headrace.http.problems import Problem
+from headrace.hub.live.connections import DRAINING
+from headrace.hub.server.dispatch import read_body
+from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.problems import problem_of
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import msgspec
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
+
+from headrace.engine import Bus, Hint, Topic
+from headrace.engine.wire import Hints, Listening
+from headrace.errors import LONGEST
+from headrace.hub.auth.caller import Caller
+from headrace.hub.server.sockets import ServedSocket, route_of
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+
+__all__ = ["OPERATIONS", "Wanted", "hints_route"]
+
+
+_MSGPACK = b"application/msgpack"
+_SPOKEN = frozenset(b"%d" % number for number in range(OLDEST, PROTOCOL + 1))
+
+
+def _operation(verb: Verb) -> Operation:
+    async def serve(ask: Ask) -> Response:
+        hub, request = ask.hub, ask.request
+        _check_protocol(request)
+        data = await read_body(request, hub.options.bulk_most, hub.options.read_timeout, media=_MSGPACK)
+        arguments = _arguments(data, verb)
+        try:
+            answer = await _answer(hub, verb, arguments)
+        except NotOpen:
+            raise DRAINING from None
+        except HeadraceError as error:
+            problem = problem_of(error)
+            return _Packed(encode(error), 500 if problem is None else problem.status, hub)
+        return _Packed(encode(answer), 200, hub)
+
+    return Operation(
+        name=f"rpc_{verb.role}_{verb.name}",
+        method="POST",
+        path=f"/rpc/{verb.path}",
+        summary=f"{verb.role}.{verb.name} of the contract",
+        scope="engine",
+        bounded="operator",
+        do=serve,
+        raw=True,
+        media=_MSGPACK.decode(),
+        largest="bulk",
+    )
+
+
+def _arguments(data: bytes, verb: Verb) -> Any:
+    try:
+        return decode(data, verb.takes)
+    except (UnicodeDecodeError, RecursionError, OverflowError, ValueError) as error:
+        detail = str(error) or "it is nested too deep"
+        raise Problem(400, "malformed", "The request cannot be understood", detail) from None
+
+
+def _check_protocol(request: Request) -> None:
+    for name, value in request.scope["headers"]:
+        if name == b"x-headrace-protocol":
+            if value in _SPOKEN:
+                return
+            break
+    detail = f"this hub speaks protocols {OLDEST} to {PROTOCOL}: say which in X-Headrace-Protocol"
+    raise Problem(400, "protocol", "There is no such protocol", detail)
+
+
+class _Packed(Response):
+    """An answer in msgpack, made at once, since all answers are such."""
+
+    def __init__(self, data: bytes, status: int, hub: Hub) -> None:
+        self.body, self.status_code, self.background = data, status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(data)), _IS_MSGPACK]
+        if hub.draining.is_set():
+            self.raw_headers.append((b"connection", b"close"))  # the next request goes to another hub
+
+
+_IS_MSGPACK = (b"content-type", _MSGPACK)
+
+
+async def _answer(hub: Hub, verb: Verb, arguments: Any) -> Any:
+    app = hub.app
+    said = await do(app.engine, verb, arguments)
+    if verb.path == "session/time":
+        # A store that is a file of this machine has its time: the clock of whoever asks must not matter.
+        return said or app.host.clock.now()
+    if verb.path == "workers/beat":
+        return _timed(said, hub)
+    if verb.path == "workers/beat_many":
+        return {worker: _timed(one, hub) for worker, one in said.items()}
+    if verb.path == "workers/gone":
+        found: Gone = said
+        # What another hub has found, or this one before it was started anew, says nothing about what is found now.
+        return replace(found, by=hub.number + found.by)
+    return said
+
+
+def _timed(said: Alive | Dead, hub: Hub) -> Alive | Dead:
+    return replace(said, now=hub.app.host.clock.now()) if isinstance(said, Alive) and said.now is None else said
+
+
+@cache  # which reads and parses a file
+def _version() -> str:
+    return version("headrace")
+
+
+async def _hello(ask: Ask) -> Answer:
+    engine, options = ask.hub.app.engine, ask.hub.options
+    return Answer(
+        Hello(
+            newest=PROTOCOL,
+            oldest=OLDEST,
+            headrace=_version(),
+            store=engine.name,
+            most=options.bulk_most,
+            rules=engine.rules,
+            gone_after=engine.workers.gone_after,
+        )
+    )
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        name="rpc_hello",
+        method="GET",
+        path="/rpc/hello",
+        summary="What this hub speaks with remote engines",
+        scope="engine",
+        bounded="operator",
+        do=_hello,
+        gives={200: Hello},
+    ),
+    *map(_operation, VERBS),
+)
+"""Not in the OpenAPI document: they are for headrace itself, and change with it."""
+
+_log = logging.getLogger("headrace.hub")
+
+_MOST = 1000
+"""Hints that may wait for a slow reader; of more, only their topics are told."""
+_LOOK = 0.1
+"""Seconds between two looks at what is wanted."""
+
+
+def hints_route(hub: Hub) -> WebSocketRoute:
+    """The route of hints."""
+    return route_of("/rpc/hints", "hints", hub, lambda it: hub.door.let_in(it, "engine", "operator"), _HintSocket)
+
+
+class Wanted:
+    """Tells all sockets what anybody listens for, whenever that changes."""
+
+    def __init__(self) -> None:
+        self._tellers: dict[object, Callable[[frozenset[Topic]], None]] = {}
+        self._known: frozenset[Topic] = frozenset()
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, bus: Bus, tell: Callable[[frozenset[Topic]], None]) -> Callable[[], None]:
+        """Tell this one, now and whenever it changes; what the answer calls ends that."""
+        key = object()
+        self._tellers[key] = tell
+        if self._task is None:
+            self._known = _wanted(bus)
+            self._task = asyncio.create_task(self._follow(bus), name="headrace-hub-wanted")
+        tell(self._known)
+
+        def leave() -> None:
+            self._tellers.pop(key, None)
+            if not self._tellers and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+        return leave
+
+    def look(self, bus: Bus) -> None:
+        """See what is wanted now, and tell all if that is something else."""
+        found = _wanted(bus)
+        if found != self._known:
+            self._known = found
+            for tell in list(self._tellers.values()):
+                tell(found)
+
+    async def _follow(self, bus: Bus) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            self.look(bus)
+
+
+def _wanted(bus: Bus) -> frozenset[Topic]:
+    return frozenset(topic for topic in Topic if bus.wanted(topic))
+
+
+class _HintSocket(ServedSocket):
+    """One remote engine: what it says is done, what it listens for is told."""
+
+    _kind = "hints"
+
+    def __init__(self, hub: Hub, websocket: WebSocket, caller: Caller | None) -> None:
+        super().__init__(hub, websocket, caller)
+        self._bus = hub.app.engine.bus
+        self._unlisten: Callable[[], None] = lambda: None
+        self._unwant: Callable[[], None] = lambda: None
+        self._pending: list[Hint] = []
+        self._heard: frozenset[Topic] | None = None
+        self._wanted: frozenset[Topic] | None = None
+        self._attends: tuple[UUID, str] | None = None
+        """The worker whose connection this is, and by which proof it says so with its beats."""
+        self._cadence = hub.app.engine.rules.beat
+        """Seconds between two of these."""
+
+    def _leave(self, cut_off: bool) -> None:
+        self._unwant()
+        self._unlisten()
+        if cut_off and self._attends is not None:
+            self.hub.fleet.parting.far(*self._attends, self._cadence)
+
+    async def _listen(self) -> None:
+        self._unwant = self.hub.wanted.join(self._bus, self._tell_wanted)
+        while True:
+            received = await self._receive()
+            try:
+                said: Listening = decode(received.get("bytes") or b"", Listening)
+            except msgspec.MsgspecError as error:
+                _log.debug("a frame with hints is not understood: %s", error)  # of another version; hints may be lost
+                continue
+            if said.topics is not None:
+                self._listen_for(said.topics)
+            if said.attends is not None:
+                self._attends = said.attends
+                if said.beat is not None and 0 < said.beat <= LONGEST:
+                    self._cadence = said.beat
+            for hint in said.hints:
+                self._bus.send(hint)
+
+    def _listen_for(self, topics: frozenset[Topic]) -> None:
+        before, self._unlisten = self._unlisten, self._bus.listen(topics, self._hear) if topics else lambda: None
+        before()
+        self._heard = topics
+        self._wake.set()
+        self.hub.wanted.look(self._bus)
+
+    def _hear(self, hint: Hint) -> None:
+        if len(self._pending) >= _MOST:
+            self._pending = [Hint(topic) for topic in {one.topic for one in self._pending}]
+        self._pending.append(hint)
+        self._wake.set()
+
+    def _tell_wanted(self, wanted: frozenset[Topic]) -> None:
+        self._wanted = wanted
+        self._wake.set()
+
+    async def _tell(self) -> None:
+        told = Hints(self._heard, self._wanted, tuple(self._pending))
+        self._heard = self._wanted = None
+        self._pending = []
+        await self._websocket.send_bytes(encode(told))

@@ -1,0 +1,53 @@
+"""Waiting within a request: for so long, and no longer than the hub serves and the client listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+
+from headrace.http.problems import Problem
+from headrace.hub.server.operation import Ask
+
+__all__ = ["LONGEST", "patiently"]
+
+T = TypeVar("T")
+
+LONGEST = 60.0
+"""Seconds that a request may wait."""
+
+
+async def patiently(ask: Ask, seconds: float, work: Coroutine[Any, Any, T]) -> T | None:
+    """What comes of the work; None: time is up, or the hub begins to stop.
+
+    :raises ClientDisconnect: nobody waits any more
+    :raises Problem: 401, the caller's key was revoked meanwhile
+    """
+    working, revoked = asyncio.create_task(work), asyncio.Event()
+    forget = ask.hub.door.on_revoked(lambda key: revoked.set() if key == ask.caller.key else None)
+    leaving, *others = map(asyncio.create_task, (_left(ask.request), ask.hub.draining.wait(), revoked.wait()))
+    tasks = (working, leaving, *others)
+    try:
+        if ask.hub.door.knows(ask.caller):  # it may have been revoked since it was let in, before anybody listened
+            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            revoked.set()
+        if revoked.is_set():
+            raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
+        if working.done():
+            return working.result()
+        if leaving.done():
+            raise ClientDisconnect
+        return None
+    finally:
+        forget()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,195 @@
+"""A hub on its port, from its first request to its last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from headrace.errors import StoreLost
+from headrace.hub.hub import Hub
+from headrace.hub.server.connections import http_protocol, socket_protocol
+
+__all__ = ["HubServer", "listen", "room_for"]
+
+_log = logging.getLogger("headrace.hub")
+_uvicorn = logging.getLogger("uvicorn.error")
+
+TOLD = 1.0
+"""Seconds for sockets to say goodbye, before they are closed."""
+_LOOK = 0.05
+_OTHERS = 200
+"""Files that a hub has open besides its connections: the store, the log, libraries."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0: a free one.
+
+    :raises OSError: the address cannot be used
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    # By its name: asyncio sends small answers at once (TCP_NODELAY) only where it sees that this is TCP.
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def room_for(sockets: int) -> int:
+    """How many of so many connections the system lets this process have; it is asked for more files if they are few."""
+    try:
+        import resource
+    except ImportError:  # there is no such limit
+        return sockets
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = sockets + _OTHERS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return sockets if soft == resource.RLIM_INFINITY else max(1, min(sockets, soft - _OTHERS))
+
+
+class HubServer(uvicorn.Server):
+    """Serves a hub until it is told to stop; then in good order, or at once if told again."""
+
+    def __init__(self, hub: Hub, *, most: int | None = None) -> None:
+        """``most``: how many connections there is room for."""
+        options = hub.options
+        self.hub, self.most = hub, options.sockets if most is None else most
+        self.lost: StoreLost | None = None
+        """Why it stopped by itself: its store does not come back."""
+        self._up, self._stop, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        super().__init__(
+            uvicorn.Config(
+                hub,
+                lifespan="off",  # so that what keeps it from opening is raised, and not only logged
+                interface="asgi3",
+                http=http_protocol(options, self.most),
+                ws=socket_protocol(options),
+                ws_max_size=options.frame_most,
+                # A context for each of thousands of sockets would cost more memory than what they are sent.
+                ws_per_message_deflate=False,
+                timeout_keep_alive=options.keep_alive,  # type: ignore[arg-type]  # it is a number of seconds
+                proxy_headers=options.proxy_headers,
+                forwarded_allow_ips=options.proxies,
+                root_path=options.root_path,
+                ssl_certfile=options.certfile,
+                ssl_keyfile=options.keyfile,
+                server_header=False,
+                access_log=False,
+                log_config=None,
+            )
+        )
+
+    def stop(self) -> None:
+        """Stop in good order; called a second time, at once."""
+        if self.hub.draining.is_set():
+            self._hurry.set()
+        self.hub.draining.set()
+        self._stop.set()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until stopped.
+
+        :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
+        """
+        try:
+            with _quiet(logging.WARNING):  # its news would tell the whole address of a socket, secrets included
+                async with self.hub.open():
+                    await super().serve(sockets)
+        finally:
+            for one in sockets or ():
+                one.close()
+
+    async def begin(self, listener: socket.socket) -> asyncio.Task[None]:
+        """Serve from now on; the serving, which ends when it is stopped.
+
+        :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
+        """
+        serving, up = asyncio.create_task(self.serve([listener])), asyncio.create_task(self._up.wait())
+        try:
+            await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+        if serving.done():
+            await serving
+        return serving
+
+    async def main_loop(self) -> None:
+        """Wait until told to stop, or until the store is lost, and keep the date of answers right meanwhile."""
+        self._up.set()
+        while not await self.on_tick(0):
+            if (lost := await self.hub.vitals.store_lost()) is not None:
+                self.lost = lost
+                return
+            if await _happens(self._stop, 1.0):
+                await _happens(self._hurry, self.hub.options.linger)
+                return
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let no more in, and let those finish who are in."""
+        self.hub.draining.set()
+        for server in self.servers:
+            server.close()
+        if not await self._ended(min(TOLD, self.hub.options.grace), http=True):
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+        if not await self._ended(self.hub.options.grace):
+            self._cut_off()
+            with _quiet(logging.CRITICAL):  # that each of them was cancelled is no error
+                if tasks := list(self.server_state.tasks):
+                    await asyncio.wait(tasks, timeout=TOLD)
+
+    async def _ended(self, seconds: float, *, http: bool = False) -> bool:
+        """Wait until nobody is connected, at most so long. ``http``: close what is idle, but leave sockets alone."""
+        state, until = self.server_state, asyncio.get_running_loop().time() + seconds
+        for connection in list(state.connections) if http else ():
+            if isinstance(connection, H11Protocol):
+                connection.shutdown()
+        while state.connections or state.tasks:
+            if self._hurry.is_set() or asyncio.get_running_loop().time() >= until:
+                return False
+            await _happens(self._hurry, _LOOK)
+        return True
+
+    def _cut_off(self) -> None:
+        state = self.server_state
+        if state.tasks and not self._hurry.is_set():
+            _log.warning("%d requests were cut off: not finished within %g s", len(state.tasks), self.hub.options.grace)
+        for task in list(state.tasks):
+            task.cancel()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to the command."""
+        yield
+
+
+@contextmanager
+def _quiet(level: int) -> Generator[None]:
+    before = _uvicorn.level
+    _uvicorn.setLevel(level)
+    try:
+        yield
+    finally:
+        _uvicorn.setLevel(before)
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return event.is_set()
+    return True

@@ -1,0 +1,166 @@
+"""The worker that delivers webhooks: a small one, beside a hub or a worker of yours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from headrace.core.hidden_errors import hidden_message
+from headrace.core.job import Job
+from headrace.core.limits.settings import TaskRule
+from headrace.core.webhooks.delivery import POLICY, QUEUE, TASK
+from headrace.core.webhooks.subscription import Webhook
+from headrace.errors import GiveUp, HeadraceError, UnknownWebhook
+from headrace.hub.options import HubOptions
+from headrace.hub.webhooks.addresses import Forbidden, Guard, Resolve, resolve
+from headrace.hub.webhooks.sender import PATIENCE, UNKNOWN, Undelivered, headers_of, send
+from headrace.worker.execution.context import Context
+from headrace.worker.handler import Handler, Policy
+from headrace.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["OFF", "Delivery", "webhook_worker"]
+
+_log = logging.getLogger("headrace.webhooks")
+
+_CONCURRENCY, _OF_ONE = 40, 10
+"""Messages that a hub sends at once, and those to one receiver, of all hubs together: a slow one takes its share."""
+OFF = "the webhook is switched off: switch it on, then redeliver"
+"""Who cancels what is not sent for that reason."""
+_TIDY = 3600.0
+"""Seconds between two looks for addresses that nobody names any more."""
+
+
+class Delivery:
+    """The task that sends one message to one webhook."""
+
+    def __init__(
+        self,
+        app: App,
+        guard: Guard,
+        *,
+        patience: float = PATIENCE,
+        trust: ssl.SSLContext | None = None,
+        hides: bool = False,
+    ) -> None:
+        """``hides``: customers are told nothing of errors."""
+        self._app, self._guard, self._patience, self._trust, self._hides = app, guard, patience, trust, hides
+        self._noting = asyncio.Lock()
+
+    def handler(self) -> Handler:
+        """As a worker runs it."""
+
+        async def deliver(ctx: Context, webhook: str, id: str, message: dict[str, Any]) -> dict[str, int]:
+            return {"status": await self._deliver(ctx.job, webhook, id, message)}
+
+        limits = TaskRule(max_per_key=_OF_ONE)
+        return Handler(deliver, name=TASK, policy=Policy(queue=QUEUE, retry=POLICY, limits=limits))
+
+    async def _deliver(self, job: Job, id: str, name: str, message: dict[str, Any]) -> int:
+        webhook = await self._found(job, id, message)
+        try:
+            status = await self._send(webhook, name, message)
+        except Forbidden as why:
+            why_not = str(why)
+            await self._note(id, lambda: self._app.note_undelivered(id, why_not))
+            raise GiveUp(why_not) from None
+        except Undelivered as error:
+            gone, why_not = error.status == 410, str(error)
+            if gone or job.charged + 1 >= job.max_attempts:
+                await self._note(id, lambda: self._app.note_undelivered(id, why_not, gone=gone))
+            if gone:
+                raise GiveUp("HTTP 410: it is gone") from None
+            raise
+        await self._note(id, lambda: self._app.note_delivered(webhook))
+        return status
+
+    async def _note(self, id: str, noting: Callable[[], Awaitable[object]]) -> None:
+        """Note how it went, which decides nothing: what was taken is not sent again, what was refused says why.
+
+        One at a time: many that fail together would get in each other's way.
+        """
+        try:
+            async with self._noting:
+                await noting()
+        except HeadraceError as error:
+            _log.info("it was not noted how webhook %s took a message: %s", id, error)
+
+    async def _found(self, job: Job, id: str, message: dict[str, Any]) -> Webhook:
+        """The webhook, if something may be sent to it."""
+        try:
+            webhook = await self._app.get_webhook(id)
+        except UnknownWebhook:
+            raise GiveUp("the webhook was removed") from None
+        # A rerun with another payload must not reach anybody else's webhook.
+        if webhook.customer != job.customer:
+            raise GiveUp("the webhook is not of the customer of this delivery")
+        if not webhook.on and message.get("type") != "webhook.test":
+            await self._withdraw(job)
+        return webhook
+
+    async def _withdraw(self, job: Job) -> NoReturn:
+        """End a delivery that nobody wants for now: cancelled, not failed, for nothing is broken."""
+        await self._app.cancel(job.id, by=OFF)
+        await asyncio.Event().wait()  # until the worker is told, and stops it
+        raise AssertionError("nobody sets it")
+
+    async def _send(self, webhook: Webhook, name: str, message: dict[str, Any]) -> int:
+        now, kept = self._app.host.clock.now(), await self._app.webhook_credentials(webhook.id)
+        if self._hides and webhook.customer is not None:
+            message = hidden_message(message)
+        body = msgspec.json.encode(message)
+        headers = headers_of(kept, kept.signing(now), name, int(now.timestamp()), body)
+        try:
+            return await send(self._guard, webhook.url, body, headers, patience=self._patience, trust=self._trust)
+        except Forbidden as why:
+            if webhook.customer is None or not why.by_name:
+                raise
+            # Tried again and told in the same words: nobody finds out which private names there are. The guard has
+            # logged why.
+            raise Undelivered(UNKNOWN) from None
+
+
+@asynccontextmanager
+async def webhook_worker(
+    app: App,
+    options: HubOptions | None = None,
+    *,
+    resolver: Resolve = resolve,
+    trust: ssl.SSLContext | None = None,
+) -> AsyncIterator[Worker]:
+    """Deliver webhooks while the block runs, by this worker; ``app`` is open. ``options``: where they may go.
+
+    ``resolver`` and ``trust``: how names are looked up, and which certificates are believed; the system's by default.
+    """
+    chosen = options or HubOptions()
+    guard = Guard(chosen.webhook_allow, http=chosen.webhook_http, resolve=resolver)
+    worker = app.own_worker(
+        [Delivery(app, guard, trust=trust, hides=chosen.errors == "hidden").handler()],
+        queue=QUEUE,
+        concurrency=_CONCURRENCY,
+    )
+    async with worker:
+        tidying = asyncio.create_task(_tidy(app), name="headrace-webhooks-tidy")
+        try:
+            yield worker
+        finally:
+            tidying.cancel()
+            with suppress(asyncio.CancelledError):
+                await tidying
+
+
+async def _tidy(app: App) -> None:
+    while True:
+        try:
+            await app.forget_unused_webhooks()
+        except HeadraceError as error:
+            _log.info("webhooks that nobody names any more are removed later: %s", error)
+        await app.host.sleep(_TIDY)

@@ -1,0 +1,130 @@
+"""What a submit does that met another job with its dedup key: the core decides what becomes of that one, and whoever
+comes too late decides again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.job import Job
+from headrace.core.lifecycle.deduplication import meet
+from headrace.engine import Duplicated, InsertAnswer, Inserted
+from headrace.engine.transactions import walk_async
+from headrace.errors import Unavailable
+from headrace.runtime.host import Host
+
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Meetings", "meeting"]
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+"""Seconds between two tries for what is not to be had just now."""
+
+_TRIES = 50
+_REMEMBERED = 1000
+"""How many changes of a holder are remembered while submits wait for one another; more takes longer, and no more."""
+
+Answer = Inserted | Duplicated
+
+
+def meeting(job: Job, answer: InsertAnswer, now: Callable[[], datetime]) -> Generator[Change | None, Any, InsertAnswer]:
+    """What becomes of a submit that was answered so; yields changes to apply, which are answered with their verdicts,
+    and None where the job is to be inserted again, which is answered as that is."""
+    for _ in range(_TRIES):
+        if not isinstance(answer, Duplicated) or answer.replaced:
+            return answer
+        change = meet(answer.job, job, now())
+        if change is None:
+            return answer
+        verdict = yield change
+        if change.merges is not None and isinstance(verdict, Applied):
+            return Duplicated(verdict.job, replaced=True)
+        answer = yield None  # stored with the change, or refused, or the holder has moved: the store knows
+    raise Unavailable(f"the job with the dedup key {job.dedup!r} changed {_TRIES} times while this was being submitted")
+
+
+class _Turn:
+    """Those who want to change the holder of a key, one after the other."""
+
+    def __init__(self, holder: UUID) -> None:
+        self.lock, self.holder = asyncio.Lock(), holder
+        self.takers = 0
+        self.last: Job | None = None
+        """The holder, as the last of them left it."""
+        self.merged: dict[int, UUID] = {}
+        """The revs of the holder that came of their submits, and the ids of these."""
+
+    def since(self, answer: Duplicated, job: Job) -> Duplicated:
+        """The answer to a submit, as it would be now, if all that came after it is known, and none of that was the same
+        submit: one whose caller gave up may have been on its way."""
+        if self.last is None or self.last.rev <= answer.job.rev:
+            return answer
+        later = (self.merged.get(rev, job.id) for rev in range(answer.job.rev + 1, self.last.rev + 1))
+        return answer if job.id in later else Duplicated(self.last)
+
+
+class Meetings:
+    """The meetings of one session. Submits with the same key go one after the other: at the same time, all but one of
+    them would come too late, again and again."""
+
+    def __init__(self, host: Host, apply: Callable[[Change], Awaitable[Verdict]], patience: float) -> None:
+        self._host, self._apply, self._patience = host, apply, patience
+        self._turns: dict[UUID, _Turn] = {}
+
+    async def meet(
+        self, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool = False
+    ) -> Answer:
+        """What becomes of a submit that was answered so; ``insert`` stores the job.
+
+        ``apart``: more than the job is stored, so that it is not for the change of the holder to store it.
+
+        :raises Unavailable: the holder was in a transaction of somebody's for longer than is waited
+        """
+        if not isinstance(answer, Duplicated) or answer.replaced or meet(answer.job, job, self._now()) is None:
+            return answer
+        id = answer.job.id
+        turn = self._turns.setdefault(id, _Turn(id))
+        turn.takers += 1
+        try:
+            async with turn.lock:
+                answer = await self._meet(turn, job, turn.since(answer, job), insert, apart)
+                turn.last = answer.job if answer.job.id == id else None
+                return answer
+        finally:
+            turn.takers -= 1
+            if not turn.takers:
+                del self._turns[id]
+
+    async def _meet(
+        self, turn: _Turn, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool
+    ) -> Answer:
+        pause, until = FIRST_PAUSE, self._host.clock.monotonic() + self._patience
+
+        async def execute(change: Change | None) -> Verdict | Answer:
+            nonlocal pause
+            if change is None:
+                return await insert()
+            try:
+                verdict = await self._apply(replace(change, inserts=()) if apart else change)
+            except Unavailable as error:  # which knows of the holder, not of the job
+                raise type(error)(str(error), outcome=error.outcome, ids=[job.id]) from error
+            if isinstance(verdict, Applied) and change.merges is not None and verdict.job.id == turn.holder:
+                turn.merged[verdict.job.rev] = job.id
+                turn.merged.pop(verdict.job.rev - _REMEMBERED, None)
+            elif isinstance(verdict, Conflict) and verdict.job.rev == change.rev:
+                # It has not moved: a transaction that is still open holds it, or the key.
+                if self._host.clock.monotonic() > until:
+                    message = f"job {verdict.job.id} has the dedup key, and is in a transaction that is still open"
+                    raise Unavailable(message, ids=[job.id])
+                await self._host.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            return verdict
+
+        return cast("Answer", await walk_async(meeting(job, answer, self._now), execute))
+
+    def _now(self) -> datetime:
+        return self._host.clock.now()

@@ -1,0 +1,79 @@
+"""Telling of changed jobs: which ones, while somebody listens, and never so many that it slows whoever changes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from headrace.core.job import Job
+from headrace.core.updates import Allowance
+from headrace.engine.bus import Bus, Hint, Topic
+
+__all__ = ["GAP", "MOST", "Changes", "hint_of"]
+
+GAP = 0.02
+"""Seconds between two hints of a session about changes."""
+MOST = 200
+"""How many jobs a hint names at most; that many ids fit into one notification of PostgreSQL."""
+_BURST, _RATE = 2000, 1000
+"""How many jobs a session names at once after a quiet time, and then a second: a worker in full flow changes many
+times as many, and nobody could look at them all."""
+_FLOOD_GAP = 0.1
+"""Seconds between two hints in full flow."""
+
+
+def hint_of(ids: Sequence[UUID]) -> Hint:
+    """One hint about these jobs."""
+    return Hint(Topic.CHANGED, tuple(map(str, ids[:MOST])), max(0, len(ids) - MOST))
+
+
+class Changes:
+    """What one session tells of jobs that it changed: the first at once, others together after a moment.
+
+    At most ``MOST`` ids in ``GAP`` seconds. Of those beyond, only the number is told.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus, self._allowance = bus, Allowance(_BURST, _RATE)
+        self._ids: set[UUID] = set()
+        self._room = MOST
+        """How many more may be named in the next hint."""
+        self._dropped = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tell(self, jobs: Iterable[Job]) -> None:
+        """Tell of these, soon, if anybody may be listening."""
+        if not self._bus.wanted(Topic.CHANGED):
+            return
+        ids = [job.id for job in jobs]
+        if not ids:
+            return
+        if self._timer is None:
+            self._room = min(MOST, self._allowance.left(asyncio.get_running_loop().time()))
+        named = ids[: self._room] if self._room < len(ids) else ids
+        self._ids.update(named)
+        self._room -= len(named)
+        self._dropped += len(ids) - len(named)
+        if self._timer is None:
+            self._send()
+
+    def close(self) -> None:
+        """Send what waits."""
+        self._send()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _send(self) -> None:
+        self._timer = None
+        if not self._ids and not self._dropped:
+            return
+        names, dropped = tuple(map(str, self._ids)), self._dropped
+        self._ids, self._dropped = set(), 0
+        # By the time of the loop, as its timers are: it goes on where a test moves the clock by hand.
+        loop = asyncio.get_running_loop()
+        self._allowance.spend(len(names))
+        self._room = min(MOST, self._allowance.left(loop.time()))
+        self._timer = loop.call_later(GAP if self._room == MOST else _FLOOD_GAP, self._send)
+        self._bus.send(Hint(Topic.CHANGED, names, dropped))

@@ -1,0 +1,463 @@
+"""How new jobs are written: as lanes of group commit, so that none waits for what another has to look for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core.batch import Batch
+from headrace.core.change import Change, Verdict
+from headrace.core.job import Job, Spec
+from headrace.engine import Companions, Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
+from headrace.engine.bus import Hint, Topic
+from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
+from headrace.runtime.host import Host
+from headrace.runtime.writes.batcher import MAX_ROWS, Batcher, unstorable
+from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE, Meetings
+from headrace.runtime.writes.load import Load
+from headrace.runtime.writes.requirements import Requirements
+from headrace.runtime.writes.webhooks import Webhooks
+
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits", "chunks", "weight_of"]
+
+T = TypeVar("T")
+
+ROW = 400
+"""About what a row weighs beside its payload or result."""
+
+_WAITING = 20_000
+_READY = Topic.READY  # looked up once: in Python 3.11 that is a call
+
+
+def weight_of(job: Job) -> int:
+    """About what a new job weighs."""
+    text = job.payload_text
+    return ROW + (len(text) if text.isascii() else 4 * len(text))  # as ``size_at_most``, without a call
+
+
+def _id(job: Job) -> UUID:
+    return job.id
+
+
+def _number(job: Job) -> int:
+    return job.id.int  # hashed by the interpreter itself, which a UUID is not
+
+
+_Group = tuple[Job, Sequence[Job]]
+"""A job and its companions, which are stored with it or not at all."""
+
+
+def _group_weight(group: _Group) -> int:
+    return sum(weight_of(job) for job in (group[0], *group[1]))
+
+
+def _group_id(group: _Group) -> UUID:
+    return group[0].id
+
+
+_Lot = tuple[Batch | None, Sequence[Job], Companions]
+"""Jobs that are written all or none, the batch that is made with them, and their companions."""
+
+_NONE: Companions = {}
+
+
+def _lot_weight(lot: _Lot) -> int:
+    _, jobs, companions = lot
+    return sum(weight_of(job) for job in jobs) + sum(weight_of(one) for others in companions.values() for one in others)
+
+
+def _lot_id(lot: _Lot) -> UUID:
+    batch, jobs, _ = lot
+    return jobs[0].id if batch is None else batch.id
+
+
+def chunks(jobs: Sequence[Job], companions: Companions) -> list[Sequence[Job]]:
+    """The jobs in order, as many together as one write may have, their companions included."""
+    if not companions:
+        return [jobs[start : start + MAX_ROWS] for start in range(0, len(jobs), MAX_ROWS)]
+    chunks, rows = list[list[Job]](), MAX_ROWS
+    for job in jobs:
+        more = 1 + len(companions.get(job.id, ()))
+        if rows + more > MAX_ROWS:
+            chunks.append([])
+            rows = 0
+        chunks[-1].append(job)
+        rows += more
+    return list(chunks)
+
+
+async def _each(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T | Exception]:
+    """What all of these come to, each for itself."""
+    found: list[T | Exception] = []
+    for one in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(one, BaseException) and not isinstance(one, Exception):
+            raise one
+        found.append(one)
+    return found
+
+
+class Submits:
+    """The writers of new jobs. Plain, keyed and related ones, and what is stored whole, never wait for one another."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        host: Host,
+        *,
+        patience: float,
+        follow: Callable[[], None],
+        apply: Callable[[Change], Awaitable[Verdict]],
+        load: Load,
+    ) -> None:
+        """``follow`` is called when there may be notes to process; ``apply`` writes a change; ``load``: what waits."""
+        self.engine, self.host = engine, host
+        self._meetings = Meetings(host, apply, patience)
+        self._patience, self._follow = patience, follow
+        self.requirements = Requirements(engine, host)
+        """Says of new jobs that nobody meets their requirements."""
+        self.webhooks = Webhooks(engine, host)
+        """Says of new jobs who is told of them."""
+
+        self._short = engine.jobs.insert_one if isinstance(engine.jobs, InsertsOne) else None
+
+        def lane(name: str, *, short: bool = False) -> Batcher[Job, InsertAnswer]:
+            return Batcher(
+                self._insert,
+                host,
+                name=name,
+                identify=_id,
+                weigh=weight_of,
+                distinct=_number,
+                capacity=_WAITING,
+                patience=patience,
+                load=load,
+                begin=self._begin if short and self._short is not None else None,
+            )
+
+        self._plain, self._keyed = lane("submits", short=True), lane("keyed submits")
+        self._related, self._blocked = lane("related submits"), lane("blocked submits")
+        self._lots: Batcher[_Lot, list[InsertAnswer]] = Batcher(
+            self._insert_lots,
+            host,
+            name="batches and graphs",
+            identify=_lot_id,
+            weigh=_lot_weight,
+            capacity=_WAITING,
+            patience=patience,
+            load=load,
+        )
+        self._groups: Batcher[_Group, InsertAnswer] = Batcher(
+            self._insert_groups,
+            host,
+            name="submits with companions",
+            identify=_group_id,
+            weigh=_group_weight,
+            distinct=_group_id,
+            capacity=_WAITING,
+            patience=patience,
+            load=load,
+        )
+        self.lanes: tuple[Batcher[Any, Any], ...] = (
+            self._plain,
+            self._keyed,
+            self._related,
+            self._blocked,
+            self._lots,
+            self._groups,
+        )
+        """All of them."""
+
+    async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
+        """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
+        if job.spec.webhook is not None or not self.webhooks.silent:
+            job, told = await self.told(job)
+            companions = (*companions, *told)
+        if companions:
+            answer = await self._insert_together(job, companions)
+        else:
+            stored = await self._lane_of(job.spec).put(job)
+            answer = await self._accepted(job, stored) if isinstance(stored, Refused) else stored
+        if isinstance(answer, Duplicated):
+            answer = await self._meetings.meet(
+                job, answer, lambda: self._again(job, companions), apart=bool(companions)
+            )
+        if job.spec.requires:
+            await self.requirements.look((job,))
+        return answer
+
+    def insert_alone(self, job: Job) -> asyncio.Future[list[InsertAnswer]] | None:
+        """Begin to store one job the short way, if it is a plain one of which nobody is told, and nothing is under way;
+        None: ``insert`` stores it. So does that if the answer is another than ``Inserted``."""
+        spec = job.spec
+        if spec.webhook is not None or spec.requires or not self.webhooks.silent:
+            return None
+        lane = self._lane_of(spec)
+        return lane.put_alone(job) if lane is self._plain else None
+
+    async def told(self, job: Job) -> tuple[Job, Sequence[Job]]:
+        """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""
+        await self._look([job])
+        return self.webhooks.told(job)
+
+    async def all_told(self, jobs: Sequence[Job]) -> tuple[Sequence[Job], Companions]:
+        """The same of many: the jobs, and by the id of each what is to be stored with it."""
+        if self.webhooks.silent and all(job.spec.webhook is None for job in jobs):
+            return jobs, _NONE
+        await self._look(jobs)
+        found = [self.webhooks.told(job) for job in jobs]
+        return [job for job, _ in found], {job.id: told for job, told in found if told}
+
+    async def _look(self, jobs: Sequence[Job]) -> None:
+        """Know who subscribed; :raises Unavailable: the store is away, and these jobs are not stored"""
+        if self.webhooks.fresh:
+            return
+        try:
+            await self.surely(self.webhooks.look)
+        except Unavailable as error:
+            raise type(error)(str(error), outcome="refused", ids=[job.id for job in jobs]) from error
+
+    async def _insert_together(self, job: Job, companions: Sequence[Job]) -> Inserted | Duplicated:
+        if len(companions) >= MAX_ROWS:
+            raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
+        group = (job, companions)
+        return await self._answered(lambda: self._groups.put(group), await self._groups.put(group))
+
+    async def _again(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
+        """Store a job that met another with its key, after that one was changed."""
+        if companions:
+            return await self._insert_together(job, companions)
+        return await self._accepted(job, await self._keyed.put(job))
+
+    async def _met(
+        self, jobs: Sequence[Job], answers: Sequence[Inserted | Duplicated], companions: Companions
+    ) -> list[Inserted | Duplicated]:
+        """The answers, after what jobs do that met others with their keys: of one key, in the order of these jobs."""
+        met = [place for place, answer in enumerate(answers) if isinstance(answer, Duplicated)]
+        if not met:
+            return list(answers)
+        meetings = (self._meet(jobs[at], answers[at], companions.get(jobs[at].id, ())) for at in met)
+        found = await asyncio.gather(*meetings, return_exceptions=True)
+        whole = list(answers)
+        for at, one in zip(met, found, strict=True):
+            if isinstance(one, BaseException):
+                raise one
+            whole[at] = one
+        return whole
+
+    async def _meet(self, job: Job, answer: Inserted | Duplicated, companions: Sequence[Job]) -> Inserted | Duplicated:
+        return await self._meetings.meet(job, answer, lambda: self._again(job, companions), apart=bool(companions))
+
+    def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
+        """The lane for jobs that are written together."""
+        lanes = [self._lane_of(spec) for spec in {id(job.spec): job.spec for job in jobs}.values()]
+        return next((lane for lane in (self._keyed, self._related) if lane in lanes), self._plain)
+
+    def _lane_of(self, spec: Spec) -> Batcher[Job, InsertAnswer]:
+        """The lane for a job: those that need a look at other jobs have lanes of their own."""
+        if spec.dedup is not None or spec.request_key is not None:
+            return self._keyed
+        return self._related if spec.parent or spec.after or spec.batch else self._plain
+
+    async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id.
+
+        Where some of a chunk wait for others, it is stored whole or not at all: nobody wants a part of a graph to run.
+        """
+        answers: list[Inserted | Duplicated] = []
+        jobs, companions = await self.all_told(jobs)
+        for chunk in chunks(jobs, companions):
+            if any(job.spec.after for job in chunk):
+                stored = await self._whole(None, chunk, companions)
+            elif companions:
+                stored = await self._in_groups(chunk, companions)
+            else:
+                stored = await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
+            answers += await self._met(chunk, stored, companions)
+        await self.requirements.look(jobs)
+        return answers
+
+    async def insert_each(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated | Exception]:
+        """Store jobs, up to 1,000 in one write, but each for itself: what comes of it, or why it was not stored.
+
+        A write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown.
+        """
+        found: list[Inserted | Duplicated | Exception] = []
+        try:
+            told, companions = await self.all_told(jobs)
+        except Unavailable as error:
+            return [error] * len(jobs)
+        for chunk in chunks(told, companions):
+            try:
+                answers = await self._put_each(chunk, companions)
+            except Unstorable:  # which says nothing of the others
+                asked = jobs[len(found) : len(found) + len(chunk)]
+                found += await _each(map(self.insert, asked))
+            except EngineError as error:
+                found += [error] * len(chunk)
+            else:
+                found += await self._each_settled(chunk, answers, companions)
+        await self.requirements.look(jobs)
+        return found
+
+    async def _put_each(self, jobs: Sequence[Job], companions: Companions) -> list[InsertAnswer]:
+        if companions:
+            return await self._groups.put_many([(job, companions.get(job.id, ())) for job in jobs])
+        return await self._lane(jobs).put_many(jobs)
+
+    async def _each_settled(
+        self, jobs: Sequence[Job], answers: Sequence[InsertAnswer], companions: Companions
+    ) -> list[Inserted | Duplicated | Exception]:
+        """What comes of each: most are stored; what is in the way of others is looked at, or waited for."""
+        rest = [pair for pair in zip(jobs, answers, strict=True) if not isinstance(pair[1], Inserted)]
+        settled = iter(await _each(self._settled(job, answer, companions.get(job.id, ())) for job, answer in rest))
+        return [answer if isinstance(answer, Inserted) else next(settled) for answer in answers]
+
+    async def _settled(self, job: Job, answer: InsertAnswer, companions: Sequence[Job]) -> Inserted | Duplicated:
+        """What comes of a job that was refused, or met another."""
+        if companions:
+            group = (job, companions)
+            stored = await self._answered(lambda: self._groups.put(group), answer)
+        else:
+            stored = await self._accepted(job, answer)
+        return await self._meet(job, stored, companions)
+
+    async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
+        told, companions = await self.all_told(jobs)
+        first = next(iter(chunks(told, companions)), ())
+        rest = jobs[len(first) :]
+        stored = await self._whole(replace(batch, sealed=not rest), first, companions)
+        accepted = await self._met(first, stored, companions)
+        await self.requirements.look(first)
+        if rest:
+            accepted += await self.insert_many(rest)
+            await self.surely(lambda: self.engine.families.seal(batch.id, self.host.clock.now()))
+        self._follow()  # it may have no jobs, or all may have ended
+        return accepted
+
+    async def _in_groups(self, jobs: Sequence[Job], companions: Companions) -> list[Inserted | Duplicated]:
+        """Store jobs, some with companions."""
+        groups = [(job, companions.get(job.id, ())) for job in jobs]
+        answers = await self._groups.put_many(groups)
+        return [
+            await self._answered(partial(self._groups.put, group), answer) if isinstance(answer, Refused) else answer
+            for group, answer in zip(groups, answers, strict=True)
+        ]
+
+    async def _whole(
+        self, batch: Batch | None, jobs: Sequence[Job], companions: Companions
+    ) -> list[Inserted | Duplicated]:
+        """Store jobs, with their batch, all or none; keys and jobs that others have locked are waited for."""
+        pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while True:
+            try:
+                answers = await self._lots.put((batch, jobs, companions))
+            except Unavailable as error:  # which knows of the lot, not of its jobs
+                raise type(error)(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
+            except Unstorable as error:
+                cause = error.__cause__ if isinstance(error.__cause__, Unstorable) else error
+                raise unstorable(cause, jobs, _id) from error
+            refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
+            if refused is None:
+                return [answer for answer in answers if not isinstance(answer, Refused)]
+            if not isinstance(refused, Unavailable) or self.host.clock.monotonic() > until:
+                raise refused
+            await self.host.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write something that may be repeated; a store that is away is waited for.
+
+        :raises Unavailable: it was, for longer than is waited
+        """
+        pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while True:
+            try:
+                return await write()
+            except StoreLost:
+                raise  # it does not come back
+            except Unavailable:
+                if self.host.clock.monotonic() > until:
+                    raise
+            await self.host.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
+        answers = list[list[InsertAnswer]]()
+        for batch, jobs, all_companions in lots:
+            companions = {job.id: others for job in jobs if (others := all_companions.get(job.id))}
+            now = self.host.clock.now()
+            answers.append(await self.engine.jobs.insert(jobs, now, batch, whole=True, companions=companions or None))
+            self._tell_ready((*jobs, *(one for others in companions.values() for one in others)))
+        return answers
+
+    async def _all_accepted(self, jobs: Sequence[Job], answers: list[InsertAnswer]) -> list[Inserted | Duplicated]:
+        return [
+            await self._accepted(job, answer) if isinstance(answer, Refused) else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+    async def _accepted(self, job: Job, answer: InsertAnswer) -> Inserted | Duplicated:
+        """The answer, once there is one: a key in a transaction that is still open is waited for, apart from others."""
+        return await self._answered(lambda: self._blocked.put(job), answer)
+
+    async def _answered(
+        self, again: Callable[[], Awaitable[InsertAnswer]], answer: InsertAnswer
+    ) -> Inserted | Duplicated:
+        """The answer, once it is more than that the job is refused for now; until then it is tried again."""
+        pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while isinstance(answer, Refused):
+            if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
+                raise answer.error
+            await self.host.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+            answer = await again()
+        return answer
+
+    async def _insert_groups(self, groups: list[_Group]) -> list[InsertAnswer]:
+        answers, call, rows = list[InsertAnswer](), list[_Group](), 0
+        for group in groups:
+            if rows + 1 + len(group[1]) > MAX_ROWS:
+                answers += await self._insert_call(call)
+                call, rows = [], 0
+            call.append(group)
+            rows += 1 + len(group[1])
+        return answers + await self._insert_call(call)
+
+    async def _insert_call(self, groups: Sequence[_Group]) -> list[InsertAnswer]:
+        companions = {job.id: others for job, others in groups}
+        jobs = [job for job, _ in groups]
+        answers = await self.engine.jobs.insert(jobs, self.host.clock.now(), companions=companions)
+        self._tell_ready(one for job, others in groups for one in (job, *others))
+        return answers
+
+    async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
+        answers = await self.engine.jobs.insert(jobs, self.host.clock.now())
+        self._tell_ready(jobs)
+        return answers
+
+    def _begin(self, job: Job, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
+        """``_insert`` of one plain job that comes alone, where the engine has a short way for it."""
+
+        def over(answer: InsertAnswer | BaseException | None) -> None:
+            done(answer)  # first, so that nothing that happens to the hint keeps the lane waiting
+            if isinstance(answer, Inserted):
+                self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
+
+        assert self._short is not None
+        return self._short(job, job.updated_at, over)  # it was made just now
+
+    def _tell_ready(self, jobs: Iterable[Job]) -> None:
+        # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.
+        queues, waiting = set[str](), False
+        for job in jobs:
+            queues.add(job.spec.queue)
+            waiting = waiting or job.waits > 0
+        self.engine.bus.send(Hint(Topic.READY, tuple(queues)))
+        if waiting:
+            self._follow()  # those waited for may have ended already

@@ -1,0 +1,285 @@
+"""How jobs are written: submits, finishes and acts as lanes of group commit, with hints after success."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from uuid import UUID
+
+from msgspec.structs import force_setattr, replace
+
+from headrace.config import Settings
+from headrace.core.batch import Batch
+from headrace.core.change import Applied, Change, Conflict, Note, Verdict
+from headrace.core.entry import Append, Kept
+from headrace.core.job import Job
+from headrace.core.lifecycle.deduplication import has_lapsed, lapse
+from headrace.core.status import Status, Verb
+from headrace.engine import Duplicated, Engine, Inserted
+from headrace.engine.bus import Hint, Topic
+from headrace.errors import Duplicate, EngineError, JobNotFound, TooManyProfiles, Unavailable
+from headrace.runtime.host import Host
+from headrace.runtime.watch.entries import EntryReader
+from headrace.runtime.writes.batcher import Batcher, Ticket
+from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE
+from headrace.runtime.writes.hints import Changes
+from headrace.runtime.writes.inserts import ROW, Submits, weight_of
+from headrace.runtime.writes.left_out import tell_left_out
+from headrace.runtime.writes.load import Load, size_at_most
+from headrace.runtime.writes.notes import NoteProcessor
+
+__all__ = ["Lanes"]
+
+_TRIES = 50
+_CANCELLED = Note.CANCELLED
+_TIMED = (Verb.POSTPONE, Verb.RETRY, Verb.REPLACE)
+"""After these a job may fall due before anybody asks for it again."""
+
+
+def _change_weight(change: Change) -> int:
+    job, weight = change.job, ROW
+    if (text := job.result_text) is not None:
+        weight += len(text) if text.isascii() else 4 * len(text)  # as ``size_at_most``, without a call
+    if job.error is not None:
+        weight += size_at_most(job.error.message) + size_at_most(job.error.traceback)
+    if change.inserts:
+        weight += sum(map(weight_of, change.inserts))
+    return weight
+
+
+def _change_id(change: Change) -> UUID:
+    return change.job.id
+
+
+def _change_number(change: Change) -> int:
+    return change.job.id.int
+
+
+def _append_weight(append: Append) -> int:
+    return sum(ROW + size_at_most(entry.data) for entry in append.entries)
+
+
+def _append_id(append: Append) -> UUID:
+    return append.job
+
+
+class Lanes:
+    """The writers of one session. Submits, keyed submits, finishes, acts and appends never wait for one another."""
+
+    def __init__(
+        self, engine: Engine, host: Host, *, patience: float = 30.0, unwritten: int = Settings().unwritten
+    ) -> None:
+        """``unwritten``: how many bytes of submits, and how many of what runs came to, may wait to be written."""
+        self.engine, self.host = engine, host
+        self.load = Load(unwritten)
+        """What runs came to and what they added: while it is full, workers begin nothing new."""
+        self.followers: list[Callable[[Job], None]] = []
+        """Called with every job of a schedule that ended here, when that is stored."""
+
+        def changes(
+            name: str, patience: float | None, flights: int = 1, load: Load | None = None
+        ) -> Batcher[Change, Verdict]:
+            return Batcher(
+                self._apply,
+                host,
+                name=name,
+                identify=_change_id,
+                weigh=_change_weight,
+                distinct=_change_number,
+                patience=patience,
+                flights=flights,
+                load=load,
+            )
+
+        self._patience, self._clock = patience, host.store_clock
+        # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
+        # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
+        self._finishes, self._acts = changes("finishes", None, 2, self.load), changes("changes", patience)
+        self._appends: Batcher[Append, Kept] = Batcher(
+            self._append,
+            host,
+            name="appends",
+            identify=_append_id,
+            weigh=_append_weight,
+            distinct=_append_id,
+            load=self.load,
+        )
+        self.changes = Changes(engine.bus)
+        """Tells of the jobs that are changed here."""
+        self.entry_reader = EntryReader(engine, host)
+        """Reads what runs added."""
+        self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
+        """Does what follows from changes for other jobs."""
+        self.submits = Submits(
+            engine, host, patience=patience, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
+        )
+        """Stores new jobs."""
+
+    def now_unless_old(self) -> datetime | None:
+        """The store's time, for what is about to be written; None: it was measured long ago, and ``now`` does so
+        again."""
+        return self.host.clock.now() if self._clock is None else self._clock.now_unless_old()
+
+    async def now(self) -> datetime:
+        """The store's time, for what is about to be written; measured again if that was long ago."""
+        now = self.now_unless_old()
+        if now is None and self._clock is not None:  # not every session beats
+            with suppress(EngineError):  # then nothing can be written either, and whoever writes is told
+                await self._clock.measure(self.engine.time)
+        return now or self.host.clock.now()
+
+    # -- submits
+
+    async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
+        """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
+        return await self.submits.insert(job, companions)
+
+    async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id."""
+        return await self.submits.insert_many(jobs)
+
+    async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
+        return await self.submits.insert_batch(batch, jobs)
+
+    # -- changes
+
+    async def cancel_batch(self, id: UUID, by: str | None) -> Batch | None:
+        """Let a batch take no more jobs, and stop those it has; how it stood then, None if there is no such batch."""
+        found = await self.submits.surely(lambda: self.engine.families.cancel_batch(id, self.host.clock.now(), by))
+        if found is not None:
+            await self.notes.at_once()  # whoever cancels may rely on it that none goes on unasked
+        return found
+
+    async def apply(self, change: Change) -> Verdict:
+        """Apply an act of a person, a program or the sweeper."""
+        return await self._acts.put(self._stamped(change))
+
+    def finish(self, change: Change, ticket: Ticket[Change, Verdict]) -> None:
+        """Apply a worker's change without waiting; never refused, repeated until the store answers."""
+        if not change.id:
+            force_setattr(change, "id", self.host.dice.token())  # in place: nobody else has this change
+        ticket.items = (change,)
+        self._finishes.add(ticket)
+
+    async def decide(self, id: UUID, verb: Callable[[Job, datetime], Change | None]) -> Job:
+        """Decide from the job as it stands, apply, and decide again whenever it moved; the job that came of it.
+
+        :raises JobNotFound: there is no such job.
+        :raises TransitionRefused: the lifecycle refuses the verb.
+        :raises Duplicate: the dedup key it needs again is held by another job.
+        :raises TooManyProfiles: its customer has live jobs of too many pairs of task and requirements.
+        :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
+        """
+        await self.now()
+        job = (await self.engine.jobs.get([id]))[0]
+        moves, pause, until = 0, FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while moves < _TRIES:
+            if job is None:
+                raise JobNotFound(id)
+            change = verb(job, self.host.clock.now())
+            if change is None:
+                return job
+            verdict = await self.apply(change)
+            if isinstance(verdict, Applied):
+                if Note.CANCELLED in change.notes:
+                    await self.notes.at_once()  # whoever cancels may rely on it that no child goes on unasked
+                return verdict.job
+            if isinstance(verdict, Conflict) and (holder := verdict.holder) is not None:
+                if not has_lapsed(holder, self.host.clock.now()):
+                    raise Duplicate(holder)
+                await self.apply(lapse(holder, self.host.clock.now()))
+                moves, job = moves + 1, verdict.job
+                continue
+            if isinstance(verdict, Conflict) and verdict.too_many is not None:
+                raise TooManyProfiles(verdict.too_many)
+            if isinstance(verdict, Conflict) and verdict.job.rev == job.rev:
+                # It has not moved: a transaction that is still open holds it, or the key it needs.
+                if self.host.clock.monotonic() > until:
+                    raise Unavailable(f"job {id} is in a transaction that is still open: nothing was changed", ids=[id])
+                await self.host.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                moves, pause = moves + 1, FIRST_PAUSE
+            job = verdict.job
+        raise Unavailable(f"job {id} changed {_TRIES} times while a decision about it was being written")
+
+    # -- what runs add to their jobs
+
+    async def append(self, append: Append) -> bool:
+        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time.
+
+        :raises Unstorable: the store refuses them
+        """
+        pause = FIRST_PAUSE
+        while (kept := await self._appends.put(append)) == "busy":
+            await self.host.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        return kept == "kept"
+
+    async def _append(self, appends: list[Append]) -> list[Kept]:
+        answers = await self.engine.entries.append(appends, self.host.clock.now())
+        if self.engine.bus.wanted(Topic.ENTRIES):
+            kept = (str(one.job) for one, answer in zip(appends, answers, strict=True) if answer == "kept")
+            if names := tuple(kept):
+                self.engine.bus.send(Hint(Topic.ENTRIES, names))
+        return answers
+
+    async def close(self) -> None:
+        """Write what is waiting and answer everybody."""
+        # All at once: a store that is away is waited for once, not once for each lane.
+        lanes = (*self.submits.lanes, self._acts, self._finishes, self._appends)
+        await asyncio.gather(*(lane.close() for lane in lanes))
+        await self.notes.close()
+        self.changes.close()
+
+    async def _told(self, job: Job) -> tuple[Job, Sequence[Job]]:
+        return await self.submits.told(job)
+
+    def _stamped(self, change: Change) -> Change:
+        return change if change.id else replace(change, id=self.host.dice.token())
+
+    async def _apply(self, changes: list[Change]) -> list[Verdict]:
+        verdicts = await self.engine.jobs.apply(changes, self.host.clock.now())
+        applied, follows = list[Change](), False
+        for change, verdict in zip(changes, verdicts, strict=True):
+            if isinstance(verdict, Applied):
+                applied.append(change)
+                job = change.job
+                follows = follows or verdict.noted or job.spec.batch is not None or job.waits > 0
+                follows = follows or _CANCELLED in change.notes
+                if change.inserts:
+                    follows = follows or any(one.waits for one in change.inserts)
+                    tell_left_out(verdict.left_out)
+        self._tell_of(applied)
+        if follows:
+            self.notes.ask()
+        return verdicts
+
+    def _tell_of(self, changes: Sequence[Change]) -> None:
+        """Send the hints that these changes call for."""
+        self.changes.tell(one.job for one in changes)
+        bus, news = self.engine.bus, dict[Topic, set[str]]()
+        tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
+        if bus.wanted(Topic.FREED) and (freed := {one.job.queue for one in changes if not one.job.held}):
+            news[Topic.FREED] = freed
+        for change in changes:
+            if change.inserts:
+                news.setdefault(Topic.READY, set()).update(one.spec.queue for one in change.inserts)
+            job = change.job
+            if job.finished_at is not None:
+                if tell_ends:
+                    news.setdefault(Topic.ENDED, set()).add(str(job.id))
+                if followers and job.spec.schedule is not None:
+                    for follow in followers:
+                        follow(job)
+            elif job.status is Status.QUEUED or change.verb in _TIMED:
+                news.setdefault(Topic.READY, set()).add(job.queue)
+            elif change.verb is Verb.CANCEL:
+                news.setdefault(Topic.CANCEL, set()).add(str(job.id))
+            elif change.verb in (Verb.PROGRESS, Verb.START):
+                news.setdefault(Topic.PROGRESS, set()).add(str(job.id))
+        for topic, names in news.items():
+            bus.send(Hint(topic, tuple(names)))

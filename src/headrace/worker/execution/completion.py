@@ -1,0 +1,265 @@
+"""Complete a job in a transaction of its handler: what the handler wrote and the end of its job are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from headrace.core.attempt import Completed
+from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.job import Job
+from headrace.core.lifecycle.execution import finish
+from headrace.core.status import Outcome
+from headrace.engine import Enlisted, Transactions
+from headrace.engine.bus import Hint, Topic
+from headrace.engine.transactions import walk, walk_async
+from headrace.errors import ConfigError, HeadraceError, NotSupported, Stale, Stopped, TransitionRefused, Unavailable
+from headrace.logs import labels
+from headrace.runtime.writes.left_out import tell_left_out
+from headrace.worker.execution.context import Context, Transaction
+from headrace.worker.owned_job import OwnedJob
+from headrace.worker.process.loops import wait_on_loop
+
+__all__ = ["Completing"]
+
+_log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
+
+_TRIES = 50
+_LOOKS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+"""Seconds between looks at a store that does not answer."""
+LEFT_OPEN = 5.0
+"""How long to wait for a transaction that is still open after its handler has ended."""
+
+
+class Completing:
+    """What became of the completion of one run. The store is the judge: a commit is known by what is there after it.
+
+    From the moment the change is within the user's transaction until that is over, the owned job writes nothing of its
+    own: it would wait for the user.
+    """
+
+    def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]]) -> None:
+        """``flush`` writes what the run added to its job."""
+        self._owned, self._loop, self._flush = owned, loop, flush
+        self._lanes = owned.lanes
+        self._engine, self._host = owned.lanes.engine, owned.lanes.host
+        self._enlisted: Enlisted | None = None
+        self._busy = 0
+        """While this is not 0, the transaction is not over, whatever its connection says of itself."""
+        self._change: Change | None = None
+        """The change that was written within a transaction whose end is not known."""
+        self._settling: asyncio.Task[bool] | None = None
+        self.done = False
+        """Whether the completion is committed."""
+
+    # -- what the handler calls
+
+    async def complete(self, ctx: Context, result: Any, connection: Any) -> None:
+        """Write the completion as part of the transaction that is open on the connection."""
+        text = self._encoded(ctx, result)
+        await self._write(text, self._transactions.enlist(connection))
+
+    def complete_blocking(self, ctx: Context, result: Any, connection: Any) -> None:
+        """The same on the thread of a plain handler, to which its connection belongs."""
+        text = self._encoded(ctx, result)
+        enlisted = self._transactions.enlist(connection)
+        if not enlisted.blocking:
+            raise ConfigError("ctx.complete_sync: the connection must be awaited, which a plain function cannot do")
+        self._busy += 1
+        try:
+            job = self._on_loop(self._enter(enlisted))
+            self._change = walk(
+                self._decide(job, text),
+                lambda change: enlisted.run_blocking(
+                    self._on_loop(self._transactions.applying(change, change.job.updated_at))
+                ),
+            )
+        finally:
+            self._busy -= 1
+
+    @asynccontextmanager
+    async def transaction(self, ctx: Context) -> AsyncIterator[Transaction]:
+        """A transaction of the engine's own, whose last statement is the completion, if there is one."""
+        self._check(ctx)
+        await self._flush()  # while it is begun, some stores take no other write
+        tx = Transaction(lambda result: self._encoded(ctx, result))
+        committed = False
+        self._busy += 1
+        try:
+            async with self._transactions.transaction() as connection:
+                tx.connection = connection
+                yield tx
+                if tx.result_text is not None:
+                    await self._write(tx.result_text, self._transactions.enlist(connection))
+            committed = True
+        except Unavailable as error:
+            # The reply to a commit was lost: whether it took place, only the store can say.
+            if error.outcome != "unknown" or self._change is None or not await self.settle():
+                raise
+        finally:
+            self._busy -= 1
+            if committed and tx.result_text is not None:
+                self._committed()
+            elif self._owned.in_transaction and self._change is None:
+                self._given_up()
+            # Otherwise the commit failed, and the next look at the store shows how it ended.
+
+    # -- writing
+
+    @property
+    def _transactions(self) -> Transactions:
+        if self._engine.transactions is None:
+            raise NotSupported(f"the {self._engine.name} engine has no transactions to complete a job in")
+        return self._engine.transactions
+
+    def _check(self, ctx: Context) -> None:
+        assert self._transactions, "or it is not supported"
+        if self._owned.over:
+            raise Stopped(ctx.stopping or "lost")
+
+    def _encoded(self, ctx: Context, result: Any) -> str:
+        self._check(ctx)
+        return self._owned.handler.encode_result(result)
+
+    async def _write(self, text: str, enlisted: Enlisted) -> None:
+        self._busy += 1
+        try:
+            job = await self._enter(enlisted)
+            self._change = await walk_async(self._decide(job, text), lambda change: self._apply(change, enlisted))
+        finally:
+            self._busy -= 1
+
+    async def _apply(self, change: Change, enlisted: Enlisted) -> Verdict:
+        steps = await self._transactions.applying(change, change.job.updated_at)
+        return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
+
+    async def _enter(self, enlisted: Enlisted) -> Job:
+        """Let the user's transaction have the job.
+
+        Nothing more is written about it, and a change that is on its way is awaited, unless it waits for this very
+        transaction.
+        """
+        owned = self._owned
+        if not enlisted.exclusive:
+            await self._flush()  # nothing can be added to a job that is completed
+        if self._settling is not None:  # of a transaction before this one
+            await asyncio.shield(self._settling)
+        self._enlisted, self._change = enlisted, None
+        owned.in_transaction = True
+        if not enlisted.exclusive:
+            await owned.landed()
+        if not owned.kept:
+            raise Stale(owned.job)
+        return owned.job
+
+    def _decide(self, job: Job, text: str) -> Generator[Change, Verdict, Change]:
+        """Yield the completion, decided again whenever the job has changed; the change that was applied.
+
+        :raises Stale: the job has another owner, or has ended
+        """
+        for _ in range(_TRIES):
+            now = self._host.clock.now()
+            try:
+                change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._owned.started_at)
+            except TransitionRefused:
+                raise Stale(job) from None
+            change = replace(change, id=self._host.dice.token())
+            verdict = yield change
+            if isinstance(verdict, Applied):
+                tell_left_out(verdict.left_out)
+                return change
+            if not isinstance(verdict, Conflict):
+                raise Stale(verdict.job or job)
+            job = verdict.job
+        raise Unavailable(f"job {job.id} changed {_TRIES} times while its completion was being written")
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return wait_on_loop(self._loop, work, "ctx.complete")
+
+    # -- finding out what came of it
+
+    def tick(self) -> None:
+        """A handler goes on after its transaction is over: find out how that ended, and have the job again."""
+        if (
+            self._owned.in_transaction
+            and not self.done
+            and not self._busy
+            and self._settling is None
+            and not self._open()
+        ):
+            self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
+
+    async def settle(self) -> bool:
+        """The handler is done, or cannot know itself: whether the completion is committed."""
+        if self.done or not self._owned.in_transaction:
+            return self.done
+        if self._settling is None:
+            self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
+        return await asyncio.shield(self._settling)
+
+    def _open(self) -> bool:
+        try:
+            return self._enlisted is not None and self._enlisted.open
+        except Exception:  # whatever a driver says of a connection that is closed, or went back to its pool
+            return False
+
+    async def _settle(self) -> bool:
+        try:
+            await self._over()
+            if self._change is not None and await self._is_in(self._change):
+                self._committed()
+            else:
+                self._given_up()
+            return self.done
+        finally:
+            self._settling = None
+
+    async def _over(self) -> None:
+        """Wait for the end of the user's transaction, but not for ever."""
+        until = self._host.clock.monotonic() + LEFT_OPEN
+        while self._open() and self._host.clock.monotonic() < until:
+            await self._host.sleep(0.02)
+        if self._open():
+            job = self._owned.job
+            _log.warning("job %s: the transaction it was completed in was left open", job.id, extra=labels(job))
+
+    async def _is_in(self, change: Change) -> bool:
+        """Whether the store has the change.
+
+        A commit after this look does no harm: a completion takes the owner from the job, and every later write of this
+        worker is refused then.
+        """
+        held = self._owned.job
+        for pause in _LOOKS:
+            await self._host.sleep(pause)
+            try:
+                (job,) = await self._engine.jobs.get([held.id])
+                if job is None or (job.worker, job.epoch) == (held.worker, held.epoch):
+                    return job is None  # only what has ended is ever removed
+                attempts = (await self._engine.records.history(held.id)).attempts
+                return any(one.outcome is Outcome.COMPLETED and one.epoch == held.epoch for one in attempts)
+            except HeadraceError as error:
+                what = "job %s: whether it is completed cannot be seen yet: %s"
+                _log.warning(what, held.id, error, extra=labels(held))
+        return False
+
+    def _committed(self) -> None:
+        assert self._change is not None
+        self.done = True
+        self._owned.completed(self._change.job)
+        if self._engine.bus.wanted(Topic.ENDED):
+            self._engine.bus.send(Hint(Topic.ENDED, (str(self._owned.job.id),)))
+        self._lanes.changes.tell([self._owned.job])
+        self._lanes.notes.ask()  # others may wait for it
+
+    def _given_up(self) -> None:
+        """Go on with the attempt, because the transaction was rolled back."""
+        self._change = None
+        self._owned.take_back()

@@ -1,0 +1,3 @@
+"""Where handlers run: the worker's event loop, its threads, its child processes, and signals. Imports: ``runtime``,
+never ``engines``.
+"""

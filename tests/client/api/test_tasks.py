@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from headrace import App, Retry
+from headrace.client.api.tasks import TaskDoc, check_payload, find_task, known_tasks, register_tasks
+from headrace.engine import Engine, Setting
+from headrace.errors import InvalidPayload
+from headrace.worker.handler import Handler, Policy
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with App("memory://") as app:
+        yield app.engine
+
+
+def resize(image: str, width: int = 800, ratio: float = 1.0, tags: list[str] | None = None, flag: bool = True) -> None:
+    pass
+
+
+def handler(**policy: Any) -> Handler:
+    return Handler(resize, aliases=["old"], policy=Policy(**policy))
+
+
+async def test_workers_record_their_tasks(engine: Engine) -> None:
+    assert await register_tasks(engine, [handler(queue="images", retry=Retry(7, backoff=[1, 2]), timeout=None)]) == [
+        "resize"
+    ]
+    doc = await find_task(engine, "resize")
+    assert doc is not None
+    assert (doc.queue, doc.retry, doc.timeout) == ("images", Retry(7, backoff=[1, 2]), None)
+    assert doc.schema["required"] == ["image"]
+    assert await find_task(engine, "old") == doc
+    assert await find_task(engine, "resiz") is None
+
+
+async def test_only_what_changed_is_written(engine: Engine) -> None:
+    assert await register_tasks(engine, [handler(), handler()]) == ["resize"]
+    (before,) = await engine.documents.settings("task:")
+    assert await register_tasks(engine, [handler()]) == []
+    assert await register_tasks(engine, [handler(priority=5)]) == ["resize"]
+    (after,) = await engine.documents.settings("task:")
+    assert after.rev > before.rev
+
+
+async def test_a_faster_writer_is_written_over(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, faster = engine.documents.put_setting, [True]
+
+    async def slowly(key: str, value: str | None, expect: int) -> Setting | None:
+        if faster.pop() if faster else False:
+            await put(key, '{"name":"resize"}', 0)
+        return await put(key, value, expect)
+
+    monkeypatch.setattr(engine.documents, "put_setting", slowly)
+    assert await register_tasks(engine, [handler(priority=5)]) == ["resize"]
+    assert (await known_tasks(engine))["resize"].priority == 5
+
+
+async def test_what_cannot_be_read_is_not_there(engine: Engine) -> None:
+    await engine.documents.put_setting("task:new", '{"format": 9}', 0)
+    assert await known_tasks(engine) == {}
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        ({}, "image"),
+        ({"image": "a", "height": 1}, "height"),
+        ({"image": 1}, "image"),
+        ({"image": "a", "width": "1"}, "width"),
+        ({"image": "a", "width": True}, "width"),
+        ({"image": "a", "flag": 1}, "flag"),
+    ],
+)
+def test_payloads_are_compared_with_the_schema(payload: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidPayload) as caught:
+        check_payload(TaskDoc.of(handler()), payload)
+    assert caught.value.field == field
+
+
+def test_payloads_that_fit_pass() -> None:
+    check_payload(TaskDoc.of(handler()), {"image": "a", "width": 1, "ratio": 1, "tags": ["a"], "flag": False})
+    check_payload(TaskDoc(name="unknown", schema={"properties": {"x": {}}}), {"x": object()})
+
+
+async def test_who_submitted_a_job_by_hand_is_kept_with_its_task() -> None:
+    async with App("memory://") as app:
+        await register_tasks(app.engine, [handler()])
+        before, id = await known_tasks(app.engine), app.new_id()
+        await app.note_submit("resize", id, by="ann")
+        await app.note_submit("nobody-has-it", id, by="ann")
+        assert await known_tasks(app.engine) == before
+        [noted] = await app.audit()
+        assert (noted.key, noted.verb, noted.by, noted.details) == ("task:resize", "submit", "ann", {"job": str(id)})

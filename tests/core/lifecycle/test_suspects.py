@@ -1,0 +1,372 @@
+"""Jobs that may have killed their worker: who is suspect, who is spared, and that no neighbour dies of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given as on
+from hypothesis import settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from headrace.core.attempt import Completed, Ending, Failed, Released, Snoozed
+from headrace.core.change import Change
+from headrace.core.job import Job
+from headrace.core.lifecycle import actions, execution, loss
+from headrace.core.lifecycle.claim import Ask, grant, promoted
+from headrace.core.lifecycle.retry import Retry
+from headrace.core.lifecycle.suspects import (
+    ALONE,
+    AMONG,
+    REQUIREMENT,
+    level_of,
+    most_at_once,
+    open_to,
+    ran_together,
+    requirements_of,
+)
+from headrace.core.lifecycle.sweep import sweep
+from headrace.core.status import Cause, Outcome, Reason, Status
+from tests.core.stand import NOW, OOPS, RULES, WORKER, at, running, stand, submitted
+
+BUDGET = Retry(max_retries=3, backoff="fixed", initial=8, jitter=False)
+
+
+def lose(job: Job, *, beside: bool = False, cause: Cause = Cause.LEASE, chance: float = 0.5) -> Change:
+    return loss.lose(job, cause, NOW, chance, RULES, beside_suspect=beside)
+
+
+def suspected(losses: int = 1, *, charged: int | None = None, spared: bool = False, retry: Retry = BUDGET) -> Job:
+    used = losses if charged is None else charged
+    return replace(running(retry=retry), suspect=losses, charged=used, spared=spared)
+
+
+# Who is suspect
+
+
+def test_who_ran_on_a_worker_that_died_is_suspect() -> None:
+    lost = lose(running(retry=BUDGET))
+    assert (lost.job.suspect, lost.job.charged, lost.job.spared, lost.moves) == (1, 1, False, True)
+    assert lose(suspected()).job.suspect == 2
+
+
+@pytest.mark.parametrize("cause", sorted(set(Cause) - {Cause.LEASE}))
+def test_who_was_lost_otherwise_is_not(cause: Cause) -> None:
+    lost = lose(running(retry=BUDGET), cause=cause, beside=True)
+    assert (lost.job.suspect, lost.job.charged, lost.moves) == (0, 1, False)
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_what_was_buffered_or_not_recorded_is_not(cause: Cause) -> None:
+    lost = lose(stand(Status.ACCEPTED), cause=cause, beside=True)
+    assert (lost.job.suspect, lost.job.spared, lost.moves) == (0, False, False)
+    again = lose(replace(stand(Status.ACCEPTED), suspect=1, attempt=1), cause=cause)
+    assert (again.job.suspect, again.moves) == (1, False)
+
+
+def test_completing_clears_it() -> None:
+    done = execution.finish(suspected(spared=True), Completed(), NOW, 0.5, RULES).job
+    assert (done.suspect, done.spared) == (0, False)
+    by_hand = actions.resolve(lose(suspected(3)).job, NOW, result_text="1").job
+    assert (by_hand.suspect, by_hand.spared) == (0, False)
+
+
+def test_a_retry_by_a_person_clears_it() -> None:
+    dead = lose(suspected(3, spared=True)).job
+    assert (dead.status, dead.reason, dead.suspect, dead.charged) == (Status.FAILED, Reason.LOST, 4, 4)
+    again = actions.retry(dead, NOW)
+    assert (again.job.suspect, again.job.spared, again.moves) == (0, False, True)
+
+
+@pytest.mark.parametrize("ending", [Released(), Snoozed(1), Failed(error=OOPS)])
+def test_nothing_else_does(ending: Any) -> None:
+    ended = execution.finish(suspected(spared=True), ending, NOW, 0.5, RULES)
+    assert (ended.job.suspect, ended.job.spared, ended.moves) == (1, True, False)
+
+
+# Where a suspect stands
+
+
+def test_an_ordinary_job_requires_what_was_asked_for() -> None:
+    job = running(requires={"gpu": True})
+    assert (level_of(job), requirements_of(job)) == (0, {"gpu": True})
+
+
+def test_a_suspect_requires_more() -> None:
+    job = replace(running(requires={"gpu": True}, retry=BUDGET), suspect=1, charged=1)
+    assert requirements_of(job) == {"gpu": True, REQUIREMENT: AMONG}
+    assert job.requires == {"gpu": True}
+
+
+@pytest.mark.parametrize(
+    ("losses", "charged", "level"), [(0, 0, 0), (0, 3, 0), (1, 0, AMONG), (1, 2, AMONG), (1, 3, ALONE), (2, 1, ALONE)]
+)
+def test_after_a_second_loss_or_on_its_last_attempt_it_is_alone(losses: int, charged: int, level: int) -> None:
+    assert level_of(suspected(losses, charged=charged)) == level
+
+
+def test_a_failure_that_leaves_one_attempt_moves_it() -> None:
+    failed = execution.finish(suspected(charged=2), Failed(error=OOPS), NOW, 0.5, RULES)
+    assert (level_of(failed.job), failed.moves) == (ALONE, True)
+
+
+def test_what_has_ended_moves_nowhere() -> None:
+    assert not lose(running(retry=Retry(0))).moves
+
+
+@pytest.mark.parametrize(("concurrency", "most"), [(1, 1), (4, 1), (7, 1), (8, 2), (10, 2), (20, 5), (40, 10)])
+def test_a_quarter_of_the_slots_is_for_suspects(concurrency: int, most: int) -> None:
+    assert most_at_once(concurrency) == most
+    assert open_to([], concurrency) == (1, frozenset({AMONG, ALONE}))
+    for held in range(1, most):
+        assert open_to([AMONG] * held, concurrency) == (most - held, frozenset({AMONG}))
+    assert open_to([AMONG] * most, concurrency) == (0, frozenset())
+    assert open_to([ALONE], concurrency) == (0, frozenset())
+
+
+# Who is spared
+
+
+def test_ran_together_are_running_suspects_and_running_others() -> None:
+    suspect, other, claimed = suspected(), running(), replace(running(), status=Status.ACCEPTED)
+    assert ran_together([suspect, other, other])
+    assert not ran_together([suspect, claimed])
+    assert not ran_together([other, replace(suspect, status=Status.ACCEPTED)])
+    assert not ran_together([suspect, suspect])
+    assert not ran_together([])
+
+
+def test_who_ran_beside_a_suspect_is_spared_once() -> None:
+    lost = lose(running(retry=BUDGET), beside=True)
+    assert (lost.job.charged, lost.job.suspect, lost.job.spared, lost.moves) == (0, 1, True, True)
+    assert lost.job.status is Status.RETRYING
+    assert lost.attempt is not None
+    assert lost.attempt.outcome is Outcome.LOST
+    assert lost.job.error is not None
+    assert lost.job.error.message == "the worker is dead; not charged: a suspect ran beside it"
+    assert lost.job.error.details == {"charged": False}
+
+
+def test_a_job_with_a_single_attempt_is_not_called_twice() -> None:
+    lost = lose(running(retry=Retry(0)), beside=True)
+    assert (lost.job.status, lost.job.reason, lost.job.charged) == (Status.FAILED, Reason.LOST, 1)
+
+
+def test_a_suspect_is_charged() -> None:
+    lost = lose(suspected(), beside=True)
+    assert (lost.job.charged, lost.job.suspect, lost.job.spared) == (2, 2, False)
+
+
+def test_but_not_for_its_last_attempt_if_others_ran_beside_it() -> None:
+    lost = lose(suspected(3), beside=True)
+    assert (lost.job.status, lost.job.charged, lost.job.spared) == (Status.RETRYING, 3, True)
+    assert lost.job.error is not None
+    assert "not charged: it was its last attempt, and ordinary jobs ran beside it" in lost.job.error.message
+    alone = lose(suspected(3), beside=False)
+    assert (alone.job.status, alone.job.charged) == (Status.FAILED, 4)
+
+
+def test_nobody_is_spared_twice() -> None:
+    again = lose(suspected(3, spared=True), beside=True)
+    assert (again.job.status, again.job.reason, again.job.charged) == (Status.FAILED, Reason.LOST, 4)
+
+
+def test_a_cancelled_one_ends_cancelled() -> None:
+    asked = replace(running(retry=BUDGET), cancel_requested_at=NOW)
+    assert lose(asked, beside=True).job.status is Status.CANCELLED
+
+
+# When it is tried again
+
+
+@pytest.mark.parametrize("policy", [BUDGET, Retry(3, backoff=[8, 8], jitter=False), Retry(3, initial=8, jitter=False)])
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_retry_of_a_lost_attempt_always_has_jitter(policy: Retry, beside: bool) -> None:
+    job = suspected(charged=0, retry=policy)
+    dues = {lose(job, beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
+    assert dues == {at(4), at(6), at(7)}
+
+
+@pytest.mark.parametrize("policy", [BUDGET, Retry(3, backoff=[8, 8], jitter=False), Retry(3)])
+@pytest.mark.parametrize("beside", [False, True])
+def test_after_the_first_death_it_does_not_wait_for_its_backoff(policy: Retry, beside: bool) -> None:
+    dues = {lose(running(retry=policy), beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
+    assert dues == {at(0.1), at(0.15), at(0.175)}
+
+
+def test_unless_its_backoff_is_shorter() -> None:
+    job = running(retry=Retry(3, backoff="fixed", initial=0.1, jitter=False))
+    assert {lose(job, chance=chance).job.available_at for chance in (0.0, 0.5)} == {at(0.05), at(0.075)}
+    assert lose(running(retry=Retry(3, backoff="fixed", initial=0.0))).job.available_at == NOW
+
+
+def test_other_retries_have_it_as_the_policy_says() -> None:
+    timed_out = loss.lose(running(retry=BUDGET), Cause.TIMEOUT, NOW, 0.0, RULES)
+    assert timed_out.job.available_at == at(8)
+    assert execution.finish(running(retry=BUDGET), Failed(error=OOPS), NOW, 0.0, RULES).job.available_at == at(8)
+
+
+# The law as a whole
+
+
+class _Worker:
+    """A worker that obeys the rules: what it owns, which of that it has called, and with which starts on record."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.owned: dict[int, Job] = {}
+        self.called: set[int] = set()
+
+    def may_take(self, job: Job) -> bool:
+        level = level_of(job)
+        if not level:
+            return True  # into its buffer, if need be
+        held = [level_of(one) for one in self.owned.values() if one.suspect]
+        most, levels = open_to(held, self.concurrency)
+        return most > 0 and level in levels and len(self.called) < self.concurrency
+
+    def may_call(self, number: int) -> bool:
+        return number not in self.called and len(self.called) < self.concurrency
+
+    @property
+    def owns_suspects(self) -> bool:
+        return any(job.suspect for job in self.owned.values())
+
+
+class _World:
+    """Jobs, one of which kills whatever worker calls it, and what is decided about them; chance chooses who is next."""
+
+    def __init__(self, jobs: list[Job], workers: int, concurrency: int) -> None:
+        self.jobs = dict(enumerate(jobs))
+        self.workers = [_Worker(concurrency) for _ in range(workers)]
+        self.poisoned = 0
+        """How often the poison, which is job 0, was called."""
+
+    def steps(self) -> list[tuple[Any, ...]]:
+        """What may happen next."""
+        found: list[tuple[Any, ...]] = []
+        owned = {number for worker in self.workers for number in worker.owned}
+        for number, job in self.jobs.items():
+            if not job.ended and number not in owned:
+                found += [("claim", worker, number) for worker in self.workers if worker.may_take(job)]
+        for worker in self.workers:
+            for number, job in worker.owned.items():
+                if worker.may_call(number):
+                    found.append(("call", worker, number, True))
+                    if execution.start_may_wait(job, beside_suspect=worker.owns_suspects):
+                        found.append(("call", worker, number, False))
+                elif number in worker.called and job.status is Status.ACCEPTED:
+                    found.append(("record", worker, number))
+                if number in worker.called and number:
+                    found += [("end", worker, number, how) for how in ("complete", "snooze", "release")]
+            if 0 in worker.called:
+                found += [("die", worker, False)] * 3
+                found.append(("die", worker, True))  # others died at the same time, of something else
+        return found
+
+    def take(self, step: tuple[Any, ...]) -> None:
+        what, worker, *rest = step
+        getattr(self, f"_{what}")(worker, *rest)
+
+    def _claim(self, worker: _Worker, number: int) -> None:
+        job = self.jobs[number]
+        if job.status in (Status.RETRYING, Status.SCHEDULED):
+            job = promoted(job, NOW)
+        worker.owned[number] = grant(WORKER, Ask(n=1, free=1, profiles=frozenset()), 1, NOW, RULES).on(job)
+
+    def _call(self, worker: _Worker, number: int, recorded: bool) -> None:
+        if worker.owned[number].suspect:  # what was called before is on record before a suspect is
+            for called in worker.called:
+                if worker.owned[called].status is Status.ACCEPTED:
+                    self._record(worker, called)
+        if recorded:
+            self._record(worker, number)
+        worker.called.add(number)
+        self.poisoned += number == 0
+
+    def _record(self, worker: _Worker, number: int) -> None:
+        worker.owned[number] = execution.start(worker.owned[number], NOW, RULES).job
+
+    def _end(self, worker: _Worker, number: int, how: str) -> None:
+        endings: dict[str, Ending] = {"complete": Completed(), "snooze": Snoozed(0), "release": Released()}
+        job = worker.owned.pop(number)
+        worker.called.discard(number)
+        self.jobs[number] = execution.finish(job, endings[how], NOW, 0.5, RULES, NOW).job
+
+    def _die(self, worker: _Worker, mass: bool) -> None:
+        both = ran_together(worker.owned.values())
+        for number, job in worker.owned.items():
+            change = sweep(job, NOW, 0.5, RULES, alive=False, beside_suspect=both, mass_death=mass)
+            assert change is not None
+            self.jobs[number] = change.job
+        worker.owned, worker.called = {}, set()
+
+
+@settings(max_examples=400)
+@on(
+    data=st.data(),
+    poison=st.integers(0, 4),
+    innocents=st.lists(st.integers(1, 3), min_size=1, max_size=8),
+    workers=st.integers(1, 3),
+    concurrency=st.sampled_from([2, 4, 8, 10]),
+)
+def test_an_innocent_job_with_two_attempts_left_never_dies_of_a_neighbour(
+    data: st.DataObject, poison: int, innocents: list[int], workers: int, concurrency: int
+) -> None:
+    budgets = [Retry(poison), *(Retry(retries) for retries in innocents)]
+    world = _World([submitted(retry=budget) for budget in budgets], workers, concurrency)
+    for _ in range(120):
+        steps = world.steps()
+        if not steps:
+            break
+        world.take(data.draw(st.sampled_from(steps)))
+        for number, job in world.jobs.items():
+            assert number == 0 or job.status is not Status.FAILED, f"{job} died of its neighbour"
+            assert job.charged <= job.max_attempts
+    # Beyond its budget it was called once while its start was not on record, once more so when others died at the same
+    # time, and once it was spared.
+    assert world.poisoned <= poison + 4
+
+
+def test_the_poison_that_was_not_recorded_kills_nobody_either() -> None:
+    """The way to lose two attempts to one neighbour: it killed once before its start was on record, and once after."""
+    world = _World([submitted(retry=Retry(3)), submitted(retry=Retry(1))], 1, 10)
+    [worker] = world.workers
+    for poison_recorded in (False, True):
+        world.take(("claim", worker, 1))
+        world.take(("call", worker, 1, True))
+        world.take(("claim", worker, 0))
+        world.take(("call", worker, 0, poison_recorded))
+        world.take(("die", worker, False))
+    innocent, poison = world.jobs[1], world.jobs[0]
+    assert (innocent.status, innocent.charged, level_of(innocent)) == (Status.RETRYING, 1, ALONE)
+    assert poison.suspect == 1
+    world.take(("claim", worker, 1))
+    assert not worker.may_take(poison), "from now on they never meet"
+
+
+@pytest.mark.parametrize("poison_first", [True, False])
+def test_nor_does_one_that_killed_when_other_workers_died_too(poison_first: bool) -> None:
+    """Then its next start need not be on record either, but beside a suspect it is."""
+    world = _World([submitted(retry=Retry(3)), submitted(retry=Retry(1))], 1, 10)
+    [worker] = world.workers
+    innocent, poison = ("claim", worker, 1), ("claim", worker, 0)
+    for step in (innocent, ("call", worker, 1, True), poison, ("call", worker, 0, False), ("die", worker, True)):
+        world.take(step)
+    assert (world.jobs[1].charged, level_of(world.jobs[1])) == (1, ALONE)
+    assert execution.start_may_wait(world.jobs[0]), "no job has killed all those workers"
+    if poison_first:
+        for step in (poison, ("call", worker, 0, False), innocent, ("call", worker, 1, True)):
+            world.take(step)
+    else:
+        for step in (innocent, ("call", worker, 1, True), poison):
+            world.take(step)
+        assert ("call", worker, 0, False) not in world.steps(), "its start is stored first"
+        world.take(("call", worker, 0, True))
+    world.take(("die", worker, False))
+    spared, poisoned = world.jobs[1], world.jobs[0]
+    assert (spared.status, spared.charged, spared.spared) == (Status.RETRYING, 1, True)
+    assert poisoned.suspect == 1
+    world.take(innocent)
+    assert not worker.may_take(poisoned), "from now on they never meet"

@@ -1,0 +1,171 @@
+"""Sums: what is counted is handed in once, whatever became of the beats."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core.job import Spec
+from headrace.core.lifecycle.submission import submit
+from headrace.core.stats.rollup import MOST_SERIES, Rollup, Step
+from headrace.core.status import Outcome
+from headrace.runtime.totals import Sums
+
+AT = datetime(2026, 5, 4, 3, 2, 59, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+ME, REBORN = UUID(int=7), UUID(int=8)
+
+
+def add(sums: Sums, task: str, queue: str, at: datetime = AT, waited: float = 0.1, ran: float = 2.0) -> None:
+    """An attempt that completed its job, noted and added up."""
+    began = at - timedelta(seconds=ran)
+    spec = Spec(task=task, created_at=AT, queue=queue)
+    job = submit(
+        UUID(int=1), spec, "{}", began - timedelta(seconds=waited), available_at=began - timedelta(seconds=waited)
+    )
+    sums.completed.append((job, began, at))
+    sums.gather()
+
+
+def counts(rows: tuple[Rollup, ...]) -> dict[tuple[datetime, str, str], int]:
+    return {(row.at, row.task, row.queue): row.totals.completed for row in rows}
+
+
+def test_nothing_was_finished() -> None:
+    assert Sums().report(ME) == (0, ())
+
+
+def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
+    sums = Sums()
+    for at in (AT, AT + SECOND, AT, AT + SECOND):  # what ended earlier may be stored later
+        add(sums, "a", "q", at)
+    add(sums, "a", "r", AT)
+    sums.ended("b", "q", Outcome.FAILED, AT, 0.2, 3.0, retried=True)
+    sums.ended("b", "q", Outcome.LOST, AT)
+    sums.ended("b", "q", Outcome.TIMED_OUT, AT, -1.0, 5.0)
+    number, rows = sums.report(ME)
+    minute = AT.replace(second=0)
+    assert number == 1
+    assert counts(rows) == {
+        (minute, "a", "q"): 2,
+        (minute, "a", "r"): 1,
+        (minute, "b", "q"): 0,
+        (minute + 60 * SECOND, "a", "q"): 2,
+    }
+    assert {row.step for row in rows} == {Step.MINUTE}
+    [other] = [row.totals for row in rows if row.task == "b"]
+    assert (other.failed, other.lost, other.timed_out, other.retried) == (1, 1, 1, 1)
+    assert (other.ran.count, other.ran.seconds, other.waited.seconds) == (2, 8.0, 0.2)
+
+
+def test_a_job_that_was_moved_takes_no_others_with_it() -> None:
+    sums, spec = Sums(), Spec(task="a", created_at=AT, queue="q")
+    jobs = [submit(UUID(int=n), spec, "{}", AT) for n in range(6)]
+    for n, queue in ((0, "r"), (3, "s"), (4, "r")):
+        jobs[n] = replace(jobs[n], moved_to=queue)
+    sums.completed.extend((job, AT, AT) for job in jobs)
+    sums.gather()
+    assert {row.queue: row.totals.completed for row in sums.report(ME)[1]} == {"q": 3, "r": 2, "s": 1}
+
+
+def test_no_time_is_negative_whatever_the_clock_did() -> None:
+    sums = Sums()
+    add(sums, "a", "q", waited=-3.0, ran=-5.0)
+    add(sums, "a", "q", waited=1.0, ran=2.0)
+    [row] = sums.report(ME)[1]
+    assert (row.totals.waited.count, row.totals.waited.seconds) == (2, 1.0)
+    assert (row.totals.ran.count, row.totals.ran.seconds) == (2, 2.0)
+
+
+def test_a_report_is_repeated_until_it_is_acknowledged() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    first = sums.report(ME)
+    add(sums, "a", "q", AT)
+    assert sums.report(ME) == first
+    sums.acknowledged(first[0])
+    number, rows = sums.report(ME)
+    assert (number, list(counts(rows).values())) == (first[0] + 1, [1])
+    sums.acknowledged(number)
+    assert sums.report(ME) == (0, ())
+
+
+def test_what_a_dead_worker_was_refused_is_handed_in_under_its_next_id() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    _, rows = sums.report(ME)
+    sums.refused()
+    assert sums.report(REBORN)[1] == rows
+
+
+def test_what_may_have_been_kept_before_is_not_handed_in_again_by_another() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    sums.report(ME)  # and no answer came
+    sums.report(ME)
+    sums.refused()
+    assert sums.report(REBORN) == (0, ())
+
+
+def test_what_was_sent_under_an_id_is_not_sent_under_the_next_if_no_beat_was_refused() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    number, _ = sums.report(ME)  # it was kept, and no answer came
+    add(sums, "b", "q", AT)
+    again, rows = sums.report(REBORN)  # a claim has told that the worker is dead
+    assert again != number
+    assert [row.task for row in rows] == ["b"]
+    assert sums.report(REBORN) == (again, rows)
+    sums.acknowledged(again)
+    assert sums.report(REBORN) == (0, ())
+
+
+def test_a_report_is_bounded() -> None:
+    sums = Sums()
+    for n in range(2 * MOST_SERIES):
+        add(sums, f"task {n}", "q", AT)
+    _, rows = sums.report(ME)
+    assert len(rows) == MOST_SERIES
+    assert sum(counts(rows).values()) == 2 * MOST_SERIES
+
+
+def test_nothing_is_lost_between_two_threads() -> None:
+    sums, found, over = Sums(), list[int](), threading.Event()
+
+    def take() -> None:
+        while not over.is_set():
+            number, rows = sums.report(ME)
+            found.append(sum(counts(rows).values()))
+            sums.acknowledged(number)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    for _ in range(2000):
+        add(sums, "a", "q", AT)
+        sums.ended("a", "q", Outcome.COMPLETED, AT)
+    over.set()
+    taker.join()
+    assert sum(found) + sum(counts(sums.report(ME)[1]).values()) == 4000
+
+
+def test_what_is_followed_is_counted_for_ever_whatever_is_handed_in() -> None:
+    sums = Sums()
+    add(sums, "a", "q")
+    assert sums.ever() == ({}, {})
+    sums.report(ME)
+    sums.follow()
+    sums.follow()  # again does no harm
+    add(sums, "a", "q")
+    sums.ended("a", "q", Outcome.FAILED, AT, 0.2, 3.0, retried=True)
+    sums.ended("a", "q", Outcome.FAILED, AT, 0.2, 3.0, dead=True)
+    told = sums.ever()
+    totals, dead = told
+    assert [(one.completed, one.failed, one.retried, one.ran.count) for one in totals.values()] == [(1, 2, 1, 3)]
+    assert dead == {("a", "q"): 1}
+    number, _ = sums.report(ME)
+    sums.acknowledged(number)
+    sums.acknowledged(sums.report(ME)[0])
+    assert sums.ever() == told

@@ -1,0 +1,156 @@
+"""What a session knows of webhooks: read seldom, never for long out of date, and not by each of many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.core.job import Job
+from headrace.core.webhooks.subscription import Webhook, Wish
+from headrace.core.webhooks.target import EVENTS, Target
+from headrace.engine import Setting
+from headrace.errors import ConfigError, Unavailable
+from headrace.runtime.writes import webhooks as module
+from headrace.runtime.writes.webhooks import OF_JOBS, STALE, SUBSCRIPTIONS, Webhooks, read_webhooks
+from tests.support.world import World, world
+
+WISH = Wish("https://hooks.example/", EVENTS)
+
+
+async def subscribe(made: World, id: str = "wh_1", **fields: Any) -> None:
+    """As another process does: nobody tells this session."""
+    hook = Webhook(id=id, url="https://hooks.example/", created_at=made.now, **fields)
+    text = msgspec.json.encode(hook).decode()
+    assert await made.engine.documents.put_setting(SUBSCRIPTIONS + id, text, 0) is not None
+
+
+def count_reads(made: World) -> list[str]:
+    asked, settings = list[str](), made.engine.documents.settings
+
+    async def counted(prefix: str = "") -> list[Setting]:
+        asked.append(prefix)
+        await asyncio.sleep(0)
+        return await settings(prefix)
+
+    vars(made.engine.documents)["settings"] = counted
+    return asked
+
+
+async def told(made: World) -> int:
+    job = await made.submit()
+    return len(job.told or ())
+
+
+async def test_a_subscription_of_another_process_is_heeded_after_five_seconds() -> None:
+    async with world() as made:
+        asked = count_reads(made)
+        assert await told(made) == 0
+        await subscribe(made)
+        made.clock.advance(STALE - 0.1)
+        assert await told(made) == 0
+        assert len(asked) == 1, "submits read nothing in between"
+        made.clock.advance(0.1)
+        assert await told(made) == 1
+        assert len(asked) == 2
+
+
+async def test_many_at_once_read_once() -> None:
+    async with world() as made:
+        await subscribe(made)
+        asked = count_reads(made)
+        found = await asyncio.gather(*(made.submit() for _ in range(20)))
+        assert [len(job.told or ()) for job in found] == [1] * 20
+        assert len(asked) == 1
+
+
+async def test_one_that_gives_up_waiting_takes_nothing_from_the_others() -> None:
+    async with world() as made:
+        await subscribe(made)
+        known, asked = Webhooks(made.engine, made.host), count_reads(made)
+        first, second = (asyncio.create_task(known.look()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await second
+        assert known.fresh
+        assert not known.silent
+        assert len(asked) == 1
+
+
+async def test_a_store_that_is_away_is_believed_to_have_what_it_had() -> None:
+    async with world() as made:
+        known = Webhooks(made.engine, made.host)
+        made.engine.away = True
+        with pytest.raises(Unavailable):
+            await known.look()
+        made.engine.away = False
+        await subscribe(made)
+        await known.look()
+        made.engine.away = True
+        made.clock.advance(STALE)
+        await known.look()
+        assert known.fresh
+        assert not known.silent
+
+
+async def test_those_that_are_off_or_cannot_be_read_are_left_out() -> None:
+    async with world() as made:
+        await subscribe(made, "wh_off", off_at=made.now)
+        await made.engine.documents.put_setting(SUBSCRIPTIONS + "wh_new", '{"url": 3}', 0)
+        assert await told(made) == 0
+        assert read_webhooks([Setting("x", "no json", 1)]) == []
+
+
+async def test_an_address_is_kept_once_and_its_use_noted_by_the_day() -> None:
+    async with world() as made:
+        known = made.lanes.submits.webhooks
+
+        async def used() -> list[int]:
+            job: Job = await known.wished(await made.submit(), WISH)
+            assert job.webhook is not None
+            return [one.rev for one in await made.engine.documents.settings(OF_JOBS)]
+
+        first = await used()
+        made.clock.advance(hours=23)
+        assert await used() == first
+        made.clock.advance(hours=2)
+        [again] = await used()
+        assert [again] > first, "so it is not forgotten while it is used"
+
+
+@pytest.mark.parametrize("credentials", [{}, {"bearer": "token", "secret": "whsec_" + 32 * "A"}])
+async def test_two_customers_with_one_address_have_a_webhook_each(credentials: dict[str, str]) -> None:
+    async with world() as made:
+        known = made.lanes.submits.webhooks
+        wish = Wish(WISH.url, EVENTS, **credentials)
+
+        async def named(customer: str | None) -> Target:
+            job = await known.wished(await made.submit(customer=customer), wish)
+            [target] = job.spec.webhook or ()
+            return target
+
+        customers = (None, "acme", "other")
+        targets = {customer: await named(customer) for customer in customers}
+        assert len({target.id for target in targets.values()}) == 3
+        kept = {one.id: one for one in read_webhooks(await made.engine.documents.settings(OF_JOBS))}
+        for customer, target in targets.items():
+            assert (target.customer, kept[target.id].customer) == (customer, customer)
+            assert await named(customer) == target, "the next job names the same one"
+
+
+async def test_only_so_many_addresses_are_kept_for_a_customer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    async with world() as made:
+        known = made.lanes.submits.webhooks
+
+        async def name(n: int, customer: str) -> None:
+            job = await made.submit(customer=customer)
+            await known.wished(job, Wish(f"https://hooks.example/{n}", EVENTS))
+
+        for n in (1, 2, 1):
+            await name(n, "acme")
+        with pytest.raises(ConfigError, match="use the same one for many jobs"):
+            await name(3, "acme")
+        await name(3, "other")
