@@ -17,7 +17,7 @@ from bench.sides.asynchronous import run
 from bench.stores import Stores
 from headrace import App, Task
 from headrace.core.attempt import Completed
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import finish
 from headrace.engine import Claimed, WorkerInfo
 from headrace.worker.process.loops import tune_process
@@ -110,7 +110,7 @@ class _Shop:
             await engine.workers.register(info, now)
             self._profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
         self._request += 1
-        ask = Ask(n=n, free=n, profiles=self._profiles)
+        ask = ClaimRequest(n=n, free=n, profiles=self._profiles)
         claimed = await engine.jobs.claim(self._worker, ask, self._request, datetime.now(UTC))
         assert isinstance(claimed, Claimed)
         return claimed

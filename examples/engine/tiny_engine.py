@@ -22,30 +22,30 @@ from headrace.core import batch as batches
 from headrace.core.attempt import Attempt, Event, History
 from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Change, Conflict, Key, LeftOut, Note, Verdict, judge
+from headrace.core.change import Applied, Change, Conflict, KeyEffect, LeftOut, Note, Verdict, judge
 from headrace.core.defaults import Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.job import Job
 from headrace.core.lifecycle import family
-from headrace.core.lifecycle.claim import Ask, grant, order, promoted
+from headrace.core.lifecycle.claim import ClaimRequest, grant, order, promoted
 from headrace.core.lifecycle.decision import expired, tally_of_new
 from headrace.core.lifecycle.deduplication import has_lapsed, is_repeat, request_of
-from headrace.core.lifecycle.duty import FREE, Lease, given_back, holder_of, taken
+from headrace.core.lifecycle.duty import FREE, DutyLease, given_back, holder_of, taken
 from headrace.core.lifecycle.retention import is_past, latest_end, up_to
 from headrace.core.lifecycle.suspects import ran_together, requirements_of
 from headrace.core.limits import profiles
 from headrace.core.limits.profiles import allowed, excess, no_room, room_for, staked_by
 from headrace.core.limits.rate import micros
-from headrace.core.limits.selection import Entry as InLine
-from headrace.core.limits.selection import Usage, deal, forgets, lapses, refusal
+from headrace.core.limits.selection import QueuedEntry as InLine
+from headrace.core.limits.selection import Usage, forgets, lapses, refusal, select_jobs
 from headrace.core.limits.settings import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.matching.customers import dedup_of, turn_of
 from headrace.core.matching.match import Profile
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.stats.failures import FailureGroup, grouped
 from headrace.core.stats.rollup import Rollup, concerns, regrouped
-from headrace.core.stats.verification import Book, Finding, ledger_book
+from headrace.core.stats.verification import Invariant, Mismatch, ledger_book
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.core.webhooks.delivery import unchained
 from headrace.core.webhooks.messages import missing
@@ -112,7 +112,7 @@ class Store:
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.staked: dict[str, set[tuple[str, str]]] = {}  # of which profiles each customer has live jobs, or had
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, DutyLease] = {}
         self.usage = Usage()
         self.pruned: Counter[Status] = Counter()
         self.seq = self.settings_rev = self.profiles_rev = 0
@@ -237,7 +237,7 @@ class Store:
     def judge(self, change: Change) -> Verdict | None:
         """The verdict on a change, or None if it can be applied."""
         job, id = change.job, change.job.id
-        holder = self.holder(job) if change.key is Key.TAKE else None
+        holder = self.holder(job) if change.key is KeyEffect.TAKE else None
         closed = None if change.attempt is None else self.attempts.get(id, {}).get(change.attempt.number)
         verdict = judge(change, self.last_change.get(id), self.jobs.get(id), holder, closed)
         if verdict is None and change.verb is Verb.RETRY and staked_by(job.spec):
@@ -259,9 +259,9 @@ class Store:
         if change.attempt is not None:
             records, number = self.attempts.setdefault(id, {}), change.attempt.number
             records[number] = records[number].fold(change.attempt) if number in records else change.attempt
-        if change.key is Key.TAKE:
+        if change.key is KeyEffect.TAKE:
             self.keys[_key(job)] = id
-        elif change.key is Key.RELEASE and self.keys.get(_key(job)) == id:
+        elif change.key is KeyEffect.RELEASE and self.keys.get(_key(job)) == id:
             del self.keys[_key(job)]
         if change.merges is not None:
             self.merged[change.merges] = id
@@ -357,7 +357,7 @@ class Jobs(Role):
                     return refused
         return answer
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         with self.store() as store:
             if (why := refusal(ask, store.limits)) is not None:
                 raise why
@@ -370,7 +370,7 @@ class Jobs(Role):
             again.sort(key=lambda job: order(job, limits.queue(job.queue).priority))
             if not before:
                 lines, held_of = self._lines(store, ask, limits, now), [job.customer for job in store.held_by(worker)]
-                dealt = deal(lines, ask, now, store.rules, limits, store.used(), held_of)
+                dealt = select_jobs(lines, ask, now, store.rules, limits, store.used(), held_of)
                 spent = store.usage.spent | dealt.spent
                 store.usage.spent = {bound: one for bound, one in spent.items() if lapses(one) > now}
                 store.usage.last |= dict.fromkeys(dealt.turned, micros(now))
@@ -385,7 +385,7 @@ class Jobs(Role):
             return Claimed(tuple(again), store.profiles_rev, store.settings_rev, soon, full, paced, over)
 
     @staticmethod
-    def _lines(store: Store, ask: Ask, limits: Limits, now: datetime) -> list[tuple[Group, Iterable[InLine]]]:
+    def _lines(store: Store, ask: ClaimRequest, limits: Limits, now: datetime) -> list[tuple[Group, Iterable[InLine]]]:
         """What is in line of what is asked for: jobs by queue, profile, key and customer, each in order."""
         lines: dict[tuple[str, int, str | None, str | None], list[Job]] = {}
         for job in sorted(
@@ -525,14 +525,14 @@ class Records(Role):
             kept, pruned = ((counts[kinds[0]], counts[kinds[1]], counts[kinds[2]]) for counts in (there, gone))
             return Ledger.of(store.seq, live, kept, gone.total(), pruned)
 
-    async def verify(self, book: str, now: datetime | None = None) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         if book == "ledger":
             return ledger_book(await self.ledger())
         if book == "messages" and now is not None:
             with self.store() as store:
-                found = [Finding(what, str(job.id)) for job, what in missing(store.jobs.values(), now)]
-                return Book.of(book, len(store.jobs), found)
-        return Book.of(book, 0)  # it has no indexes that could differ from the jobs
+                found = [Mismatch(what, str(job.id)) for job, what in missing(store.jobs.values(), now)]
+                return Invariant.of(book, len(store.jobs), found)
+        return Invariant.of(book, 0)  # it has no indexes that could differ from the jobs
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self.store() as store:

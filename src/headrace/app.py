@@ -26,7 +26,7 @@ from headrace.client.api.limits import Limited, LimitInfo, LimitUsage, usage
 from headrace.client.api.positions import QueuePosition, position
 from headrace.client.api.queues import QueueInfo
 from headrace.client.api.schedules import ScheduleInfo, Scheduling, announce_schedules
-from headrace.client.api.stats import Moment, Standing, Stats, charts, estimated_processing_time, rollups, standing
+from headrace.client.api.stats import Moment, Stats, StoreSnapshot, charts, estimated_processing_time, rollups, standing
 from headrace.client.api.store import Maintenance, ping, shared_secret, verify
 from headrace.client.api.tasks import TaskInfo, note_submit, register_tasks
 from headrace.client.api.webhooks import Webhooked
@@ -52,16 +52,16 @@ from headrace.core.lifecycle.retention import may_be_pruned
 from headrace.core.query import Page
 from headrace.core.stats.charts import By, Charts
 from headrace.core.stats.rollup import Rollup, Step
-from headrace.core.stats.verification import Book, Verification
+from headrace.core.stats.verification import Invariant, Verification
 from headrace.core.times import Seconds
-from headrace.core.updates import Mark
+from headrace.core.updates import ResumeToken
 from headrace.core.validation import checked_key
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable, shown
 from headrace.maintenance import services
 from headrace.runtime.clock import Clock
 from headrace.runtime.service import Service
-from headrace.runtime.totals import Sums
+from headrace.runtime.totals import FinishTotals
 from headrace.runtime.watch.feed import Feed
 from headrace.runtime.watch.followers import Reader
 from headrace.runtime.watch.stream import StreamItem
@@ -221,7 +221,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
                 "tasks": tasks,
             },
         )
-        session, sums = self.session, Sums()
+        session, sums = self.session, FinishTotals()
         self.load()
         handlers = chosen_handlers(options.pop("tasks"), self.handlers)
 
@@ -384,7 +384,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     async def follow(
         self,
         job: Job | UUID | str,
-        since: Mark | None = None,
+        since: ResumeToken | None = None,
         *,
         entries: bool = True,
         wake: Callable[[], None] | None = None,
@@ -476,7 +476,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
         return await stats.stats(self.session)
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> StoreSnapshot:
         """How the store stands, read as cheaply as can be, however many jobs it keeps: for who asks every second."""
         return await standing(self.session)
 
@@ -560,7 +560,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         with self._saying_whose():
             return await engine.migrate(plan=plan)
 
-    async def verify(self, *, each: Callable[[Book], object] | None = None) -> Verification:
+    async def verify(self, *, each: Callable[[Invariant], object] | None = None) -> Verification:
         """Compare what the store keeps twice, while workers go on; ``each`` is called with every book as it is done."""
         return await verify(self.session, each)
 

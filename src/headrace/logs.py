@@ -18,7 +18,7 @@ from headrace.core.printable import indented, printable, printable_json
 from headrace.core.status import Outcome, Reason, Status
 from headrace.core.times import time_of_day
 
-__all__ = ["FIELDS", "JobFields", "JsonFormatter", "account", "labels", "name_of", "short"]
+__all__ = ["FIELDS", "JobFields", "JsonFormatter", "attempt_summary", "labels", "name_of", "short"]
 
 
 FIELDS = ("job_id", "task", "attempt", "queue", "worker")
@@ -47,7 +47,7 @@ def labels(job: Job, attempt: int | None = None) -> dict[str, Any]:
     return found if job.worker is None else found | {"worker": str(job.worker)}
 
 
-def account(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True, began: bool = True) -> str:
+def attempt_summary(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True, began: bool = True) -> str:
     """What became of an attempt, and of its job with it; ``job`` is as stored after that.
 
     ``began``: its start is on record.

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import App
 from headrace.cli.ids import resolve_worker
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.engine import WorkerInfo
 
 
@@ -31,7 +31,7 @@ async def test_a_worker_is_meant_by_what_it_calls_itself(tmp_path: Path) -> None
             await resolve_worker(app, "gpu-01")
         held = await rest.submit()
         profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
-        await engine.jobs.claim(ids[0], Ask(n=1, free=1, profiles=profiles), 1, now)
+        await engine.jobs.claim(ids[0], ClaimRequest(n=1, free=1, profiles=profiles), 1, now)
         assert await engine.workers.bury(ids[0], 0)
         assert (await app.get(held.id)).worker == ids[0], "so it stays known"
         assert await resolve_worker(app, "gpu-01") == ids[1], "the one that is alive"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from headrace import App, Context, Duplicate, Job, JobCancelled, JobFailed, JobHandle, ResultTimeout, Retry, Status
 from headrace.client.batch import BatchHandle
 from headrace.client.submission.submit import jobs_of
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from headrace.core.status import LIVE
 from headrace.errors import BatchFailed, ConfigError, HeadraceError, JobNotFound, TransitionRefused
 from headrace.testing import harness
@@ -84,7 +84,7 @@ async def test_a_batch_of_mixed_tasks(url: str) -> None:
         assert work.reports[0].payload == {"to": "me"}
         assert work.reports[0].metadata["batch"] == str(batch.id)
         record = await batch.refresh()
-        assert (record.tally, record.sealed, record.abandoned) == (Tally(4, 4), True, False)
+        assert (record.tally, record.sealed, record.abandoned) == (BatchTally(4, 4), True, False)
         assert record.ended_at is not None
         # Whoever has the id finds the same.
         assert await work.app.batch_handle(str(batch.id)).results() == [0, 2, 4, "no 7"]
@@ -141,7 +141,7 @@ async def test_the_failures_come_as_one_error(url: str) -> None:
         assert isinstance(failed, BatchFailed)
         assert rest is not None
         assert sorted(await work.reported(2)) == ["alert", "report"]
-        assert (await batch.refresh()).tally == Tally(5, 2, 2, 1)
+        assert (await batch.refresh()).tally == BatchTally(5, 2, 2, 1)
 
 
 async def test_jobs_come_as_they_end(url: str) -> None:
@@ -172,7 +172,7 @@ async def test_a_batch_is_cancelled(url: str) -> None:
         assert await batch.cancel(by="me") == 20
         with pytest.raises(BatchFailed):
             await batch.results(timeout=45)
-        assert (await batch.refresh()).tally == Tally(20, 0, 0, 20)
+        assert (await batch.refresh()).tally == BatchTally(20, 0, 0, 20)
         assert await work.reported(1) == ["alert"]
         assert await batch.cancel() == 0
 
@@ -205,7 +205,7 @@ async def test_cancelling_an_open_batch_stops_its_submitter(url: str) -> None:
             await fill()
         assert str(batch.id) in str(caught.value)
         ended = await batch.wait(timeout=45)
-        assert (ended.tally, ended.sealed, ended.abandoned) == (Tally(1000, 0, 0, 1000), True, False)
+        assert (ended.tally, ended.sealed, ended.abandoned) == (BatchTally(1000, 0, 0, 1000), True, False)
         assert ended.cancelled_by == "me"
         assert sorted(await work.reported(2)) == ["alert", "report"]
         assert len(await batch.jobs()) == 1000
@@ -221,7 +221,7 @@ async def test_an_open_batch_that_was_cancelled_did_not_succeed_though_all_there
 
     async def cancel(batch: BatchHandle) -> None:
         async def ended() -> bool:
-            return (await batch.refresh()).tally == Tally(1000, 1000)
+            return (await batch.refresh()).tally == BatchTally(1000, 1000)
 
         await until(ended, what="what is there has completed")
         assert await batch.cancel() == 0
@@ -232,7 +232,7 @@ async def test_an_open_batch_that_was_cancelled_did_not_succeed_though_all_there
         batch.add_many(work.double.draft(n) for n in range(1001))
         with pytest.raises(TransitionRefused):
             await batch.submit()
-        assert (await batch.wait(timeout=45)).tally == Tally(1000, 1000)
+        assert (await batch.wait(timeout=45)).tally == BatchTally(1000, 1000)
         assert sorted(await work.reported(2)) == ["alert", "report"]
 
 
@@ -243,9 +243,9 @@ async def test_whoever_cancels_a_batch_and_dies_is_followed_by_the_sweeper() -> 
             batch.add_many(work.double.options(delay=3600).draft(n) for n in range(20))
         # The cancel is stored, and nobody is left to tell the jobs.
         await work.app.engine.families.cancel_batch(batch.id, work.app.host.clock.now(), "me")
-        assert (await batch.refresh()).tally == Tally(20)
+        assert (await batch.refresh()).tally == BatchTally(20)
         await h.advance(minutes=2)
-        assert (await batch.refresh()).tally == Tally(20, 0, 0, 20)
+        assert (await batch.refresh()).tally == BatchTally(20, 0, 0, 20)
         assert [job.task for job in work.reports] == ["alert"]
 
 
@@ -273,7 +273,7 @@ async def test_a_cancel_waits_for_a_job_that_could_not_be_told_at_once(tmp_path:
 
 
 async def _cancelled(batch: BatchHandle, n: int) -> bool:
-    return (await batch.refresh()).tally == Tally(5, 0, 0, n)
+    return (await batch.refresh()).tally == BatchTally(5, 0, 0, n)
 
 
 async def test_there_is_no_such_batch_to_cancel(url: str) -> None:
@@ -295,7 +295,7 @@ async def test_a_batch_above_one_write_ends_only_when_it_is_sealed(url: str) -> 
         results = await batch.results(timeout=50)
         assert results == [n * 2 for n in range(2500)]
         assert await work.reported(1) == ["report"]
-        assert (await batch.refresh()).tally == Tally(2500, 2500)
+        assert (await batch.refresh()).tally == BatchTally(2500, 2500)
         assert await work.app.batch_handle(batch.id).results() == results
 
 
@@ -318,7 +318,7 @@ async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
         lanes.insert_many = whole  # type: ignore[method-assign]
         await h.drain()
         assert [job.payload["to"] for job in work.reports] == ["me"]
-        assert (await open_batch.refresh()).tally == Tally(1000, 1000)
+        assert (await open_batch.refresh()).tally == BatchTally(1000, 1000)
         await h.advance(minutes=59)
         assert len(work.reports) == 1
         await h.advance(minutes=2)
@@ -365,7 +365,7 @@ async def test_a_batch_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) 
         finally:
             await connection.close()
         assert await batch.results(timeout=45) == [4, 6]
-        assert (await batch.refresh()).tally == Tally(2, 2)
+        assert (await batch.refresh()).tally == BatchTally(2, 2)
         assert await work.reported(1) == ["report"]
 
 
@@ -376,7 +376,7 @@ async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) ->
         first.add(work.double.draft(1))
         await first.submit()
         record = await first.refresh()
-        open_one = replace(record, id=work.app.new_id(), sealed=False, tally=Tally())
+        open_one = replace(record, id=work.app.new_id(), sealed=False, tally=BatchTally())
         lanes = work.app.session.lanes
         members = [replace(job, id=work.app.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)]
         members = [replace(job, spec=replace(job.spec, batch=open_one.id)) for job in members]

@@ -11,7 +11,7 @@ from headrace.core.change import Change
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import actions, execution, submission
-from headrace.core.lifecycle.claim import Ask, grant
+from headrace.core.lifecycle.claim import ClaimRequest, grant
 from headrace.core.status import Reason, Status
 
 NOW = datetime(2030, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
@@ -45,7 +45,7 @@ def submitted(
 
 def given(job: Job, *, accept: bool = True, now: datetime = NOW) -> Job:
     """The job in a worker's hands."""
-    ask = Ask(n=1, free=1, profiles=frozenset(), accept=accept)
+    ask = ClaimRequest(n=1, free=1, profiles=frozenset(), accept=accept)
     return grant(WORKER, ask, 7, now, RULES).on(job)
 
 

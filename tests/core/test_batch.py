@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from headrace.core.attempt import Completed, Failed
 from headrace.core.batch import (
     Batch,
-    Call,
+    BatchCallback,
     calls_of,
     cancelled,
     customer_of,
@@ -20,7 +20,7 @@ from headrace.core.batch import (
     refusal_of_member,
     stop,
 )
-from headrace.core.change import Change, Tally
+from headrace.core.change import BatchTally, Change
 from headrace.core.job import Spec
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.decision import tally_of_new
@@ -30,7 +30,7 @@ from tests.core.stand import ID, NOW, OOPS, OTHER, RULES, end, running, submitte
 GIVES_UP = Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
 
 
-def of(change: Change | None) -> Tally | None:
+def of(change: Change | None) -> BatchTally | None:
     assert change is not None
     return change.tally
 
@@ -38,20 +38,20 @@ def of(change: Change | None) -> Tally | None:
 def test_every_change_of_the_end_is_counted_once() -> None:
     job = running(batch=OTHER)
     done, failed = end(job, Completed("1")), end(job, GIVES_UP)
-    assert of(done) == Tally(completed=1)
-    assert of(failed) == Tally(failed=1)
+    assert of(done) == BatchTally(completed=1)
+    assert of(failed) == BatchTally(failed=1)
     assert of(end(job, Failed(error=OOPS))) is None
     assert of(actions.cancel(job, NOW, RULES)) is None, "it is only asked to stop"
-    assert of(actions.cancel(submitted(batch=OTHER), NOW, RULES)) == Tally(cancelled=1)
-    assert of(actions.retry(failed.job, NOW)) == Tally(failed=-1)
-    assert of(actions.discard(done.job, NOW)) == Tally(completed=-1, cancelled=1)
-    assert of(actions.resolve(failed.job, NOW, result_text="1")) == Tally(completed=1, failed=-1)
+    assert of(actions.cancel(submitted(batch=OTHER), NOW, RULES)) == BatchTally(cancelled=1)
+    assert of(actions.retry(failed.job, NOW)) == BatchTally(failed=-1)
+    assert of(actions.discard(done.job, NOW)) == BatchTally(completed=-1, cancelled=1)
+    assert of(actions.resolve(failed.job, NOW, result_text="1")) == BatchTally(completed=1, failed=-1)
     assert of(end(running(), Completed("1"))) is None, "it is in no batch"
-    assert tally_of_new(job) == Tally(total=1)
+    assert tally_of_new(job) == BatchTally(total=1)
 
 
 def batch(total: int, completed: int = 0, failed: int = 0, cancelled: int = 0, *, sealed: bool = True) -> Batch:
-    tally = Tally(total, completed, failed, cancelled)
+    tally = BatchTally(total, completed, failed, cancelled)
     return Batch(id=ID, created_at=NOW, touched_at=NOW, sealed=sealed, tally=tally)
 
 
@@ -70,7 +70,9 @@ def test_when_it_is_over(made: Batch, over: bool) -> None:
 
 
 def test_what_follows() -> None:
-    complete, failure = (Call(id=UUID(int=n), spec=Spec(task="t", created_at=NOW), payload_text="{}") for n in (1, 2))
+    complete, failure = (
+        BatchCallback(id=UUID(int=n), spec=Spec(task="t", created_at=NOW), payload_text="{}") for n in (1, 2)
+    )
     both = {"on_complete": complete, "on_failure": failure}
     assert calls_of(replace(batch(2, 2), **both)) == [complete]
     assert calls_of(replace(batch(2, 1, 1), **both)) == [complete, failure]
@@ -121,8 +123,8 @@ def test_the_jobs_of_a_cancelled_batch_are_stopped_as_by_whoever_cancelled_it() 
 
 
 def test_tallies_add_up() -> None:
-    assert Tally(1, 2, 3, 4).plus(Tally(10, 20, 30, 40)) == Tally(11, 22, 33, 44)
-    assert Tally(9, 2, 3, 4).ended == 9
+    assert BatchTally(1, 2, 3, 4).plus(BatchTally(10, 20, 30, 40)) == BatchTally(11, 22, 33, 44)
+    assert BatchTally(9, 2, 3, 4).ended == 9
 
 
 def test_a_batch_is_a_customers_if_all_of_its_jobs_are() -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.attempt import Completed
-from headrace.core.change import Applied, Change, Conflict, Key, Tally, WasStale, judge
+from headrace.core.change import Applied, BatchTally, Change, Conflict, KeyEffect, WasStale, judge
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution
 from headrace.core.status import Outcome, Verb
@@ -74,12 +74,12 @@ def test_a_rev_that_moved_is_a_conflict() -> None:
 
 def test_a_key_that_another_holds_is_a_conflict_with_the_holder() -> None:
     job, holder = submitted(), submitted()
-    wants = Change(verb=Verb.RETRY, rev=job.rev, job=job, key=Key.TAKE)
+    wants = Change(verb=Verb.RETRY, rev=job.rev, job=job, key=KeyEffect.TAKE)
     assert judge(wants, None, job, holder) == Conflict(job, holder)
     assert judge(wants, None, replace(job, rev=5), holder) == Conflict(replace(job, rev=5))
 
 
 def test_tallies_add_up() -> None:
-    both = Tally(3, 1, 1).plus(Tally(1, -1, 0, 1))
-    assert both == Tally(4, 0, 1, 1)
+    both = BatchTally(3, 1, 1).plus(BatchTally(1, -1, 0, 1))
+    assert both == BatchTally(4, 0, 1, 1)
     assert (both.ended, both.live) == (2, 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Status
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from tests.crash.app import app, nothing, report
 from tests.support import schemas
 from tests.support.crew import crew
@@ -45,7 +45,7 @@ async def test_the_counters_are_exact_after_half_the_workers_were_killed(url: st
                 workers.kill(member)
             assert (await batch.refresh()).tally.ended < COUNT, "they were killed at work"
             record = await batch.wait(timeout=300)
-            assert record.tally == Tally(COUNT, COUNT)
+            assert record.tally == BatchTally(COUNT, COUNT)
             # The counters say what the jobs say.
             stats = (await app.stats()).statuses
             reports = len((await app.jobs(task="report")).items)

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from headrace.dashboard.cache import IDLE, MOST, SPARING, Shared
+from headrace.dashboard.cache import IDLE, MOST, SPARING, SharedReads
 from headrace.testing.clock import FakeClock
 
 
 async def test_however_many_ask_the_store_is_asked_once() -> None:
     clock, asked, gate = FakeClock(), list[int](), asyncio.Event()
-    shared = Shared(clock)
+    shared = SharedReads(clock)
 
     async def ask() -> int:
         asked.append(1)
@@ -32,7 +32,7 @@ async def test_however_many_ask_the_store_is_asked_once() -> None:
 
 
 async def test_an_error_is_not_kept() -> None:
-    shared, failing = Shared(FakeClock()), True
+    shared, failing = SharedReads(FakeClock()), True
 
     async def ask() -> str:
         if failing:
@@ -47,7 +47,7 @@ async def test_an_error_is_not_kept() -> None:
 
 async def test_not_everything_is_kept_for_ever() -> None:
     clock = FakeClock()
-    shared = Shared(clock)
+    shared = SharedReads(clock)
 
     async def ask() -> None:
         return None
@@ -60,7 +60,7 @@ async def test_not_everything_is_kept_for_ever() -> None:
 
 async def test_what_takes_long_is_not_waited_for_and_asked_for_less_often() -> None:
     clock, answers, gate = FakeClock(), list[int](), asyncio.Event()
-    shared = Shared(clock)
+    shared = SharedReads(clock)
 
     async def ask() -> int:
         answers.append(1)
@@ -83,7 +83,7 @@ async def test_what_takes_long_is_not_waited_for_and_asked_for_less_often() -> N
 async def test_what_nobody_asks_for_any_more_is_not_kept() -> None:
     """The page of a job that moves is another answer each second: none of them may stay."""
     clock = FakeClock()
-    shared = Shared(clock)
+    shared = SharedReads(clock)
 
     async def ask() -> bytes:
         return b"much"

@@ -20,7 +20,7 @@ from headrace.core.status import Status
 from headrace.dashboard import Viewer, dashboard
 from headrace.dashboard.actions import ACTS
 from headrace.dashboard.actions.endpoint import Act
-from headrace.dashboard.page import Ask
+from headrace.dashboard.page import PageRequest
 from headrace.dashboard.pages import VIEWS, dead_letters
 from headrace.dashboard.renderer import Renderer
 from headrace.dashboard.security import POLICY
@@ -405,7 +405,7 @@ async def test_what_changed_of_a_page_is_made_once_for_all_who_may_do_the_same(
 ) -> None:
     made, page = list[str](), Renderer.page
 
-    def noted(renderer: Renderer, ask: Ask, *rest: Any) -> bytes:
+    def noted(renderer: Renderer, ask: PageRequest, *rest: Any) -> bytes:
         made.append(ask.viewer.name)
         return page(renderer, ask, *rest)
 

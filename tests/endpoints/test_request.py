@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from headrace.endpoints.request import (
-    Asked,
+    EndpointRequest,
     checked_headers,
     is_credential,
     kept_headers,
@@ -92,8 +92,8 @@ def test_values_keep_their_order() -> None:
 
 
 def test_all_values_of_a_header_are_found() -> None:
-    assert Asked(headers=GIVEN).all("x-tag") == ("1", "2")
-    assert Asked(headers=GIVEN).all("x-other") == ()
+    assert EndpointRequest(headers=GIVEN).all("x-tag") == ("1", "2")
+    assert EndpointRequest(headers=GIVEN).all("x-other") == ()
 
 
 def test_what_a_framework_made_of_a_path_is_text_again() -> None:

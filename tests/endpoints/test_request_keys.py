@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI, Header
 
 from headrace import App
 from headrace.endpoints.fastapi import JobRouter, status_router
-from headrace.endpoints.request import Asked, key_of, values_of
+from headrace.endpoints.request import EndpointRequest, key_of, values_of
 from headrace.http.problems import Problem
 from tests.endpoints.serving import serving
 from tests.support.apps import ENGINES, url_of
@@ -108,8 +108,8 @@ async def test_keys_can_be_shared_by_callers_who_are_not_known(tmp_path: Path) -
         assert await jobs.count() == 1
 
 
-def asked(*headers: tuple[str, str], identity: str | None = "ann") -> Asked:
-    return Asked(headers=values_of(headers), identity=identity)
+def asked(*headers: tuple[str, str], identity: str | None = "ann") -> EndpointRequest:
+    return EndpointRequest(headers=values_of(headers), identity=identity)
 
 
 def test_a_request_has_one_key() -> None:

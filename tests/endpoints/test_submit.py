@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace import App, Retry
-from headrace.endpoints.request import Asked, values_of
-from headrace.endpoints.responses import Answer
+from headrace.endpoints.request import EndpointRequest, values_of
+from headrace.endpoints.responses import EndpointResponse
 from headrace.endpoints.submit import Submitting
 from tests.endpoints.guessing import Guessing
 
@@ -28,11 +28,11 @@ class Service:
 
         self.work = work
 
-    async def ask(self, *headers: tuple[str, str], **arguments: Any) -> Answer:
+    async def ask(self, *headers: tuple[str, str], **arguments: Any) -> EndpointResponse:
         """The answer to a request of ann's."""
-        asked = Asked(headers=values_of(headers), identity="ann")
+        asked = EndpointRequest(headers=values_of(headers), identity="ann")
         answer = await self.submitting.answer(self.work, lambda: arguments, asked)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, EndpointResponse)
         return answer
 
 

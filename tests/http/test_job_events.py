@@ -15,7 +15,7 @@ from headrace.core.attempt import Attempt, ErrorInfo, History, Progress
 from headrace.core.entry import Entry, Kind
 from headrace.core.job import Job, Spec
 from headrace.core.status import Outcome, Reason, Status
-from headrace.core.updates import Mark, News
+from headrace.core.updates import ResumeToken, Update
 from headrace.http.job_events import changes, end_of, ended_as, item_of, log_of, status_of
 
 NOW = datetime(2026, 1, 31, 8, tzinfo=UTC)
@@ -35,7 +35,7 @@ NONE = History()
 
 
 def told(before: Job | None, job: Job, history: History = NONE) -> list[tuple[str, Any]]:
-    news = News(job=job, before=before, mark=Mark(job.rev, job.updated_at), history=history)
+    news = Update(job=job, before=before, mark=ResumeToken(job.rev, job.updated_at), history=history)
     return list(changes(news))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import HTTPConnection
 
 from headrace.core.auth.api_keys import SCOPES
-from headrace.hub.auth.authenticator import Door
+from headrace.hub.auth.authenticator import Authenticator
 from headrace.hub.auth.caller import LOCAL, Caller
 from headrace.hub.server.operation import Operation
 from tests.hub.serving import Served
@@ -22,7 +22,7 @@ ann = Caller(name="ann-key", scopes=_ALL, customer="ann")
 bob = Caller(name="bob-key", scopes=_ALL, customer="bob")
 
 
-class _ByName(Door):
+class _ByName(Authenticator):
     def __init__(self, served: Served, callers: Mapping[str, Caller]) -> None:
         super().__init__(served.app, served.hub.options)
         self._callers = callers

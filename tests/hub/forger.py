@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace import App
-from headrace.core.auth.tokens import Lease, Secret, Secrets, lease_text, token_text
+from headrace.core.auth.tokens import JobLease, Secrets, SigningSecret, lease_text, token_text
 from headrace.core.webhooks.subscription import secret_of
 
 __all__ = ["Forger"]
@@ -30,14 +30,14 @@ class Forger:
         texts = {text for one in found for text in _texts(msgspec.json.decode(one.value))}
         return cls(texts | {part for one in found for part in (one.key, one.key.partition(":")[2])})
 
-    def leases(self, key: str | None, lease: Lease) -> Iterator[str]:
+    def leases(self, key: str | None, lease: JobLease) -> Iterator[str]:
         """Leases and tokens of this worker, signed with whatever was found."""
         for id in self.texts:
             if len(id) == 8:
                 for data in self.secrets:
                     if data:
-                        yield lease_text(Secrets((Secret(id, data),)), "headrace", key, lease)
-                        yield token_text(Secrets((Secret(id, data),)), "headrace", key, lease.worker)
+                        yield lease_text(Secrets((SigningSecret(id, data),)), "headrace", key, lease)
+                        yield token_text(Secrets((SigningSecret(id, data),)), "headrace", key, lease.worker)
 
     def webhook_secrets(self) -> set[str]:
         """What messages may be signed with."""

@@ -15,7 +15,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from headrace import App
 from headrace.core.auth.sessions import LASTS
-from headrace.core.auth.tokens import Lease
+from headrace.core.auth.tokens import JobLease
 from headrace.dashboard import Viewer
 from headrace.dashboard.security import COOKIE
 from headrace.dashboard.security import Tokens as FormTokens
@@ -131,7 +131,7 @@ async def test_leases_and_tokens(url: str, secret: str | None) -> None:
     """Without a secret the forger succeeds, which is what the guide says."""
     app = App(url, secret=secret)
     async with serving(app, QUIET) as served:
-        signing, lease = served.hub.fleet.signing, Lease(uuid4(), 3, uuid4())
+        signing, lease = served.hub.fleet.signing, JobLease(uuid4(), 3, uuid4())
         assert await signing.read_lease(None, await signing.lease(None, lease)) == lease
         forger = await Forger.reads(app)
         read = [
@@ -191,7 +191,7 @@ async def test_addresses_of_public_status_pages(url: str, secret: str | None) ->
 
 async def test_what_was_signed_before_counts_for_a_day(tmp_path: Path) -> None:
     clock, url = FakeClock(), f"sqlite:///{tmp_path}/jobs.db"
-    lease, id = Lease(uuid4(), 1, uuid4()), uuid4()
+    lease, id = JobLease(uuid4(), 1, uuid4()), uuid4()
     async with App(url, clock=clock) as before, serving(before, QUIET) as served:
         tokens = Tokens(before)
         await tokens.ready()
@@ -222,7 +222,7 @@ async def test_what_was_signed_before_counts_for_a_day(tmp_path: Path) -> None:
 
 
 async def test_what_was_signed_before_can_be_forgotten_at_once(tmp_path: Path) -> None:
-    clock, url, lease = FakeClock(), f"sqlite:///{tmp_path}/jobs.db", Lease(uuid4(), 1, uuid4())
+    clock, url, lease = FakeClock(), f"sqlite:///{tmp_path}/jobs.db", JobLease(uuid4(), 1, uuid4())
     async with App(url, clock=clock) as before, serving(before, QUIET) as served:
         old = await served.hub.fleet.signing.lease(None, lease)
     async with App(url, clock=clock, secret=SECRET) as app, serving(app, QUIET) as served:
@@ -255,7 +255,7 @@ async def test_a_hub_with_another_secret_does_not_start(url: str, other: str | N
 async def test_a_hub_whose_secret_was_replaced_signs_no_more(url: str) -> None:
     """Others would refuse what it signs; whoever asks it is told to ask again, elsewhere."""
     async with App(url, secret=SECRET) as app, App(url, secret=OTHER) as new, serving(app, QUIET) as served:
-        signing, lease = served.hub.fleet.signing, Lease(uuid4(), 1, uuid4())
+        signing, lease = served.hub.fleet.signing, JobLease(uuid4(), 1, uuid4())
         old = await signing.lease(None, lease)
         webhook = await app.add_webhook("https://hooks.example/")
         assert await new.replace_secret() == [webhook.webhook.id]
@@ -274,7 +274,7 @@ async def test_a_store_can_do_without_a_secret_again(url: str) -> None:
     async with App(url) as app:
         assert await app.replace_secret() == []
         async with serving(app, QUIET) as served:
-            lease = Lease(uuid4(), 1, uuid4())
+            lease = JobLease(uuid4(), 1, uuid4())
             signing = served.hub.fleet.signing
             assert await signing.read_lease(None, await signing.lease(None, lease)) == lease
 

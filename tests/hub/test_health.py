@@ -16,7 +16,7 @@ import pytest
 from headrace import App, Every
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions, health
-from headrace.hub.auth.authenticator import Door
+from headrace.hub.auth.authenticator import Authenticator
 from tests.cli.patience import until_sync
 from tests.hub.process import started
 from tests.hub.serving import Served, serving
@@ -102,10 +102,10 @@ async def test_a_loop_that_died_fails_both_probes(url: str) -> None:
 
 
 async def test_a_hub_that_does_not_hear_of_revoked_keys_is_not_well(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(door: Door, rings: object) -> None:
+    async def broken(door: Authenticator, rings: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(Door, "_follow", broken)
+    monkeypatch.setattr(Authenticator, "_follow", broken)
     async with serving(url) as hub:
         await until(lambda: not hub.hub.door.alive)
         assert (await hub.client.get("/healthz")).json()["loops"]["keys"] == "failed"

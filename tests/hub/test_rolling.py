@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from headrace import App
-from headrace.core.auth.tokens import Lease
+from headrace.core.auth.tokens import JobLease
 from headrace.endpoints.tokens import Tokens
 from headrace.errors import SecretMismatch
 from headrace.hub import HubOptions
@@ -132,7 +132,7 @@ async def test_a_hub_that_only_looks_makes_no_secret(url: str) -> None:
 
 async def test_what_signed_before_is_removed_by_whoever_maintains(url: str) -> None:
     """Also if no hub and no web application is started again, and by a process that has not the secret."""
-    clock, lease, id = FakeClock(), Lease(uuid4(), 1, uuid4()), uuid4()
+    clock, lease, id = FakeClock(), JobLease(uuid4(), 1, uuid4()), uuid4()
     async with App(url, clock=clock) as bare, serving(App(url, clock=clock), QUIET) as old:
         await old.hub.fleet.signing.lease(None, lease)
         await Tokens(bare).admits(id, None)

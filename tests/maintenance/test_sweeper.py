@@ -17,7 +17,7 @@ from headrace.engine import Alive, Dead, Overdue
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unavailable
 from headrace.maintenance import Sweeper
-from headrace.runtime.totals import Sums
+from headrace.runtime.totals import FinishTotals
 from tests.support.world import Player, World, world
 
 
@@ -446,7 +446,7 @@ async def test_a_suspended_machine_buries_nobody() -> None:
 
 async def test_attempts_that_were_lost_are_added_up() -> None:
     async with world() as w:
-        sums = Sums()
+        sums = FinishTotals()
         s, player = Sweeper(w.engine, w.lanes, w.host, w.holder(), sums=sums), await w.worker()
         for _ in range(3):
             await w.submit()

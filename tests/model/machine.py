@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from headrace.core.attempt import Event, History
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Change, Key, Verdict
+from headrace.core.change import Applied, Change, KeyEffect, Verdict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.submission import submit
 from headrace.core.lifecycle.sweep import sweep
 from headrace.core.matching.customers import Customers
 from headrace.core.query import Filter
-from headrace.core.stats.verification import BOOKS, Book
+from headrace.core.stats.verification import BOOKS, Invariant
 from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.webhooks.target import EVENTS, Target
 from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, WorkerInfo
@@ -267,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         self.sides.agree(submit)
         for change in changed:
             self.touched.add(change.job.id)
-            if change.verb is Verb.REPLACE and change.key is Key.RELEASE:
+            if change.verb is Verb.REPLACE and change.key is KeyEffect.RELEASE:
                 self.let_go.add(change.job.id)
         self._found(job)
 
@@ -312,7 +312,7 @@ class Machine(RuleBasedStateMachine):
         request, wish = self.claims[worker]
 
         async def claim(side: Side) -> Any:
-            ask: Ask = await side.ask(**wish)
+            ask: ClaimRequest = await side.ask(**wish)
             if ask.customers is not None:  # whom a store has not put into line yet is for it to say
                 await side.engine.jobs.promote(self.now)
                 await side.engine.jobs.realign()
@@ -522,7 +522,7 @@ class Machine(RuleBasedStateMachine):
     def _check_books(self) -> None:
         # A draft here may wait for nothing at all; what really waits is checked by the conformance suite.
         for name in BOOKS.keys() - {"waits"}:
-            books: list[Book] = self.sides.run(lambda side, name=name: side.engine.records.verify(name))  # type: ignore[misc]
+            books: list[Invariant] = self.sides.run(lambda side, name=name: side.engine.records.verify(name))  # type: ignore[misc]
             for side, book in zip(self.sides.all, books, strict=True):
                 assert not book.wrong, f"{side.name}: {book}"
 

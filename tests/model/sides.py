@@ -17,7 +17,7 @@ from headrace.core.attempt import Event
 from headrace.core.change import Change
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.engine import Alive, Beat, Engine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
@@ -88,9 +88,9 @@ class Side:
                 del kept[:-REMEMBERED]
         return found
 
-    async def ask(self, tasks: frozenset[str], **fields: Any) -> Ask:
+    async def ask(self, tasks: frozenset[str], **fields: Any) -> ClaimRequest:
         known = (await self.engine.documents.profiles()).profiles
-        return Ask(profiles=frozenset(profile.id for profile in known if profile.task in tasks), **fields)
+        return ClaimRequest(profiles=frozenset(profile.id for profile in known if profile.task in tasks), **fields)
 
     async def put_setting(self, key: str, value: str, act: Event | None = None) -> bool:
         revs = [setting.rev for setting in await self.engine.documents.settings(key) if setting.key == key]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace.runtime.single_flight import Shared
+from headrace.runtime.single_flight import SingleFlight
 
 
 class Asked:
@@ -31,7 +31,7 @@ class Asked:
 
 async def test_who_asks_meanwhile_is_answered_by_the_next_question() -> None:
     asked = Asked()
-    shared = Shared(asked)
+    shared = SingleFlight(asked)
     first = [asyncio.create_task(shared()) for _ in range(3)]
     await asked.begun.wait()
     later = [asyncio.create_task(shared()) for _ in range(3)]
@@ -46,7 +46,7 @@ async def test_who_asks_meanwhile_is_answered_by_the_next_question() -> None:
 
 async def test_what_goes_wrong_is_heard_by_those_who_asked_and_forgotten() -> None:
     asked = Asked()
-    shared = Shared(asked)
+    shared = SingleFlight(asked)
     asked.count = 2
     asked.may.release()
     with pytest.raises(ValueError, match="the third"):
@@ -57,7 +57,7 @@ async def test_what_goes_wrong_is_heard_by_those_who_asked_and_forgotten() -> No
 
 async def test_one_that_gives_up_leaves_the_others_their_answer() -> None:
     asked = Asked()
-    shared = Shared(asked)
+    shared = SingleFlight(asked)
     one, other = asyncio.create_task(shared()), asyncio.create_task(shared())
     await asked.begun.wait()
     one.cancel()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.core.lifecycle.clock_steps import Step
+from headrace.core.lifecycle.clock_steps import ClockStep
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.host import Host
 from headrace.runtime.store_clock import StoreClock
@@ -72,7 +72,7 @@ def old(clock: StoreClock) -> bool:
     return clock.is_old
 
 
-def steps(clock: StoreClock) -> tuple[Step, ...]:
+def steps(clock: StoreClock) -> tuple[ClockStep, ...]:
     return clock.steps
 
 
@@ -237,7 +237,7 @@ async def test_steps_of_the_machines_clock_are_noticed_where_the_store_has_no_ot
     local.step(by)
     clock.look()
     clock.look()
-    assert steps(clock) == (Step(local.now(), by),)
+    assert steps(clock) == (ClockStep(local.now(), by),)
     assert not unsure(clock)  # there is nothing to measure
 
 
@@ -246,7 +246,7 @@ async def test_a_sleep_is_a_step_too_where_the_store_has_no_other_clock() -> Non
     clock = StoreClock(local)
     local.sleep(600)
     clock.look()
-    assert steps(clock) == (Step(local.now(), 600.0),)
+    assert steps(clock) == (ClockStep(local.now(), 600.0),)
 
 
 async def test_a_thread_that_was_stopped_while_it_read_the_clocks_has_seen_no_step() -> None:

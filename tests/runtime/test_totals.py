@@ -12,14 +12,14 @@ from headrace.core.job import Spec
 from headrace.core.lifecycle.submission import submit
 from headrace.core.stats.rollup import MOST_SERIES, Rollup, Step
 from headrace.core.status import Outcome
-from headrace.runtime.totals import Sums
+from headrace.runtime.totals import FinishTotals
 
 AT = datetime(2026, 5, 4, 3, 2, 59, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 ME, REBORN = UUID(int=7), UUID(int=8)
 
 
-def add(sums: Sums, task: str, queue: str, at: datetime = AT, waited: float = 0.1, ran: float = 2.0) -> None:
+def add(sums: FinishTotals, task: str, queue: str, at: datetime = AT, waited: float = 0.1, ran: float = 2.0) -> None:
     """An attempt that completed its job, noted and added up."""
     began = at - timedelta(seconds=ran)
     spec = Spec(task=task, created_at=AT, queue=queue)
@@ -35,11 +35,11 @@ def counts(rows: tuple[Rollup, ...]) -> dict[tuple[datetime, str, str], int]:
 
 
 def test_nothing_was_finished() -> None:
-    assert Sums().report(ME) == (0, ())
+    assert FinishTotals().report(ME) == (0, ())
 
 
 def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     for at in (AT, AT + SECOND, AT, AT + SECOND):  # what ended earlier may be stored later
         add(sums, "a", "q", at)
     add(sums, "a", "r", AT)
@@ -62,7 +62,7 @@ def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
 
 
 def test_a_job_that_was_moved_takes_no_others_with_it() -> None:
-    sums, spec = Sums(), Spec(task="a", created_at=AT, queue="q")
+    sums, spec = FinishTotals(), Spec(task="a", created_at=AT, queue="q")
     jobs = [submit(UUID(int=n), spec, "{}", AT) for n in range(6)]
     for n, queue in ((0, "r"), (3, "s"), (4, "r")):
         jobs[n] = replace(jobs[n], moved_to=queue)
@@ -72,7 +72,7 @@ def test_a_job_that_was_moved_takes_no_others_with_it() -> None:
 
 
 def test_no_time_is_negative_whatever_the_clock_did() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     add(sums, "a", "q", waited=-3.0, ran=-5.0)
     add(sums, "a", "q", waited=1.0, ran=2.0)
     [row] = sums.report(ME)[1]
@@ -81,7 +81,7 @@ def test_no_time_is_negative_whatever_the_clock_did() -> None:
 
 
 def test_a_report_is_repeated_until_it_is_acknowledged() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     add(sums, "a", "q", AT)
     first = sums.report(ME)
     add(sums, "a", "q", AT)
@@ -94,7 +94,7 @@ def test_a_report_is_repeated_until_it_is_acknowledged() -> None:
 
 
 def test_what_a_dead_worker_was_refused_is_handed_in_under_its_next_id() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     add(sums, "a", "q", AT)
     _, rows = sums.report(ME)
     sums.refused()
@@ -102,7 +102,7 @@ def test_what_a_dead_worker_was_refused_is_handed_in_under_its_next_id() -> None
 
 
 def test_what_may_have_been_kept_before_is_not_handed_in_again_by_another() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     add(sums, "a", "q", AT)
     sums.report(ME)  # and no answer came
     sums.report(ME)
@@ -111,7 +111,7 @@ def test_what_may_have_been_kept_before_is_not_handed_in_again_by_another() -> N
 
 
 def test_what_was_sent_under_an_id_is_not_sent_under_the_next_if_no_beat_was_refused() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     add(sums, "a", "q", AT)
     number, _ = sums.report(ME)  # it was kept, and no answer came
     add(sums, "b", "q", AT)
@@ -124,7 +124,7 @@ def test_what_was_sent_under_an_id_is_not_sent_under_the_next_if_no_beat_was_ref
 
 
 def test_a_report_is_bounded() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     for n in range(2 * MOST_SERIES):
         add(sums, f"task {n}", "q", AT)
     _, rows = sums.report(ME)
@@ -133,7 +133,7 @@ def test_a_report_is_bounded() -> None:
 
 
 def test_nothing_is_lost_between_two_threads() -> None:
-    sums, found, over = Sums(), list[int](), threading.Event()
+    sums, found, over = FinishTotals(), list[int](), threading.Event()
 
     def take() -> None:
         while not over.is_set():
@@ -152,7 +152,7 @@ def test_nothing_is_lost_between_two_threads() -> None:
 
 
 def test_what_is_followed_is_counted_for_ever_whatever_is_handed_in() -> None:
-    sums = Sums()
+    sums = FinishTotals()
     add(sums, "a", "q")
     assert sums.ever() == ({}, {})
     sums.report(ME)

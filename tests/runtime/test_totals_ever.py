@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.stats.rollup import OTHER, Totals
-from headrace.runtime.totals import MOST_PAIRS, Ever
+from headrace.runtime.totals import MOST_PAIRS, LifetimeTotals
 
 
 def completed(number: int) -> Totals:
@@ -11,7 +11,7 @@ def completed(number: int) -> Totals:
 
 
 def test_what_is_pending_counts_before_and_after_it_is_added() -> None:
-    ever, pending = Ever(), {("a", "q"): completed(2)}
+    ever, pending = LifetimeTotals(), {("a", "q"): completed(2)}
     ever.add({("a", "q"): completed(1), ("b", "q"): completed(5)})
     before, _ = ever.all([pending])
     assert {pair: one.completed for pair, one in before.items()} == {("a", "q"): 3, ("b", "q"): 5}
@@ -21,14 +21,14 @@ def test_what_is_pending_counts_before_and_after_it_is_added() -> None:
 
 
 def test_dead_letters_are_counted_by_task_and_queue() -> None:
-    ever = Ever()
+    ever = LifetimeTotals()
     for pair in (("a", "q"), ("a", "q"), ("a", "r")):
         ever.died(*pair)
     assert ever.all([])[1] == {("a", "q"): 2, ("a", "r"): 1}
 
 
 def test_beyond_the_most_pairs_queues_are_one_and_no_count_changes_its_name() -> None:
-    ever = Ever()
+    ever = LifetimeTotals()
     first = {("a", f"q{n}"): completed(1) for n in range(MOST_PAIRS)}
     more = {("a", "late"): completed(3), ("b", "late"): completed(4)}
     told, _ = ever.all([first, more])

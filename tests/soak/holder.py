@@ -9,7 +9,7 @@ import asyncio
 import sys
 from uuid import uuid4
 
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.engine import Claimed, WorkerInfo
 from tests.crash.poisoned import app
 
@@ -29,7 +29,7 @@ async def main(wanted: int) -> None:
         profiles, count = frozenset(one.id for one in (await engine.documents.profiles()).profiles), 0
         while count < wanted:
             n = min(_MOST, wanted - count)
-            ask = Ask(n=n, free=n, profiles=profiles, queues=None, lead=0.0)
+            ask = ClaimRequest(n=n, free=n, profiles=profiles, queues=None, lead=0.0)
             claimed = await engine.jobs.claim(id, ask, host.dice.token(), host.clock.now())
             assert isinstance(claimed, Claimed), claimed
             assert claimed.jobs, "there are no more jobs"

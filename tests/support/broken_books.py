@@ -6,7 +6,7 @@ from __future__ import annotations
 from headrace.conformance.lab import OOPS, Lab
 from headrace.core.attempt import Failed
 from headrace.core.batch import Batch
-from headrace.core.stats.verification import BOOKS, Book
+from headrace.core.stats.verification import BOOKS, Invariant
 from headrace.core.status import Status
 from headrace.core.webhooks.delivery import first_told
 from headrace.core.webhooks.target import EVENTS, Target
@@ -85,5 +85,5 @@ async def furnish(lab: Lab) -> None:
     assert await lab.claim(await lab.worker(), 1, tasks=("keyed",), free=1)
 
 
-async def books(lab: Lab) -> dict[str, Book]:
+async def books(lab: Lab) -> dict[str, Invariant]:
     return {name: await lab.engine.records.verify(name, lab.now) for name in BOOKS}

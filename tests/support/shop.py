@@ -22,7 +22,7 @@ from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine
 from headrace.maintenance import services
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.handler import Handler
 from headrace.worker.worker import Worker
 from tests.support.schemas import postgres_engine
@@ -42,7 +42,7 @@ class Shop:
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self.engine, self.host = engine, host
-        self.lanes = Lanes(engine, host)
+        self.lanes = Writer(engine, host)
         self.handlers: dict[str, Handler] = {}
 
     def task(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -54,7 +54,7 @@ class Shop:
     def worker(self, *, maintain: bool = False, engine: Engine | None = None, **options: Any) -> Worker:
         """A worker of all handlers; with ``maintain`` it also sweeps, prunes and plans."""
         store = engine or self.engine
-        lanes = self.lanes if engine is None else Lanes(engine, self.host)
+        lanes = self.lanes if engine is None else Writer(engine, self.host)
         if maintain:
             options["services"] = lambda holder, ended: services(store, lanes, self.host, holder, ended=ended)
         return Worker(store, self.handlers, host=self.host, lanes=lanes, **options)

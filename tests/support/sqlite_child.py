@@ -13,7 +13,7 @@ from headrace.core.attempt import Completed
 from headrace.core.change import Applied
 from headrace.core.defaults import Rules
 from headrace.core.job import Spec
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.deduplication import hash_of
 from headrace.core.lifecycle.execution import finish
 from headrace.core.lifecycle.submission import submit
@@ -59,7 +59,7 @@ async def drain(engine: SqliteEngine, host: Host, total: str) -> None:
     while (await engine.records.ledger()).ended < int(total):
         now = host.clock.now()
         profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
-        claimed = await engine.jobs.claim(worker, Ask(n=9, free=9, profiles=profiles), host.dice.token(), now)
+        claimed = await engine.jobs.claim(worker, ClaimRequest(n=9, free=9, profiles=profiles), host.dice.token(), now)
         assert isinstance(claimed, Claimed)
         changes = [finish(job, Completed("1"), now, 0.5, engine.rules, now) for job in claimed.jobs]
         verdicts = await engine.jobs.apply([replace(change, id=host.dice.token()) for change in changes], now)

@@ -13,7 +13,7 @@ from headrace.core.attempt import Completed
 from headrace.core.change import Applied
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import finish, start
 from headrace.core.lifecycle.submission import submit
 from headrace.engine import Alive, Beat, Claimed, Dead, WorkerInfo
@@ -27,7 +27,7 @@ from headrace.engines.memory.workers import Workers
 from headrace.errors import Unavailable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.testing.clock import FakeClock
 
 
@@ -97,7 +97,7 @@ class Player:
     async def claim(self, n: int = 1) -> list[Job]:
         engine, host = self.world.engine, self.world.host
         profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
-        ask = Ask(n=n, free=n, profiles=profiles)
+        ask = ClaimRequest(n=n, free=n, profiles=profiles)
         answer = await engine.jobs.claim(self.id, ask, host.dice.token(), host.clock.now())
         assert isinstance(answer, Claimed)
         self.held |= {job.id: job for job in answer.jobs}
@@ -129,7 +129,7 @@ class World:
 
     def __init__(self, engine: ShakyEngine, host: SimHost) -> None:
         self.engine, self.host, self.clock = engine, host, host.clock
-        self.lanes = Lanes(engine, host, patience=0.0)
+        self.lanes = Writer(engine, host, patience=0.0)
 
     @property
     def now(self) -> datetime:

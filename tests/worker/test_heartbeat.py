@@ -20,7 +20,7 @@ from headrace.errors import Unavailable
 from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
 from headrace.runtime.store_clock import StoreClock
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
 from tests.support.faults import Instead
@@ -41,7 +41,7 @@ class Elsewhere:
     async def _main(self) -> None:
         engine = self._shop.engine.another_session()
         await engine.open()
-        lanes = Lanes(engine, self._shop.host)
+        lanes = Writer(engine, self._shop.host)
         self.worker = Worker(engine, self._shop.handlers, host=self._shop.host, lanes=lanes, grace=0.1, **self._options)
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(self.worker.request_stop)  # type: ignore[union-attr]

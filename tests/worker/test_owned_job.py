@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 from uuid import uuid4
 
 from headrace.core.change import Applied, Change, Verdict
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import start
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Reason, Status, Verb
@@ -151,7 +151,7 @@ async def test_a_finish_whose_reply_was_lost_counts_although_the_job_runs_elsewh
             await shop.engine.workers.register(info, now)
             profiles = frozenset(one.id for one in (await shop.engine.documents.profiles()).profiles)
             due = changes[fails[0]].job.available_at
-            claimed = await shop.engine.jobs.claim(other, Ask(n=1, free=1, profiles=profiles), 1, due)
+            claimed = await shop.engine.jobs.claim(other, ClaimRequest(n=1, free=1, profiles=profiles), 1, due)
             assert isinstance(claimed, Claimed)
             await shop.engine.jobs.apply([start(claimed.jobs[0], due, shop.engine.rules)], due)
             raise Unavailable("the reply was lost", outcome="unknown")

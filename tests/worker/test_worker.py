@@ -22,7 +22,7 @@ from headrace.core.defaults import Rules
 from headrace.core.entry import Kind
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions as acts
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
@@ -640,7 +640,7 @@ async def test_jobs_given_to_this_worker_that_never_arrived_are_handed_back(shop
         # Claimed in the worker's name behind its back, as if the reply had been lost for good.
         id = await shop.submit("noop", queue="elsewhere", delay=0)
         known = await shop.engine.documents.profiles()
-        ask = Ask(n=1, free=1, profiles=frozenset(one.id for one in known.profiles), queues=("elsewhere",))
+        ask = ClaimRequest(n=1, free=1, profiles=frozenset(one.id for one in known.profiles), queues=("elsewhere",))
         await shop.engine.jobs.claim(worker.id, ask, 12345, shop.host.clock.now())
         job = await shop.ended(id)
     assert job.status is Status.COMPLETED

@@ -31,7 +31,7 @@ LOOK = 0.25
 """Seconds between two looks whether a handler that waits on its thread should stop."""
 
 
-class _Background:
+class BackgroundLoop:
     """The loop, its thread, and the Apps that are open on it."""
 
     def __init__(self) -> None:
@@ -101,8 +101,8 @@ class _Background:
 
 
 _lock = threading.Lock()
-_background: _Background | None = None
-_left_behind: list[_Background] = []
+_background: BackgroundLoop | None = None
+_left_behind: list[BackgroundLoop] = []
 """Kept for ever: connections of the parent process must not be closed by its children."""
 
 
@@ -222,11 +222,11 @@ def leave(app: App) -> None:
         background.run(background.leave(app))
 
 
-def _started() -> _Background:
+def _started() -> BackgroundLoop:
     global _background  # noqa: PLW0603 - the one loop of the process
     with _lock:
         if _background is None:
-            _background = _Background()
+            _background = BackgroundLoop()
         return _background
 
 

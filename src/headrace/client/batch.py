@@ -17,7 +17,7 @@ from headrace.client.submission.middleware import check_drafts, through
 from headrace.client.submission.parentage import arranged
 from headrace.client.submission.submit import child_of_handler, jobs_of, wished
 from headrace.client.submission.transaction import handle_of
-from headrace.core.batch import Batch, Call, customer_of
+from headrace.core.batch import Batch, BatchCallback, customer_of
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.family import child_id
@@ -38,7 +38,7 @@ from headrace.errors import (
     TransitionRefused,
     Unavailable,
 )
-from headrace.runtime.slot import Waiting
+from headrace.runtime.slot import SlotWait
 from headrace.runtime.watch.watcher import MOST_A_SECOND, no_batch
 from headrace.worker.execution.context import Context
 
@@ -332,7 +332,7 @@ class _Looks:
     def __init__(self, app: App, concerns: Callable[[tuple[str, ...]], bool]) -> None:
         self._app, self._concerns = app, concerns
         self._heard, self._pause = asyncio.Event(), _FIRST
-        self.waiting = Waiting()
+        self.waiting = SlotWait()
         """Yields the slot of a handler that waits here."""
 
     async def __aenter__(self) -> Self:
@@ -370,11 +370,13 @@ def _trace_of(drafts: Sequence[Draft[Any]]) -> dict[str, str] | None:
     return traces[0] if traces and all(trace == traces[0] for trace in traces) else None
 
 
-def _call(draft: Draft[Any], batch: UUID, name: str, trace: dict[str, str] | None, customer: str | None) -> Call:
+def _call(
+    draft: Draft[Any], batch: UUID, name: str, trace: dict[str, str] | None, customer: str | None
+) -> BatchCallback:
     """``customer``: that of the handler which makes the batch; what follows is the customer's, too."""
     spec = draft.spec(draft.app.host.clock.now())
     if "customer" not in draft.options:
         spec = replace(spec, customer=customer)
     spec = replace(spec, metadata={**spec.metadata, "batch": str(batch)}, trace=spec.trace or trace)
     delay: float = draft.options.get("delay") or 0.0
-    return Call(id=child_id(batch, name, 0), spec=spec, payload_text=draft.payload_text, delay=delay)
+    return BatchCallback(id=child_id(batch, name, 0), spec=spec, payload_text=draft.payload_text, delay=delay)

@@ -18,7 +18,7 @@ from headrace.engines.connect import connect, redact
 from headrace.errors import ConfigError, EngineError, NotOpen
 from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.log_capture import caught_logs
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Lifetime:
         return self.session.engine
 
     @property
-    def lanes(self) -> Lanes:
+    def lanes(self) -> Writer:
         """The lanes that write jobs on this loop."""
         return self.session.lanes
 

@@ -14,11 +14,11 @@ from headrace.core.query import Filter
 from headrace.engine import Engine, WorkerInfo
 from headrace.runtime.host import Host
 from headrace.runtime.secrets import Vault
-from headrace.runtime.single_flight import Shared
+from headrace.runtime.single_flight import SingleFlight
 from headrace.runtime.watch.feed import Feed
-from headrace.runtime.watch.followers import Audience
+from headrace.runtime.watch.followers import Followers
 from headrace.runtime.watch.watcher import BatchWatcher, Watcher
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 
 __all__ = ["Session"]
 
@@ -33,15 +33,15 @@ class Session:
     ) -> None:
         self.engine, self.host = engine, host
         self.vault = Vault(engine, host, secret)
-        self.lanes = Lanes(engine, host, unwritten=unwritten)
+        self.lanes = Writer(engine, host, unwritten=unwritten)
         self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
-        self.audience = Audience(engine, host, self.watcher, partial(places, self))
+        self.audience = Followers(engine, host, self.watcher, partial(places, self))
         self._feeds: WeakSet[Feed] = WeakSet()
         self._tasks: dict[str, tuple[float, TaskDoc]] = {}
-        self._known_tasks = Shared(lambda: known_tasks(engine))
+        self._known_tasks = SingleFlight(lambda: known_tasks(engine))
         self.task_names: tuple[str, ...] = ()
         """The tasks that workers had registered when one was last looked for in vain."""
-        self._living = Shared(self._live_workers)
+        self._living = SingleFlight(self._live_workers)
         self._seen: tuple[float, list[WorkerInfo]] = (-_REMEMBER, [])
 
     @classmethod

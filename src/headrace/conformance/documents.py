@@ -10,8 +10,8 @@ from headrace.conformance.lab import Lab, Part
 from headrace.core.attempt import Event
 from headrace.core.audit import Audited
 from headrace.core.lifecycle import actions
-from headrace.core.lifecycle.claim import Ask
-from headrace.core.lifecycle.duty import SLACK, Lease, taken
+from headrace.core.lifecycle.claim import ClaimRequest
+from headrace.core.lifecycle.duty import SLACK, DutyLease, taken
 from headrace.core.matching.match import Profile
 from headrace.engine import MAX_BATCH, MAX_PROFILES, Claimed, Inserted, Refused, Setting
 from headrace.errors import HeadraceError
@@ -99,7 +99,9 @@ class Documents(Part):
             assert back.requires == job.requires
         profiles = await lab.engine.documents.profiles()
         wanted = {profile.id for profile in profiles.profiles if profile.requires in [job.requires for job in ended]}
-        claimed = await lab.engine.jobs.claim(worker, Ask(n=9, free=9, profiles=frozenset(wanted)), 99, lab.now)
+        claimed = await lab.engine.jobs.claim(
+            worker, ClaimRequest(n=9, free=9, profiles=frozenset(wanted)), 99, lab.now
+        )
         assert isinstance(claimed, Claimed)
         assert {job.id for job in claimed.jobs} == {job.id for job in ended}
 
@@ -230,7 +232,7 @@ class Documents(Part):
         assert await lab.engine.documents.lease("sweep", three, 10, lab.at(-1)) is None, "clocks are never quite alike"
         # As core.lease says, to the microsecond.
         for until in (SLACK, SLACK + timedelta(microseconds=1)):
-            lease = Lease(second, two, lab.at(10))
+            lease = DutyLease(second, two, lab.at(10))
             now = lab.now - until
             expected = taken(lease, three, 10, now)
             assert await lab.engine.documents.lease("sweep", three, 10, now) == (expected and expected.token)

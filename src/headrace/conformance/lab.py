@@ -17,7 +17,7 @@ from headrace.core.change import Applied, Change, Verdict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import actions, execution, submission
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.sweep import sweep
 from headrace.core.matching.customers import Customers
 from headrace.core.status import Reason, Status
@@ -137,7 +137,9 @@ class Lab:
         known = (await self.engine.documents.profiles()).profiles
         profiles = frozenset(profile.id for profile in known if tasks is None or profile.task in tasks)
         free = n if free is None else free
-        wish = Ask(n=n, free=free, profiles=profiles, queues=queues, accept=accept, lead=lead, customers=customers)
+        wish = ClaimRequest(
+            n=n, free=free, profiles=profiles, queues=queues, accept=accept, lead=lead, customers=customers
+        )
         return await self.engine.jobs.claim(worker, wish, request, self.now)
 
     async def claim(self, worker: UUID, n: int = 1000, **options: Any) -> list[Job]:

@@ -12,7 +12,7 @@ from uuid import UUID
 from headrace.conformance.lab import Lab, Part
 from headrace.core.attempt import Completed
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.query import Filter
 from headrace.engine import Claimed, Engine, Inserted
 from headrace.engine.bus import Hint, Topic
@@ -40,7 +40,7 @@ async def drain(lab: Lab, engine: Engine, worker: UUID, size: int) -> list[UUID]
     profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
     seen: list[UUID] = []
     for request in range(1, 10_000):
-        claimed = await engine.jobs.claim(worker, Ask(n=size, free=size, profiles=profiles), request, lab.now)
+        claimed = await engine.jobs.claim(worker, ClaimRequest(n=size, free=size, profiles=profiles), request, lab.now)
         assert isinstance(claimed, Claimed)
         if not claimed.jobs:
             break

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.change import Change, Tally
+from headrace.core.change import BatchTally, Change
 from headrace.core.codec.record import Record
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
@@ -23,8 +23,8 @@ from headrace.errors import ConfigError, HeadraceError, TransitionRefused
 
 __all__ = [
     "Batch",
-    "Call",
-    "Tally",
+    "BatchCallback",
+    "BatchTally",
     "calls_of",
     "cancelled",
     "cursor_at",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-class Call(msgspec.Struct, Record, frozen=True, kw_only=True):
+class BatchCallback(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A job to be submitted when a batch has ended. Its id is made with the batch: however often, it is one job."""
 
     id: UUID
@@ -61,7 +61,7 @@ class Batch(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Whether all of its jobs are there; until then it does not end."""
     abandoned: bool = False
     """Whether it was sealed because its submitter added nothing for an hour: some jobs may be missing."""
-    tally: Tally = Tally()
+    tally: BatchTally = BatchTally()
     ended_at: datetime | None = None
     """When it was first seen that all of its jobs had ended; stays when one is retried."""
     cancelled_at: datetime | None = None
@@ -70,9 +70,9 @@ class Batch(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Who cancelled it."""
     settled: bool = False
     """Whether what follows its end was submitted."""
-    on_complete: Call | None = None
+    on_complete: BatchCallback | None = None
     """Submitted once when it has ended, however its jobs did."""
-    on_failure: Call | None = None
+    on_failure: BatchCallback | None = None
     """Submitted once when it has ended and not all of its jobs completed, or some may never have been added, because it
     was cancelled or abandoned."""
     customer: str | None = None
@@ -168,7 +168,7 @@ def follow_ups(batch: Batch, now: datetime) -> list[Job]:
     ]
 
 
-def calls_of(batch: Batch) -> list[Call]:
+def calls_of(batch: Batch) -> list[BatchCallback]:
     """What is submitted at its end."""
     failed = may_miss_some(batch) or batch.tally.completed < batch.tally.total
     return [call for call in (batch.on_complete, batch.on_failure if failed else None) if call is not None]

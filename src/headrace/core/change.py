@@ -14,10 +14,21 @@ from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.core.status import Verb
 
-__all__ = ["Applied", "Change", "Conflict", "Key", "LeftOut", "Note", "Tally", "Verdict", "WasStale", "judge"]
+__all__ = [
+    "Applied",
+    "BatchTally",
+    "Change",
+    "Conflict",
+    "KeyEffect",
+    "LeftOut",
+    "Note",
+    "Verdict",
+    "WasStale",
+    "judge",
+]
 
 
-class Key(StrEnum):
+class KeyEffect(StrEnum):
     """What becomes of the job's dedup key with a change."""
 
     KEEP = "keep"
@@ -38,7 +49,7 @@ class Note(StrEnum):
     """For the jobs of a cancelled batch; the only note that belongs to a batch and not to a job."""
 
 
-class Tally(msgspec.Struct, Record, frozen=True):
+class BatchTally(msgspec.Struct, Record, frozen=True):
     """How many jobs a batch has, and how many of them ended in which way."""
 
     total: int = 0
@@ -56,9 +67,9 @@ class Tally(msgspec.Struct, Record, frozen=True):
         """How many have not ended."""
         return self.total - self.ended
 
-    def plus(self, other: Tally) -> Tally:
+    def plus(self, other: BatchTally) -> BatchTally:
         """The sum of both."""
-        return Tally(
+        return BatchTally(
             self.total + other.total,
             self.completed + other.completed,
             self.failed + other.failed,
@@ -82,7 +93,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     worker: UUID | None = None
     attempt: Attempt | None = None
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
-    key: Key = Key.KEEP
+    key: KeyEffect = KeyEffect.KEEP
     moves: bool = False
     """It stands in another line than before, or at another priority: ``queue``, ``priority`` or
     ``core.lifecycle.suspects.requirements_of`` the job are others. An engine stores the new place with the change."""
@@ -90,7 +101,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An entry for the audit trail of the job."""
     notes: tuple[Note, ...] = ()
     """What other jobs must learn of; ``Note.ENDED`` is stored only if another job was stored to wait for this one."""
-    tally: Tally | None = None
+    tally: BatchTally | None = None
     """What is added to the counts of the job's batch; None: nothing, or the job is in no batch."""
     inserts: tuple[Job, ...] = ()
     """New jobs that follow from this change. Each is stored as ``insert`` stores it, and none is refused for want of a

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from headrace.core.attempt import Attempt, ErrorInfo, History
 from headrace.core.job import Job
 from headrace.core.stats.failures import FailureGroup
-from headrace.core.updates import News
+from headrace.core.updates import Update
 from headrace.core.webhooks.delivery import TASK
 
 __all__ = [
@@ -83,7 +83,7 @@ def _hidden_attempt(attempt: Attempt, id: UUID, meant: bool) -> Attempt:
     return replace(attempt, error=hidden_error(attempt.error, id, attempt.number, meant=meant))
 
 
-def hidden_news(news: News, *, meant: bool = False) -> News:
+def hidden_news(news: Update, *, meant: bool = False) -> Update:
     """News of a job as a client is told them."""
     return replace(
         news,

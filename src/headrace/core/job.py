@@ -18,7 +18,7 @@ from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import ENDED, HELD, Reason, Status
 from headrace.core.validation import plain, plain_id
-from headrace.core.webhooks.target import Target, Told
+from headrace.core.webhooks.target import Notified, Target
 from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     """Its queue, if somebody moved it; None: as asked for."""
     reprioritised_to: int | None = None
     """Its priority, if somebody changed it; None: as asked for."""
-    told: tuple[Told, ...] | None = None
+    told: tuple[Notified, ...] | None = None
     """What its webhooks were told so far; None: nothing."""
 
     @property

@@ -19,7 +19,7 @@ from headrace.core.entry import BEGIN, Cursor, Entry
 from headrace.core.job import Job
 from headrace.core.status import DEFERRED
 
-__all__ = ["Allowance", "Changed", "Mark", "Memory", "News", "Place", "happened_since"]
+__all__ = ["Allowance", "Changed", "Memory", "Place", "ResumeToken", "Update", "happened_since"]
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _WRITTEN = re.compile(r"(\d{1,18})-(\d{1,16})-(\d{1,9})\.(\d{1,18})-(\d{1,9})\.(\d{1,18})", re.ASCII)
 
 
-class Mark(msgspec.Struct, frozen=True):
+class ResumeToken(msgspec.Struct, frozen=True):
     """How much of a job somebody has been told of."""
 
     rev: int
@@ -67,14 +67,14 @@ class Place(msgspec.Struct, frozen=True):
         return self.position == other.position and known[0] == known[1]
 
 
-class News(msgspec.Struct, frozen=True, kw_only=True):
+class Update(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody who follows a job is told at once."""
 
     job: Job
     """As it is now."""
     before: Job | None
     """As it was told last; the same as ``job``: nothing new of it. None: these are the first news."""
-    mark: Mark
+    mark: ResumeToken
     """How far that is, the entries included."""
     history: History = History()
     """Its attempts and the acts on it since the news before, where these may have hidden some; with the first news,
@@ -87,7 +87,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the job has ended, and these are the last news."""
 
 
-def happened_since(history: History, mark: Mark) -> History:
+def happened_since(history: History, mark: ResumeToken) -> History:
     """Of a history, what the mark does not know of.
 
     By time: what happened within the same microsecond as the change that was told last is taken to have been told.

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.client.api.filters import Filters
-from headrace.core.auth.api_keys import Grant, Scope
+from headrace.core.auth.api_keys import Permissions, Scope
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.errors import ConfigError
@@ -24,7 +24,7 @@ READ: frozenset[Scope] = frozenset({"read"})
 ACT: frozenset[Scope] = frozenset({"read", "submit", "act", "admin"})
 
 
-class Viewer(Grant, frozen=True, kw_only=True):
+class Viewer(Permissions, frozen=True, kw_only=True):
     """Somebody who may look: what they may do, and whose jobs they see."""
 
     name: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.client.api.limits import LimitInfo, LimitUsage
     from headrace.client.api.queues import QueueInfo
 
-__all__ = ["Problem", "Trends", "failing", "from_doctor", "full", "waiting_long", "waits_before"]
+__all__ = ["Alert", "Trends", "failing", "from_doctor", "full", "waiting_long", "waits_before"]
 
 LONG, TOO_LONG = timedelta(minutes=5), timedelta(minutes=30)
 """How long the oldest job of a queue waits before that is told, and before it is told as a failure."""
@@ -42,7 +42,7 @@ _PLACES = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class Alert:
     """Something that is wrong, and what to do."""
 
     level: str
@@ -54,16 +54,16 @@ class Problem:
     see: str
 
 
-def from_doctor(checks: Sequence[Check]) -> list[Problem]:
+def from_doctor(checks: Sequence[Check]) -> list[Alert]:
     """What the doctor found."""
-    found = list[Problem]()
+    found = list[Alert]()
     for check in checks:
         if check.level != "ok":
             place, see = _PLACES.get(check.name, ("/", "See"))
             path, _, query = place.partition("?")
             asked = dict(part.split("=") for part in query.split("&") if part)
             remedy = None if check.remedy is None else _sentence(check.remedy)
-            found.append(Problem(check.level, _sentence(check.message), remedy, path, asked, see))
+            found.append(Alert(check.level, _sentence(check.message), remedy, path, asked, see))
     return found
 
 
@@ -72,10 +72,10 @@ def _sentence(text: str) -> str:
     return text if text.startswith("headrace ") else text[:1].upper() + text[1:]
 
 
-def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hour: Charts) -> list[Problem]:
+def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hour: Charts) -> list[Alert]:
     """Queues whose jobs wait too long, or that grow; ``hour``: by queue."""
     before = waits_before(hour, now)
-    found = list[Problem]()
+    found = list[Alert]()
     for queue in queues:
         depth, running = queue.counts.get(Status.QUEUED, 0), queue.counts.get(Status.RUNNING, 0)
         if not depth or queue.paused:
@@ -94,7 +94,7 @@ def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hou
         remedy = "Start more workers for it, or raise its limit; Explain on its oldest job says what it waits for."
         level = "fail" if waits >= TOO_LONG else "warn"
         query = {"queue": queue.name, "status": "queued"}
-        found.append(Problem(level, text, remedy, "/jobs", query, "See the jobs"))
+        found.append(Alert(level, text, remedy, "/jobs", query, "See the jobs"))
     return found
 
 
@@ -109,9 +109,9 @@ def waits_before(hour: Charts, now: datetime) -> dict[str, timedelta]:
     return found
 
 
-def failing(charts: Charts) -> list[Problem]:
+def failing(charts: Charts) -> list[Alert]:
     """Tasks of which many attempts fail; ``charts``: by task."""
-    found = list[Problem]()
+    found = list[Alert]()
     for series in charts.series:
         total = series.total
         bad = total.failed + total.timed_out + total.lost
@@ -120,13 +120,13 @@ def failing(charts: Charts) -> list[Problem]:
             text = f"Task {series.task}: {count(bad)} attempts failed within the hour, {percent(share)} of all"
             remedy = "Look at the error; retry the group once it is mended."
             query = {"task": series.task}
-            found.append(Problem("fail" if share >= 0.5 else "warn", text, remedy, "/dead", query, "See its errors"))
+            found.append(Alert("fail" if share >= 0.5 else "warn", text, remedy, "/dead", query, "See its errors"))
     return found
 
 
-def full(queues: Sequence[QueueInfo], limits: Sequence[LimitInfo], usage: LimitUsage) -> list[Problem]:
+def full(queues: Sequence[QueueInfo], limits: Sequence[LimitInfo], usage: LimitUsage) -> list[Alert]:
     """Limits that are used up while jobs wait."""
-    found = list[Problem]()
+    found = list[Alert]()
     waits = {queue.name: queue.counts.get(Status.QUEUED, 0) for queue in queues}
     for queue in queues:
         held, most = usage.queues.get(queue.name, 0), queue.max_concurrency
@@ -139,11 +139,9 @@ def full(queues: Sequence[QueueInfo], limits: Sequence[LimitInfo], usage: LimitU
     return found
 
 
-def _full(what: str, held: int, most: int) -> Problem:
+def _full(what: str, held: int, most: int) -> Alert:
     text = f"{what}: {count(held)} of {count(most)} slots are taken, and jobs are queued"
-    return Problem(
-        "warn", text, "See who holds them; raise the limit if they may be more.", "/limits", {}, "See limits"
-    )
+    return Alert("warn", text, "See who holds them; raise the limit if they may be more.", "/limits", {}, "See limits")
 
 
 class Trends:

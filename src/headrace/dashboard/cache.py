@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from headrace.runtime.clock import Clock
 
-__all__ = ["PATIENCE", "Shared"]
+__all__ = ["PATIENCE", "SharedReads"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class _Answer:
         return self.future.done() and not self.future.cancelled() and self.future.exception() is None
 
 
-class Shared:
+class SharedReads:
     """Keeps each answer for a moment. Whoever asks while it is being fetched waits for the same one."""
 
     def __init__(self, clock: Clock) -> None:

@@ -18,9 +18,9 @@ from headrace.dashboard.access import Access, Gate, HostGate
 from headrace.dashboard.actions import ACTS
 from headrace.dashboard.actions import endpoint as acting
 from headrace.dashboard.alerts import Trends
-from headrace.dashboard.cache import Shared
+from headrace.dashboard.cache import SharedReads
 from headrace.dashboard.chart_data import Past
-from headrace.dashboard.page import Ask, Foreign, Missing, Shown, View
+from headrace.dashboard.page import Foreign, Missing, PageRequest, PageView, Shown
 from headrace.dashboard.pages import VIEWS
 from headrace.dashboard.renderer import Renderer
 from headrace.dashboard.security import COOKIE, Tokens, secured, set_cookie
@@ -50,7 +50,7 @@ class Dashboard:
 
     def __init__(self, app: App, gate: Gate) -> None:
         self.app, self.gate = app, gate
-        self.shared = Shared(app.host.clock)
+        self.shared = SharedReads(app.host.clock)
         """What all viewers see."""
         self.past = Past(app)
         self.trends = Trends()
@@ -74,7 +74,7 @@ class Dashboard:
             self._tokens = Tokens(await self.app.shared_secret("dashboard"))
         return self._tokens
 
-    def _endpoint(self, view: View) -> acting.Endpoint:
+    def _endpoint(self, view: PageView) -> acting.Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
                 return await self._answer(view, request)
@@ -90,11 +90,11 @@ class Dashboard:
         endpoint.__name__ = f"dashboard_{view.name}"  # by which a hub counts requests
         return endpoint
 
-    async def _answer(self, view: View, request: Request) -> Response:
+    async def _answer(self, view: PageView, request: Request) -> Response:
         viewer = await self.gate.enter(request)
         if isinstance(viewer, Response):
             return secured(viewer)
-        ask = Ask(self, request, viewer)
+        ask = PageRequest(self, request, viewer)
         if view.whose == "operator" and viewer.customer is not None:
             if view.path == "/":
                 return secured(Response(status_code=303, headers={"Location": ask.link("/jobs")}))
@@ -109,7 +109,7 @@ class Dashboard:
         shown = await self._shown(view, ask)
         return secured(shown) if isinstance(shown, Response) else await self.page(ask, view, shown)
 
-    async def _shown(self, view: View, ask: Ask) -> Shown | Response:
+    async def _shown(self, view: PageView, ask: PageRequest) -> Shown | Response:
         try:
             return await view.show(ask)
         except Missing as missing:
@@ -121,12 +121,12 @@ class Dashboard:
         except (ConfigError, ValueError) as error:
             return Shown("wrong.html", "Bad request", {"why": str(error)}, 400, every=0)
 
-    async def _live(self, view: View, ask: Ask) -> tuple[bytes, str] | None:
+    async def _live(self, view: PageView, ask: PageRequest) -> tuple[bytes, str] | None:
         """What may have changed of a page, and by what that is known; None: it is no page."""
         shown = await self._shown(view, ask)
         return None if isinstance(shown, Response) else self._made(ask, view, shown, "")
 
-    async def page(self, ask: Ask, view: View | None, shown: Shown) -> Response:
+    async def page(self, ask: PageRequest, view: PageView | None, shown: Shown) -> Response:
         """A page as it is sent: whole, or only what may have changed of it."""
         tokens = await self.tokens()
         browser, is_new = tokens.browser(ask.request)
@@ -139,7 +139,7 @@ class Dashboard:
             set_cookie(ask.request, response, COOKIE, browser)
         return secured(response)
 
-    def _made(self, ask: Ask, view: View | None, shown: Shown, token: str) -> tuple[bytes, str]:
+    def _made(self, ask: PageRequest, view: PageView | None, shown: Shown, token: str) -> tuple[bytes, str]:
         section = None if view is None else view.section
         body = self.renderer.page(ask, shown, section, token, self.gate.leaves(ask.viewer))
         return body, f'"{sha256(body).hexdigest()[:24]}"'
@@ -159,7 +159,7 @@ class Dashboard:
         return secured(Response(body, status, media_type="text/html; charset=utf-8"))
 
 
-def _changed(ask: Ask, body: bytes, tag: str) -> Response:
+def _changed(ask: PageRequest, body: bytes, tag: str) -> Response:
     """The answer to an open page; that what it showed is gone is news to it, and no error."""
     if ask.request.headers.get("if-none-match") == tag:
         return secured(Response(status_code=304, headers={"ETag": tag}))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.dashboard.dashboard import Dashboard
 from headrace.core.audit import KEPT, Audited
 
-__all__ = ["Ask", "Missing", "Shown", "View", "address", "audit_of", "audit_of_job"]
+__all__ = ["Missing", "PageRequest", "PageView", "Shown", "address", "audit_of", "audit_of_job"]
 
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Foreign(Exception):
 
 
 @dataclass(frozen=True)
-class Ask:
+class PageRequest:
     """A request that was let in."""
 
     dashboard: Dashboard
@@ -181,11 +181,11 @@ class Shown:
     """Seconds after which an open page asks again; 0: never."""
 
 
-Show = Callable[[Ask], Awaitable[Shown | Response]]
+Show = Callable[[PageRequest], Awaitable[Shown | Response]]
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     """One page of the dashboard: one line of the table that routes and tests are made from."""
 
     path: str
@@ -202,13 +202,13 @@ class View:
 SHOWN = 20
 
 
-async def audit_of_job(ask: Ask, job: Job) -> list[Audited]:
+async def audit_of_job(ask: PageRequest, job: Job) -> list[Audited]:
     """That it was submitted by hand, and by whom, if it was; its other acts are in its history."""
     acts, key = await ask.shared("audit", lambda: ask.app.audit(KEPT)), f"task:{job.task}"
     return [one for one in acts if one.key == key and (one.details or {}).get("job") == str(job.id)]
 
 
-async def audit_of(ask: Ask, *keys: str) -> list[Audited]:
+async def audit_of(ask: PageRequest, *keys: str) -> list[Audited]:
     """The newest acts on these settings."""
     acts = await ask.shared("audit", lambda: ask.app.audit(KEPT))
     return [one for one in acts if one.key in keys][:SHOWN]

@@ -16,7 +16,7 @@ from headrace.core.printable import printable
 from headrace.core.status import HELD, Status
 from headrace.dashboard import format, static_files
 from headrace.dashboard.drawings.json_tree import parsed, pretty, tree, tree_of_many, written
-from headrace.dashboard.page import Ask, Shown, address
+from headrace.dashboard.page import PageRequest, Shown, address
 
 __all__ = ["Renderer"]
 
@@ -86,7 +86,7 @@ class Renderer:
     def __init__(self) -> None:
         self._templates = _environment()
 
-    def page(self, ask: Ask, shown: Shown, section: str | None, token: str, leaves: bool) -> bytes:
+    def page(self, ask: PageRequest, shown: Shown, section: str | None, token: str, leaves: bool) -> bytes:
         """A whole page, or for one that is open, what may have changed of it."""
         now = None if ask.live else ask.now
         menu = [one for one in MENU if one[3] or ask.viewer.customer is None]

@@ -15,7 +15,7 @@ from msgspec import inspect as types
 from headrace.core.codec.json import Codec
 from headrace.core.codec.roundtrip import Misfit
 from headrace.core.job import Values
-from headrace.endpoints.request import Asked, is_credential, values_of
+from headrace.endpoints.request import EndpointRequest, is_credential, values_of
 from headrace.errors import ConfigError
 from headrace.http.problems import Fault, Problem
 from headrace.worker.handler import Handler
@@ -101,7 +101,9 @@ class Binding:
         """The parameters that do not count when requests with one key are compared."""
         return frozenset(name for name, place in self._places.items() if place.source == "header")
 
-    def arguments(self, asked: Asked, media: str, body: bytes, form: Callable[[bytes], Any]) -> dict[str, Any]:
+    def arguments(
+        self, asked: EndpointRequest, media: str, body: bytes, form: Callable[[bytes], Any]
+    ) -> dict[str, Any]:
         """The arguments in a request, by name; ``media``: of its body, ``form``: the pairs of a form.
 
         :raises Problem: 422, naming everything that does not fit

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.endpoints.request import Asked, route_of, values_of
-from headrace.endpoints.responses import JSON, PROBLEM, Answer
+from headrace.endpoints.request import EndpointRequest, route_of, values_of
+from headrace.endpoints.responses import JSON, PROBLEM, EndpointResponse
 from headrace.endpoints.routes import LARGEST_BODY, broken_off, too_large
 from headrace.endpoints.status import StatusPages
 from headrace.http.responses import Made
@@ -40,9 +40,9 @@ class RouteLike(Protocol):
 # -- requests
 
 
-def asked_of(request: Request, identity: str | None, where: Callable[[UUID], str | None]) -> Asked:
+def asked_of(request: Request, identity: str | None, where: Callable[[UUID], str | None]) -> EndpointRequest:
     """The request as values."""
-    return Asked(
+    return EndpointRequest(
         headers=values_of(
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]
         ),
@@ -182,7 +182,7 @@ def response_of(answer: Any) -> Any:
     """The answer as it is sent; what is none of ours goes as it is."""
     if isinstance(answer, Telling):
         return EventResponse(answer)
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, EndpointResponse):
         return answer
     if answer.body and (media := _QUICK.get(answer.media)) is not None:
         headers = {name.lower().encode("latin-1"): value.encode("latin-1") for name, value in answer.headers.items()}

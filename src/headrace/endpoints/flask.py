@@ -23,8 +23,8 @@ from headrace.endpoints.arguments import FORM, Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
-from headrace.endpoints.request import HEADERS, Asked
-from headrace.endpoints.responses import Answer, Answers
+from headrace.endpoints.request import HEADERS, EndpointRequest
+from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.routes import (
     ACTS,
     LARGEST_BODY,
@@ -196,7 +196,7 @@ class JobBlueprint(Blueprint):
 
 def _asked(
     jobs: App, caller: str | None, values: dict[str, Any], fixed: str | None = None
-) -> Callable[[], Awaitable[Asked]]:
+) -> Callable[[], Awaitable[EndpointRequest]]:
     """The request of this thread as values, once they are awaited."""
     place, pages = (fixed.replace("{id}", str(PLACE)), None) if fixed is not None else _place(jobs)
     query = list(request.args.items(multi=True))
@@ -245,7 +245,7 @@ def _response(jobs: App, answer: Any) -> Any:
     """The answer as it is sent; what is none of ours goes as it is."""
     if isinstance(answer, Telling):
         return Response(Told(jobs, answer), 200, EVENT_HEADERS)
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, EndpointResponse):
         return answer
     response = Response(answer.body, answer.status, sent_headers(answer), content_type=answer.media)
     if not answer.body and answer.status != 200:

@@ -25,7 +25,7 @@ from headrace.http.problems import Fault, Problem
 __all__ = [
     "ALL",
     "HEADERS",
-    "Asked",
+    "EndpointRequest",
     "HungUp",
     "Preference",
     "checked_headers",
@@ -85,7 +85,7 @@ _word = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _PLAIN = (str, int, float)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class EndpointRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request: what a route that becomes a job, or a status page, needs to know of it."""
 
     headers: Values
@@ -166,7 +166,7 @@ KEY_HEADERS = ("idempotency-key", "x-async-request-id")
 _TITLE = "The request cannot be understood"
 
 
-def key_of(asked: Asked, shared: bool) -> str | None:
+def key_of(asked: EndpointRequest, shared: bool) -> str | None:
     """The key of a request; None: it has none.
 
     ``shared``: keys of callers who are not known are one and the same for all of them.
@@ -232,7 +232,7 @@ class HungUp(Exception):
     """The client does not listen any more: nobody hears the answer."""
 
 
-async def patiently(asked: Asked, work: Coroutine[Any, Any, T]) -> T:
+async def patiently(asked: EndpointRequest, work: Coroutine[Any, Any, T]) -> T:
     """What comes of the work, which ends by itself in time.
 
     :raises HungUp: nobody waits for it any more; what the work waited for goes on

@@ -14,7 +14,7 @@ from headrace.endpoints.errors import coded, failure_of
 from headrace.http.problems import Problem
 from headrace.http.responses import tagged
 
-__all__ = ["Answer", "Answers"]
+__all__ = ["Answers", "EndpointResponse"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -22,7 +22,7 @@ JSON = "application/json"
 PROBLEM = "application/problem+json"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class EndpointResponse(msgspec.Struct, frozen=True):
     """What a request is answered with, for every framework to send in its own way."""
 
     status: int
@@ -42,30 +42,32 @@ class Answers:
         """The job as clients see it, as a value that has a JSON form; ``address``: of its status page."""
         return document_of(job, address, tracebacks=self.tracebacks)
 
-    def accepted(self, job: Job, address: str | None, retry_after: int, headers: Mapping[str, str]) -> Answer:
+    def accepted(self, job: Job, address: str | None, retry_after: int, headers: Mapping[str, str]) -> EndpointResponse:
         """That the job goes on (202), and where and when to ask for it."""
         more = {"Retry-After": str(retry_after)} | ({} if address is None else {"Location": address})
-        return Answer(202, self._text(job, address), {**headers, **more})
+        return EndpointResponse(202, self._text(job, address), {**headers, **more})
 
-    def completed(self, job: Job, address: str | None, headers: Mapping[str, str]) -> Answer:
+    def completed(self, job: Job, address: str | None, headers: Mapping[str, str]) -> EndpointResponse:
         """The result of a job that has completed (200)."""
-        return Answer(200, (job.result_text or "null").encode(), headers)
+        return EndpointResponse(200, (job.result_text or "null").encode(), headers)
 
-    def unsuccessful(self, job: Job, address: str | None, headers: Mapping[str, str]) -> Answer:
+    def unsuccessful(self, job: Job, address: str | None, headers: Mapping[str, str]) -> EndpointResponse:
         """Why a job that has ended has no result, with the error's own status."""
         return self.problem(failure_of(job, self.tracebacks), headers)
 
-    def shown(self, job: Job, address: str | None, status: int = 200) -> Answer:
+    def shown(self, job: Job, address: str | None, status: int = 200) -> EndpointResponse:
         """The job as it stands."""
-        return Answer(status, self._text(job, address), tagged(job))
+        return EndpointResponse(status, self._text(job, address), tagged(job))
 
-    def unchanged(self, job: Job) -> Answer:
+    def unchanged(self, job: Job) -> EndpointResponse:
         """That the client has the job as it is (304)."""
-        return Answer(304, b"", tagged(job))
+        return EndpointResponse(304, b"", tagged(job))
 
-    def problem(self, problem: Problem, headers: Mapping[str, str] | None = None) -> Answer:
+    def problem(self, problem: Problem, headers: Mapping[str, str] | None = None) -> EndpointResponse:
         """What went wrong (RFC 9457)."""
-        return Answer(problem.status, _encode(coded(problem.details)), {**(headers or {}), **problem.headers}, PROBLEM)
+        return EndpointResponse(
+            problem.status, _encode(coded(problem.details)), {**(headers or {}), **problem.headers}, PROBLEM
+        )
 
     def _text(self, job: Job, address: str | None) -> bytes:
         document = self.document(job, address)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from uuid import UUID
 
 from headrace.endpoints.dependencies import in_worker, plan_of
-from headrace.endpoints.request import Asked
+from headrace.endpoints.request import EndpointRequest
 from headrace.endpoints.status import StatusPages
 from headrace.endpoints.submit import LONGEST, Misused
 from headrace.endpoints.task_adapter import adapted
@@ -83,7 +83,7 @@ class Page(NamedTuple):
     method: str
     path: str
     """What stands behind the id."""
-    do: Callable[[StatusPages, str, Asked], Awaitable[Any]]
+    do: Callable[[StatusPages, str, EndpointRequest], Awaitable[Any]]
 
 
 PAGES = (
@@ -126,11 +126,11 @@ def broken_off(error: Exception) -> bytes:
     return event("error", (problem_of(error) or fault).details)
 
 
-def _one(asked: Asked, name: str) -> str | None:
+def _one(asked: EndpointRequest, name: str) -> str | None:
     return next((value for one, value in asked.query if one == name), None)
 
 
-def _wait(asked: Asked) -> float:
+def _wait(asked: EndpointRequest) -> float:
     text = _one(asked, "wait") or "0"
     try:
         seconds = float(text)
@@ -142,5 +142,5 @@ def _wait(asked: Asked) -> float:
     return seconds
 
 
-def _since(asked: Asked) -> str | None:
+def _since(asked: EndpointRequest) -> str | None:
     return next(iter(asked.all("last-event-id")), None) or _one(asked, "since")

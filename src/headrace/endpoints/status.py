@@ -15,11 +15,11 @@ from headrace.core.attempt import ErrorInfo
 from headrace.core.hidden_errors import hidden_news
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.core.updates import News
+from headrace.core.updates import Update
 from headrace.core.validation import NOTE
 from headrace.endpoints.documents import ErrorDocument, Errors, error_of, shows
-from headrace.endpoints.request import Asked, patiently
-from headrace.endpoints.responses import Answer, Answers
+from headrace.endpoints.request import EndpointRequest, patiently
+from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.retry_after import Estimates
 from headrace.endpoints.submit import LONGEST, as_problem
 from headrace.endpoints.tokens import Tokens
@@ -81,11 +81,11 @@ class StatusPages:
 
     # -- looking
 
-    async def show(self, id: str, asked: Asked, wait: float = 0.0) -> Answer:
+    async def show(self, id: str, asked: EndpointRequest, wait: float = 0.0) -> EndpointResponse:
         """The job as it stands; with ``wait``, as soon as it differs from what the client has (``If-None-Match``)."""
         return await self._answered(self._show, id, asked, wait)
 
-    async def _show(self, job: Job, asked: Asked, wait: float) -> Answer:
+    async def _show(self, job: Job, asked: EndpointRequest, wait: float) -> EndpointResponse:
         tags = asked.all("if-none-match")
         if wait and not job.ended and (is_known(tags, job) or not tags):
             seen = etag(job)
@@ -94,11 +94,11 @@ class StatusPages:
             return self.answers.unchanged(job)
         return self.answers.shown(self._shows(job), asked.where(job.id))
 
-    async def result(self, id: str, asked: Asked, wait: float = 0.0) -> Answer:
+    async def result(self, id: str, asked: EndpointRequest, wait: float = 0.0) -> EndpointResponse:
         """What the job came to (200), that it goes on (202), or its error, with the status of that."""
         return await self._answered(self._result, id, asked, wait)
 
-    async def _result(self, job: Job, asked: Asked, wait: float) -> Answer:
+    async def _result(self, job: Job, asked: EndpointRequest, wait: float) -> EndpointResponse:
         if wait and not job.ended:
             job = await self._later(job, asked, wait, lambda one: one.ended)
         address, job = asked.where(job.id), self._shows(job)
@@ -108,7 +108,7 @@ class StatusPages:
             return self.answers.completed(job, address, {})
         return self.answers.unsuccessful(job, address, {})
 
-    async def _later(self, job: Job, asked: Asked, wait: float, is_it: Callable[[Job], bool]) -> Job:
+    async def _later(self, job: Job, asked: EndpointRequest, wait: float, is_it: Callable[[Job], bool]) -> Job:
         """The job as soon as it is so, or as it is when the time is up."""
         last = job
 
@@ -123,17 +123,17 @@ class StatusPages:
         await patiently(asked, follow())
         return last
 
-    async def events(self, id: str, asked: Asked, since: str | None = None) -> Telling | Answer:
+    async def events(self, id: str, asked: EndpointRequest, since: str | None = None) -> Telling | EndpointResponse:
         """The events of the job until it has ended; ``since``: the id of the last one that was read."""
         try:
             job = await self._job(id, asked)
             telling = await tell_job(self.app, job, since, self._teller(asked))
         except Exception as error:
             return self.answers.problem(as_problem(error))
-        return Answer(204) if telling is None else telling  # all was read: a browser comes again no more
+        return EndpointResponse(204) if telling is None else telling  # all was read: a browser comes again no more
 
-    def _teller(self, asked: Asked) -> Teller:
-        def snapshot(news: News) -> Any:
+    def _teller(self, asked: EndpointRequest) -> Teller:
+        def snapshot(news: Update) -> Any:
             return {"job": self.answers.document(news.job, asked.where(news.job.id))}
 
         return Teller(snapshot, self._ended, self._seen, self._change)
@@ -150,25 +150,27 @@ class StatusPages:
     def _error(self, error: ErrorInfo | None) -> ErrorDocument | None:
         return None if error is None else error_of(error, self.answers.tracebacks)
 
-    def _seen(self, news: News) -> News:
+    def _seen(self, news: Update) -> Update:
         news = news if self._logs else replace(news, logs=())
         return hidden_news(news, meant=True) if self._hides else news
 
     # -- acting
 
-    async def cancel(self, id: str, asked: Asked) -> Answer:
+    async def cancel(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """End the job, or have its worker stop it (202); one that has ended stays as it is (409)."""
         return await self._acted(id, asked, lambda job, by: self.app.cancel(job.id, by=by), refuses_ended=True)
 
-    async def retry(self, id: str, asked: Asked) -> Answer:
+    async def retry(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """Give a failed or cancelled job another go, with a new budget."""
         return await self._acted(id, asked, lambda job, by: self.app.retry(job.id, by=by))
 
-    async def discard(self, id: str, asked: Asked) -> Answer:
+    async def discard(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """Put a completed or failed job away."""
         return await self._acted(id, asked, lambda job, by: self.app.discard(job.id, by=by))
 
-    async def _acted(self, id: str, asked: Asked, act: Any, *, refuses_ended: bool = False) -> Answer:
+    async def _acted(
+        self, id: str, asked: EndpointRequest, act: Any, *, refuses_ended: bool = False
+    ) -> EndpointResponse:
         try:
             job = await self._job(id, asked)
             if refuses_ended and job.ended:
@@ -182,14 +184,14 @@ class StatusPages:
 
     # -- whose it is
 
-    async def _answered(self, do: Any, id: str, asked: Asked, wait: float) -> Answer:
+    async def _answered(self, do: Any, id: str, asked: EndpointRequest, wait: float) -> EndpointResponse:
         try:
-            answer: Answer = await do(await self._job(id, asked), asked, wait)
+            answer: EndpointResponse = await do(await self._job(id, asked), asked, wait)
             return answer
         except Exception as error:
             return self.answers.problem(as_problem(error))
 
-    async def _job(self, text: str, asked: Asked) -> Job:
+    async def _job(self, text: str, asked: EndpointRequest) -> Job:
         """The job of this id, if the caller may see it.
 
         :raises Problem: 403, the token is missing or wrong; 404 or 410, there is none, or it is somebody else's

@@ -15,7 +15,7 @@ from headrace.core.times import Seconds, seconds
 from headrace.endpoints.documents import Errors, shows
 from headrace.endpoints.request import (
     HEADERS,
-    Asked,
+    EndpointRequest,
     Preference,
     checked_headers,
     kept_headers,
@@ -24,7 +24,7 @@ from headrace.endpoints.request import (
     patiently,
     preference_of,
 )
-from headrace.endpoints.responses import Answer, Answers
+from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.retry_after import Estimates
 from headrace.errors import ConfigError, InvalidPayload
 from headrace.http.problems import Problem, problem_of
@@ -72,11 +72,12 @@ class Submitting:
         self,
         task: Task[Any, Any],
         arguments: Callable[[], Mapping[str, Any]],
-        asked: Asked,
+        asked: EndpointRequest,
         request: Any = None,
         depends: Collection[str] = (),
     ) -> Any:
-        """Store the job that a request asks for; an ``Answer``, or what ``before_submit`` returned for ``request``.
+        """Store the job that a request asks for; an ``EndpointResponse``, or what ``before_submit`` returned for
+        ``request``.
 
         ``depends``: the arguments that the service itself has found out.
 
@@ -105,7 +106,7 @@ class Submitting:
         except Exception as error:
             return self.answers.problem(as_problem(error))
 
-    def _draft(self, task: Task[Any, Any], arguments: Mapping[str, Any], asked: Asked) -> Draft[Any]:
+    def _draft(self, task: Task[Any, Any], arguments: Mapping[str, Any], asked: EndpointRequest) -> Draft[Any]:
         options: dict[str, Any] = {
             "headers": kept_headers(asked.headers, self.headers),
             "route": asked.route,
@@ -116,7 +117,7 @@ class Submitting:
         said = {name: one for name, one in options.items() if one}
         return task.draft_bound(arguments).with_checked(check_options(said) if said else said)
 
-    async def _ended(self, handle: JobHandle[Any], wait: float, asked: Asked) -> Job:
+    async def _ended(self, handle: JobHandle[Any], wait: float, asked: EndpointRequest) -> Job:
         """The job as it is when it has ended, or when the time is up."""
         job = handle.last
         if wait > 0 and (job is None or not job.ended):
@@ -127,8 +128,8 @@ class Submitting:
         return job
 
     async def _answer(
-        self, job: Job, asked: Asked, prefers: Preference, estimate: Callable[[Job], Awaitable[int]]
-    ) -> Answer:
+        self, job: Job, asked: EndpointRequest, prefers: Preference, estimate: Callable[[Job], Awaitable[int]]
+    ) -> EndpointResponse:
         address, applied = asked.where(job.id), {**prefers.applied(self._longest), "Vary": "Prefer"}
         waited, job = prefers.seconds(self._wait, self._longest) > 0, self._shows(job)
         if not job.ended or not waited:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from headrace.errors import ConfigError
 from headrace.runtime.secrets import STATUS_PAGES, Kept
-from headrace.runtime.single_flight import Shared
+from headrace.runtime.single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -42,7 +42,7 @@ class Tokens:
         self._given = None if given is None else blake2b(given).digest()
         self._kept: Kept | None = None
         self._read_at = self._looked_at = -math.inf
-        self._reading = Shared(self._read)
+        self._reading = SingleFlight(self._read)
 
     async def ready(self) -> None:
         """Read the secret, if it is not known yet, or not read for a minute; :raises SecretMismatch:"""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from headrace.client.draft import Draft
-from headrace.endpoints.request import Asked, route_of, values_of
-from headrace.endpoints.responses import Answer
+from headrace.endpoints.request import EndpointRequest, route_of, values_of
+from headrace.endpoints.responses import EndpointResponse
 from headrace.endpoints.routes import broken_off
 from headrace.endpoints.status import StatusPages
 from headrace.endpoints.submit import BeforeSubmit
@@ -32,7 +32,7 @@ def asking(
     caller: str | None,
     place: str | None,
     pages: StatusPages | None,
-) -> Callable[[], Awaitable[Asked]]:
+) -> Callable[[], Awaitable[EndpointRequest]]:
     """Read a request on its own thread; what is returned gives it as values, on the loop.
 
     ``values``: the parameters in its path. ``place``: the address of a job's page, with ``PLACE`` in it; None: there is
@@ -44,15 +44,15 @@ def asking(
         path = None if place is None else place.replace(str(PLACE), str(id))
         return path if path is None or pages is None else pages.address(path, id)
 
-    async def ask() -> Asked:
+    async def ask() -> EndpointRequest:
         if pages is not None:
             await pages.ready()
-        return Asked(headers=given, route=route, query=query, identity=caller, where=where)
+        return EndpointRequest(headers=given, route=route, query=query, identity=caller, where=where)
 
     return ask
 
 
-def sent_headers(answer: Answer) -> dict[str, str]:
+def sent_headers(answer: EndpointResponse) -> dict[str, str]:
     """The headers of an answer, all but those of the connection, which is the server's own business (PEP 3333)."""
     return {name: value for name, value in answer.headers.items() if name != "Connection"}
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.status import Status
 from headrace.engine.values import MAX_BATCH, Claimed, Companions, InsertAnswer, Inserted, Overdue
 from headrace.engine.workers import Dead
@@ -101,7 +101,7 @@ class Jobs(Protocol):
         """
         ...
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         """Give a worker the first jobs, in order, that it may take.
 
         First all deferred jobs that are due are queued, as ``core.lifecycle.claim.promoted`` says. The result is then

@@ -14,7 +14,7 @@ from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.stats.failures import FailureGroup
-from headrace.core.stats.verification import Book
+from headrace.core.stats.verification import Invariant
 
 __all__ = ["Records"]
 
@@ -61,7 +61,7 @@ class Records(Protocol):
         """How many jobs were ever stored, and what became of them. ``unaccounted`` is 0 at every moment."""
         ...
 
-    async def verify(self, book: str, now: datetime | None = None) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         """Compare one of ``core.stats.verification.BOOKS`` with what it is about, as of one moment, while others write.
 
         What was written whole agrees at every moment, so a finding is a fault of the engine, or of whoever wrote past

@@ -30,7 +30,7 @@ __all__ = [
     "Hello",
     "Hints",
     "Listening",
-    "Verb",
+    "WireCall",
     "common",
     "decode",
     "do",
@@ -103,7 +103,7 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_tell)
 # -- the verbs
 
 
-class Verb(msgspec.Struct, frozen=True):
+class WireCall(msgspec.Struct, frozen=True):
     """One verb of the contract: where it is asked for, what it takes, and what it gives."""
 
     role: str
@@ -203,7 +203,7 @@ def _roles() -> Iterator[tuple[str, type]]:
                 yield name, role
 
 
-def _verb(role: str, name: str, function: Any) -> Verb:
+def _verb(role: str, name: str, function: Any) -> WireCall:
     hints, (_, *given) = get_type_hints(function), inspect.signature(function).parameters.values()
     gives = hints.pop("return")
     fields: list[Any] = [
@@ -212,10 +212,10 @@ def _verb(role: str, name: str, function: Any) -> Verb:
     ]
     takes = msgspec.defstruct(f"{role}_{name}", fields, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     positional = sum(one.kind is not one.KEYWORD_ONLY for one in given)
-    return Verb(role, name, takes, gives, positional)
+    return WireCall(role, name, takes, gives, positional)
 
 
-VERBS: tuple[Verb, ...] = tuple(
+VERBS: tuple[WireCall, ...] = tuple(
     _verb(role, name, function)
     for role, protocol in _roles()
     for name, function in vars(protocol).items()
@@ -224,13 +224,13 @@ VERBS: tuple[Verb, ...] = tuple(
 """Every verb that can be asked for from afar, read from the Protocols."""
 
 
-def far_role(role: str, call: Callable[[Verb, Any], Awaitable[Any]]) -> Any:
+def far_role(role: str, call: Callable[[WireCall, Any], Awaitable[Any]]) -> Any:
     """A role whose verbs are calls: what the engine of a client has in its place."""
     verbs = {verb.name: _far_verb(verb, call) for verb in VERBS if verb.role == role}
     return type(f"Far{role.capitalize()}", (), {name: staticmethod(verb) for name, verb in verbs.items()})()
 
 
-def _far_verb(verb: Verb, call: Callable[[Verb, Any], Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _far_verb(verb: WireCall, call: Callable[[WireCall, Any], Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     takes = verb.takes
 
     def ask(*args: Any, **more: Any) -> Awaitable[Any]:
@@ -240,7 +240,7 @@ def _far_verb(verb: Verb, call: Callable[[Verb, Any], Awaitable[Any]]) -> Callab
     return ask
 
 
-async def do(engine: Engine, verb: Verb, arguments: Any) -> Any:
+async def do(engine: Engine, verb: WireCall, arguments: Any) -> Any:
     """Do a verb: what the engine of a server answers to these arguments, which are of ``verb.takes``."""
     role = engine if verb.role == "session" else getattr(engine, verb.role)
     given, names = astuple(arguments), verb.takes.__struct_fields__

@@ -13,7 +13,7 @@ from headrace.core.attempt import Attempt, ErrorInfo
 from headrace.core.entry import Entry, LogLine
 from headrace.core.job import Job, raw_json
 from headrace.core.status import Outcome, Reason, Status
-from headrace.core.updates import News, Place
+from headrace.core.updates import Place, Update
 
 __all__ = [
     "EndTold",
@@ -190,7 +190,7 @@ def end_of(job: Job) -> tuple[Kind, msgspec.Struct] | None:
     return None
 
 
-def changes(news: News) -> Iterator[tuple[Kind, msgspec.Struct]]:
+def changes(news: Update) -> Iterator[tuple[Kind, msgspec.Struct]]:
     """What became of the job since the last news of it, the end apart.
 
     A start that nobody saw, because the end was there as soon as the store was asked, is told from the record.

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.job import Job
-from headrace.core.updates import Mark, News
+from headrace.core.updates import ResumeToken, Update
 from headrace.http.job_events import changes, ended_as, item_of, log_of, position_of
 from headrace.runtime.watch.followers import Reader
 
@@ -48,11 +48,11 @@ def event(name: str, document: Any, id: str | None = None) -> bytes:
 class Teller(NamedTuple):
     """How a job is told of, where shells differ."""
 
-    snapshot: Callable[[News], Any]
+    snapshot: Callable[[Update], Any]
     """The document of the first event."""
     ended: Callable[[Job], Any] = ended_as
     """The document of the last event."""
-    seen: Callable[[News], News] = lambda news: news
+    seen: Callable[[Update], Update] = lambda news: news
     """The news without what the reader may not see."""
     change: Callable[[Any], Any] = lambda document: document
     """The document of an event in between."""
@@ -72,7 +72,7 @@ async def tell_job(app: App, job: Job, since: str | None, teller: Teller) -> Tel
 
     None: all of them were read.
     """
-    mark = None if since is None else Mark.read(since)
+    mark = None if since is None else ResumeToken.read(since)
     reader = await app.follow(job, mark)
     try:
         first = await reader.take()
@@ -91,7 +91,7 @@ async def tell_job(app: App, job: Job, since: str | None, teller: Teller) -> Tel
     return Telling(_told(reader, teller, first), reader.close)
 
 
-async def _told(reader: Reader, teller: Teller, *taken: News) -> AsyncGenerator[bytes, None]:
+async def _told(reader: Reader, teller: Teller, *taken: Update) -> AsyncGenerator[bytes, None]:
     mark = taken[0].mark
     for news in taken:
         for part in _parts(teller.seen(news), mark, teller):
@@ -108,7 +108,7 @@ async def _told(reader: Reader, teller: Teller, *taken: News) -> AsyncGenerator[
         mark, over = found.mark, found.over
 
 
-def _parts(news: News, mark: Mark, teller: Teller) -> list[bytes]:
+def _parts(news: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
     """What is sent of some news; an id says how far a reader has come that has read that event."""
     parts = [bytearray()]
 

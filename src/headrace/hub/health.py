@@ -15,7 +15,7 @@ import msgspec
 from starlette.responses import Response
 
 from headrace.errors import StoreLost, Unavailable
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -137,14 +137,14 @@ def _error_of(task: asyncio.Task[None]) -> BaseException | None:
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
-async def tell_health(ask: Ask) -> Answer:
+async def tell_health(ask: OperationRequest) -> OperationReply:
     """How the process is."""
     loops = ask.hub.vitals.of_loops()
     well = "failed" not in loops.values()
-    return Answer(Health("ok" if well else "failed", loops), 200 if well else 503)
+    return OperationReply(Health("ok" if well else "failed", loops), 200 if well else 503)
 
 
-async def tell_ready(ask: Ask) -> Answer:
+async def tell_ready(ask: OperationRequest) -> OperationReply:
     """Whether requests are welcome."""
     vitals = ask.hub.vitals
     up, loops = await vitals.store_answers(), vitals.of_loops()
@@ -152,14 +152,14 @@ async def tell_ready(ask: Ask) -> Answer:
     status: Literal["ready", "draining", "unready"] = "ready" if well else "unready"
     if ask.hub.draining.is_set():
         status = "draining"
-    return Answer(Ready(status, _word(up), loops, _word(vitals.signs)), 200 if status == "ready" else 503)
+    return OperationReply(Ready(status, _word(up), loops, _word(vitals.signs)), 200 if status == "ready" else 503)
 
 
 def _word(fine: bool) -> Word:
     return "ok" if fine else "failed"
 
 
-async def tell_metrics(ask: Ask) -> Response:
+async def tell_metrics(ask: OperationRequest) -> Response:
     """Everything that Prometheus is told."""
     return Response(await ask.hub.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -217,9 +217,9 @@ def _version() -> Version:
     return Version(version("headrace"))
 
 
-async def tell_version(ask: Ask) -> Answer:
+async def tell_version(ask: OperationRequest) -> OperationReply:
     """The version of this hub."""
-    return Answer(_version())
+    return OperationReply(_version())
 
 
 VERSION_OPERATIONS = (

@@ -17,9 +17,9 @@ from headrace.dashboard.security import secured
 from headrace.http.positions import Positions
 from headrace.http.problems import Problem
 from headrace.hub.api.vocabulary import Drafts
-from headrace.hub.auth.authenticator import Door
-from headrace.hub.auth.login import Front
-from headrace.hub.auth.quotas import Caps
+from headrace.hub.auth.authenticator import Authenticator
+from headrace.hub.auth.login import DashboardLogin
+from headrace.hub.auth.quotas import Quotas
 from headrace.hub.health import Vitals
 from headrace.hub.live.connections import Live
 from headrace.hub.live.socket import socket_route
@@ -28,7 +28,7 @@ from headrace.hub.operations import ENGINE, OPERATIONS
 from headrace.hub.options import HubOptions
 from headrace.hub.remote_workers.fleet import Fleet
 from headrace.hub.rpc import Wanted, hints_route
-from headrace.hub.server.access_log import Access
+from headrace.hub.server.access_log import AccessLog
 from headrace.hub.server.dispatch import Direct, problem_response, routes
 from headrace.hub.webhooks import webhook_worker
 from headrace.worker.log_capture import caught_logs
@@ -44,10 +44,10 @@ class Hub:
 
     def __init__(self, app: App, options: HubOptions | None = None) -> None:
         self.app, self.options = app, options or HubOptions()
-        self.door, self.caps = Door(app, self.options), Caps(app, self.options)
+        self.door, self.caps = Authenticator(app, self.options), Quotas(app, self.options)
         self.draining = asyncio.Event()
         """Set when the hub begins to stop: streams and sockets end, whoever waits in a request is answered at once."""
-        self.vitals, self.access, self.metrics = Vitals(self), Access(self), Metrics(self)
+        self.vitals, self.access, self.metrics = Vitals(self), AccessLog(self), Metrics(self)
         self.drafts, self.positions = Drafts(app), Positions(app)
         self.live = Live(self)
         """Streams and sockets."""
@@ -57,7 +57,7 @@ class Hub:
         """What remote engines are told of who listens."""
         self.number = app.host.dice.token() >> 1
         """Another one for each hub."""
-        self.front = Front(self)
+        self.front = DashboardLogin(self)
         """The dashboard."""
         found = [
             *routes(self, (*OPERATIONS, *ENGINE)),

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.engine import Alive, Dead, Gone
-from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, Verb, decode, do, encode
+from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, WireCall, decode, do, encode
 from headrace.errors import HeadraceError, NotOpen
 from headrace.http.problems import Problem
 from headrace.hub.live.connections import DRAINING
 from headrace.hub.server.dispatch import read_body
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 from headrace.hub.server.problems import problem_of
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ _MSGPACK = b"application/msgpack"
 _SPOKEN = frozenset(b"%d" % number for number in range(OLDEST, PROTOCOL + 1))
 
 
-def _operation(verb: Verb) -> Operation:
-    async def serve(ask: Ask) -> Response:
+def _operation(verb: WireCall) -> Operation:
+    async def serve(ask: OperationRequest) -> Response:
         hub, request = ask.hub, ask.request
         _check_protocol(request)
         data = await read_body(request, hub.options.bulk_most, hub.options.read_timeout, media=_MSGPACK)
@@ -81,7 +81,7 @@ def _operation(verb: Verb) -> Operation:
     )
 
 
-def _arguments(data: bytes, verb: Verb) -> Any:
+def _arguments(data: bytes, verb: WireCall) -> Any:
     try:
         return decode(data, verb.takes)
     except (UnicodeDecodeError, RecursionError, OverflowError, ValueError) as error:
@@ -112,7 +112,7 @@ class _Packed(Response):
 _IS_MSGPACK = (b"content-type", _MSGPACK)
 
 
-async def _answer(hub: Hub, verb: Verb, arguments: Any) -> Any:
+async def _answer(hub: Hub, verb: WireCall, arguments: Any) -> Any:
     app = hub.app
     said = await do(app.engine, verb, arguments)
     if verb.path == "session/time":
@@ -138,9 +138,9 @@ def _version() -> str:
     return version("headrace")
 
 
-async def _hello(ask: Ask) -> Answer:
+async def _hello(ask: OperationRequest) -> OperationReply:
     engine, options = ask.hub.app.engine, ask.hub.options
-    return Answer(
+    return OperationReply(
         Hello(
             newest=PROTOCOL,
             oldest=OLDEST,

@@ -13,22 +13,22 @@ from headrace.maintenance.pruner import Pruner
 from headrace.maintenance.sweeper import Sweeper
 from headrace.runtime.host import Host
 from headrace.runtime.service import Service
-from headrace.runtime.totals import Sums
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.totals import FinishTotals
+from headrace.runtime.writes.writer import Writer
 
 __all__ = ["Attendance", "Follower", "Planner", "Pruner", "Sweeper", "services"]
 
 
 def services(
     engine: Engine,
-    lanes: Lanes,
+    lanes: Writer,
     host: Host,
     holder: UUID,
     retention: Retention | None = None,
     *,
     follow: bool = True,
     ended: UUID | None = None,
-    sums: Sums | None = None,
+    sums: FinishTotals | None = None,
     worker: bool = True,
 ) -> list[Service]:
     """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules.

@@ -25,14 +25,14 @@ from headrace.errors import HeadraceError, JobNotFound, TransitionRefused, Unkno
 from headrace.maintenance.schedules import PREFIX, find_schedule
 from headrace.runtime.host import Host
 from headrace.runtime.service import Service
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 
 __all__ = ["Follower", "InstanceReconciler", "begin", "cancel_surplus"]
 
 _log = logging.getLogger("headrace.continuous")
 
 
-async def begin(lanes: Lanes, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
+async def begin(lanes: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
     """Submit the next job of each instance after the run that ended; the live job of each, whoever submitted it."""
     rule, now = doc.rule, host.clock.now()
     if not isinstance(rule, Continuous):
@@ -48,7 +48,7 @@ async def begin(lanes: Lanes, host: Host, doc: ScheduleDoc, ended: Mapping[int, 
 
 
 async def cancel_surplus(
-    engine: Engine, lanes: Lanes, host: Host, name: str, instances: int = 0, *, running: bool = False
+    engine: Engine, lanes: Writer, host: Host, name: str, instances: int = 0, *, running: bool = False
 ) -> bool:
     """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended.
 
@@ -74,7 +74,7 @@ async def cancel_surplus(
 class InstanceReconciler:
     """The planner's part of continuous tasks: starts instances that do not run, and ends surplus ones."""
 
-    def __init__(self, engine: Engine, lanes: Lanes, host: Host) -> None:
+    def __init__(self, engine: Engine, lanes: Writer, host: Host) -> None:
         self.engine, self.lanes, self.host = engine, lanes, host
         self._runs: dict[Instance, UUID] = {}
         """The job that was last seen to be live, by instance."""
@@ -124,7 +124,7 @@ class Follower(Service):
     Nothing depends on it but speed: the planner begins whatever it failed to.
     """
 
-    def __init__(self, engine: Engine, lanes: Lanes, host: Host) -> None:
+    def __init__(self, engine: Engine, lanes: Writer, host: Host) -> None:
         super().__init__()
         self.engine, self.lanes, self.host = engine, lanes, host
         self._ends: dict[str, list[Job]] = {}

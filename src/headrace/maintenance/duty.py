@@ -14,7 +14,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.service import Service
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 
 __all__ = ["BRIEF", "Duty", "Elector"]
 
@@ -111,7 +111,7 @@ class Duty(Service):
     share: ClassVar[float] = 1.0
     """For how much of a worker's lease the duty is taken: how long it may be left undone when its holder dies."""
 
-    def __init__(self, engine: Engine, lanes: Lanes, host: Host, holder: UUID) -> None:
+    def __init__(self, engine: Engine, lanes: Writer, host: Host, holder: UUID) -> None:
         super().__init__()
         self.engine, self.lanes, self.host, self.rules = engine, lanes, host, engine.rules
         self.elector = Elector(engine, host, holder, f"duty:{self.name}", self.share * engine.rules.lease)

@@ -13,7 +13,7 @@ from headrace.logs import short
 from headrace.maintenance.attendance import Program, programs_of
 from headrace.runtime.host import Host
 
-__all__ = ["Deathwatch"]
+__all__ = ["LivenessWatch"]
 
 _log = logging.getLogger("headrace.sweeper")
 
@@ -31,7 +31,7 @@ _Key = tuple[UUID, int, bool]
 """A worker, its beat, and whether it was cut off since."""
 
 
-class Deathwatch:
+class LivenessWatch:
     """What one sweeper knows of the workers of a store."""
 
     def __init__(self, engine: Engine, host: Host) -> None:

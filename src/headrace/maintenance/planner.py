@@ -19,7 +19,7 @@ from headrace.maintenance.continuous import InstanceReconciler
 from headrace.maintenance.duty import Duty
 from headrace.maintenance.schedules import PREFIX, read
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 
 __all__ = ["Planner"]
 
@@ -38,7 +38,7 @@ class Planner(Duty):
     def __init__(
         self,
         engine: Engine,
-        lanes: Lanes,
+        lanes: Writer,
         host: Host,
         holder: UUID,
         retention: Retention | None = None,

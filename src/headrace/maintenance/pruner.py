@@ -14,7 +14,7 @@ from headrace.engine import MAX_BATCH, MAX_ROLL, Engine
 from headrace.maintenance.duty import Duty
 from headrace.runtime.host import Host
 from headrace.runtime.signatures import forget_stored
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 
 __all__ = ["Pruner"]
 
@@ -40,7 +40,7 @@ class Pruner(Duty):
     def __init__(
         self,
         engine: Engine,
-        lanes: Lanes,
+        lanes: Writer,
         host: Host,
         holder: UUID,
         retention: Retention | None = None,

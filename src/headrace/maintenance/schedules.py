@@ -29,7 +29,7 @@ from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 
 __all__ = [
     "PREFIX",
@@ -132,7 +132,7 @@ def _readable_doc(setting: Setting) -> ScheduleDoc | None:
         return None
 
 
-async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str, by: str | None = None) -> Job:
+async def trigger_schedule(engine: Engine, lanes: Writer, host: Host, name: str, by: str | None = None) -> Job:
     """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any.
 
     :raises ConfigError: it is continuous, and another run would be one too many.

@@ -16,19 +16,19 @@ import msgspec
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.clock_steps import SETTING, Step, Steps, on_record
+from headrace.core.lifecycle.clock_steps import SETTING, ClockStep, Steps, on_record
 from headrace.core.lifecycle.liveness import PAUSE, Watch, is_certain, is_late
 from headrace.core.lifecycle.sweep import cause_of, sweep
 from headrace.core.times import length
 from headrace.engine import MAX_BATCH, Engine, Overdue, Setting
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import Unstorable
-from headrace.logs import account, labels, name_of
+from headrace.logs import attempt_summary, labels, name_of
 from headrace.maintenance.duty import Duty
-from headrace.maintenance.liveness import Deathwatch
+from headrace.maintenance.liveness import LivenessWatch
 from headrace.runtime.host import Host
-from headrace.runtime.totals import Sums
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.totals import FinishTotals
+from headrace.runtime.writes.writer import Writer
 
 __all__ = ["StepRecord", "Sweeper"]
 
@@ -43,7 +43,7 @@ class StepRecord:
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host = engine, host
-        self._written: tuple[Step, ...] = ()
+        self._written: tuple[ClockStep, ...] = ()
         """What this host had noticed when it last wrote."""
 
     @property
@@ -51,15 +51,15 @@ class StepRecord:
         """Whether the clock of this host has noticed a step that is not on record."""
         return self._noticed() != self._written
 
-    def _noticed(self) -> tuple[Step, ...]:
+    def _noticed(self) -> tuple[ClockStep, ...]:
         if (clock := self._host.store_clock) is None:
             return ()
         clock.look()
         return clock.steps
 
-    async def known(self) -> tuple[Step, ...]:
+    async def known(self) -> tuple[ClockStep, ...]:
         """All steps, those noticed here included, which are on record now."""
-        noticed, known = self._noticed(), tuple[Step, ...]()
+        noticed, known = self._noticed(), tuple[ClockStep, ...]()
         for _ in range(_TRIES):
             setting = await self._find()
             known = () if setting is None else _read(setting)
@@ -80,7 +80,7 @@ class StepRecord:
         return next((one for one in await self._engine.documents.settings(SETTING) if one.key == SETTING), None)
 
 
-def _read(setting: Setting) -> tuple[Step, ...]:
+def _read(setting: Setting) -> tuple[ClockStep, ...]:
     try:
         return Steps.from_text(setting.value).steps
     except msgspec.MsgspecError as error:
@@ -88,7 +88,7 @@ def _read(setting: Setting) -> tuple[Step, ...]:
         return ()
 
 
-def _tell(step: Step) -> None:
+def _tell(step: ClockStep) -> None:
     way, seconds = ("forward", step.by) if step.by > 0 else ("back", -step.by)
     _log.warning(
         "the store's time went %s by %s: its clock was set, or the machine slept; attempts that began before are judged"
@@ -112,20 +112,20 @@ class Sweeper(Duty):
     def __init__(
         self,
         engine: Engine,
-        lanes: Lanes,
+        lanes: Writer,
         host: Host,
         holder: UUID,
         *,
         ended: UUID | None = None,
         limit: int = MAX_BATCH,
-        sums: Sums | None = None,
+        sums: FinishTotals | None = None,
     ) -> None:
         """``ended``: a worker whose process is known to have ended; ``sums``: where lost attempts are added up."""
         super().__init__(engine, lanes, host, holder)
-        self._limit, self._sums = limit, sums or Sums()
+        self._limit, self._sums = limit, sums or FinishTotals()
         self.siblings: Sequence[Duty] = ()
         """The other duties of the same worker: they ask for what the dead had."""
-        self._watch = Deathwatch(engine, host)
+        self._watch = LivenessWatch(engine, host)
         self._watch.ended = ended
         self._leader: UUID | None = None
         """Who had the duty when it was last asked for in vain."""
@@ -253,20 +253,20 @@ class Sweeper(Duty):
         """Whether any of these is here because of a deadline, so that it matters whether time has stepped."""
         return any(not _certain(row, now, self.rules) for row in rows)
 
-    def _ripe(self, row: Overdue, now: datetime, steps: Sequence[Step]) -> bool:
+    def _ripe(self, row: Overdue, now: datetime, steps: Sequence[ClockStep]) -> bool:
         """Whether it can be decided now what becomes of this job."""
         if _certain(row, now, self.rules, steps):
             return True
         return is_late(self._late.of((row.job.id, row.job.epoch)), self.rules)
 
-    async def _settle_all(self, rows: Sequence[Overdue], now: datetime, steps: Sequence[Step]) -> int:
+    async def _settle_all(self, rows: Sequence[Overdue], now: datetime, steps: Sequence[ClockStep]) -> int:
         answers = await asyncio.gather(*(self._settle(row, now, steps) for row in rows), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
         return sum(answer is True for answer in answers)
 
-    async def _settle(self, row: Overdue, now: datetime, steps: Sequence[Step]) -> bool:
+    async def _settle(self, row: Overdue, now: datetime, steps: Sequence[ClockStep]) -> bool:
         """Decide about one job until the store agrees, or somebody else has moved it on; whether we moved it."""
         job, epoch = row.job, row.job.epoch
         for _ in range(_TRIES):
@@ -302,7 +302,7 @@ class Sweeper(Duty):
         return False
 
 
-def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[Step] = ()) -> bool:
+def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[ClockStep] = ()) -> bool:
     return is_certain(cause_of(row.job, now, rules, alive=row.alive, unnamed=row.unnamed, steps=steps))
 
 
@@ -312,5 +312,5 @@ def _say(change: Change, job: Job, now: datetime, *, charged: bool) -> None:
     if attempt is None:
         _log.info("%s: %s, now %s", name_of(job), change.verb, job.status, extra=labels(job))
     else:
-        said = account(job, attempt.outcome, now, charged=charged, began=attempt.started_at is not None)
+        said = attempt_summary(job, attempt.outcome, now, charged=charged, began=attempt.started_at is not None)
         _log.warning("%s", said, extra=labels(job))

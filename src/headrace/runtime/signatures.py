@@ -12,9 +12,9 @@ import msgspec
 from headrace.core import audit
 from headrace.core.auth.tokens import (
     MADE_OF,
-    Lease,
-    Secret,
+    JobLease,
     Secrets,
+    SigningSecret,
     lease_text,
     read_lease,
     read_token,
@@ -26,7 +26,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import SecretMismatch, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.secrets import GRACE, ROOT, STATUS_PAGES, Root, Vault, secret_bytes, setting_of
-from headrace.runtime.single_flight import Shared
+from headrace.runtime.single_flight import SingleFlight
 
 __all__ = ["SETTING", "Signing", "forget_stored", "rotate"]
 
@@ -50,10 +50,10 @@ class Signing:
         self._strange: frozenset[str] = frozenset()
         """The ids of those that others derive, and that are not known here."""
         self._read_at = self._looked_at = -math.inf
-        self._reading = Shared(self._read)
+        self._reading = SingleFlight(self._read)
         self._warned: str | None = None
 
-    async def lease(self, key: str | None, lease: Lease) -> str:
+    async def lease(self, key: str | None, lease: JobLease) -> str:
         """The text of a lease."""
         return lease_text(await self._known(), self._namespace, key, lease)
 
@@ -61,7 +61,7 @@ class Signing:
         """The text of a token."""
         return token_text(await self._known(), self._namespace, key, worker)
 
-    async def read_lease(self, key: str | None, text: str) -> Lease | None:
+    async def read_lease(self, key: str | None, text: str) -> JobLease | None:
         """The lease in a text that came with this key; None: it does not count.
 
         :raises SecretMismatch: only others can tell
@@ -187,5 +187,5 @@ async def _stored(engine: Engine) -> tuple[Secrets, int]:
     return (Secrets(), 0) if setting is None else (msgspec.json.decode(setting.value, type=Secrets), setting.rev)
 
 
-def _new(derives: bool) -> Secret:
-    return Secret(secret_bytes(4).hex(), b"" if derives else secret_bytes(MADE_OF))
+def _new(derives: bool) -> SigningSecret:
+    return SigningSecret(secret_bytes(4).hex(), b"" if derives else secret_bytes(MADE_OF))

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Shared"]
+__all__ = ["SingleFlight"]
 
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SingleFlight(Generic[T]):
     """Asks on behalf of all who call: whoever calls while it is asked is answered by the next time, which begins later.
 
     So an answer is never older than the call, and however many call, no two questions are under way at once.

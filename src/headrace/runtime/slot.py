@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol, Self
 
-__all__ = ["Slot", "Waiting", "current"]
+__all__ = ["Slot", "SlotWait", "current"]
 
 
 class Slot(Protocol):
@@ -53,7 +53,7 @@ current: ContextVar[HasCaller | None] = ContextVar("headrace_context", default=N
 """The run that this code is in, if it is in one."""
 
 
-class Waiting:
+class SlotWait:
     """One wait for another job: ``async with Waiting() as waiting:``, and ``waiting.yield_slot()`` once there is
     something to wait for. Whoever leaves the block has a slot again."""
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from headrace.core.lifecycle.clock_steps import Step
+from headrace.core.lifecycle.clock_steps import ClockStep
 from headrace.runtime.clock import Clock
 
 __all__ = ["Asked", "StoreClock"]
@@ -78,7 +78,7 @@ class StoreClock:
         self._samples: tuple[_Sample, ...] = ()
         self._measured_at = self._looked_at = 0.0
         self._unsure, self._jumps = False, 0
-        self._steps: tuple[Step, ...] = ()
+        self._steps: tuple[ClockStep, ...] = ()
         self._reading = self._read()
         self._lock = threading.Lock()
         _clocks.add(self)
@@ -189,7 +189,7 @@ class StoreClock:
     # -- steps
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[ClockStep, ...]:
         """All steps of the store's time against monotonic time that were noticed here, oldest first."""
         return self._steps
 
@@ -203,7 +203,7 @@ class StoreClock:
         last, found = self._reading, self._read()
         self._reading = found
         if abs(found.now - last.now) > _STEP:
-            self._steps = (*self._steps, Step(self.now(), found.now - last.now))[-_MOST_STEPS:]
+            self._steps = (*self._steps, ClockStep(self.now(), found.now - last.now))[-_MOST_STEPS:]
         if abs(found.wall - last.wall) > _STEP or abs(found.uptime - last.uptime) > _STEP:
             self._unsure, self._jumps = self._anchor is not None, self._jumps + 1
 

@@ -20,7 +20,7 @@ from headrace.core.stats.histogram import BOUNDS, Histogram
 from headrace.core.stats.rollup import OTHER, Rollup, Step, Totals, begin_of, merged
 from headrace.core.status import Outcome, Status
 
-__all__ = ["MOST_PAIRS", "Ever", "Pair", "Sums"]
+__all__ = ["MOST_PAIRS", "FinishTotals", "LifetimeTotals", "Pair"]
 
 
 Pair = tuple[str, str]
@@ -30,7 +30,7 @@ MOST_PAIRS = 200
 """How many pairs of task and queue are told apart; of more than that, the queue is ``OTHER``."""
 
 
-class Ever:
+class LifetimeTotals:
     """Attempts, and jobs that became dead letters, by task and queue. Whoever shares it between threads locks it."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ _Series = dict[tuple[str, str], Totals]
 """By task and queue."""
 
 
-class Sums:
+class FinishTotals:
     """Attempts that ended, by minute, task and queue.
 
     What completes is only noted, and added up now and then: so a job costs a few hundred nanoseconds.
@@ -98,13 +98,13 @@ class Sums:
         """The worker under whose id it was sent; None: no store can have it."""
         self.stale = 0
         """Attempts whose end had no say any more."""
-        self._ever: Ever | None = None
+        self._ever: LifetimeTotals | None = None
         """All that was ever counted, where somebody follows that."""
 
     def follow(self) -> None:
         """From now on keep all that is counted, too, for metrics."""
         with self._lock:
-            self._ever = self._ever or Ever()
+            self._ever = self._ever or LifetimeTotals()
 
     def ever(self) -> tuple[dict[Pair, Totals], dict[Pair, int]]:
         """All that was counted since it is followed: attempts, and jobs that became dead letters; on any thread.

@@ -13,13 +13,13 @@ from headrace.client.background import refuse_in_loop, run_on
 from headrace.core.attempt import Ending, ErrorInfo, Failed, Progress
 from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import finish, progress, start
 from headrace.core.status import Status
 from headrace.engine import Claimed, Engine, WorkerInfo
 from headrace.errors import NotOpen, TransitionRefused
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.backoff import timed
 from headrace.worker.execution.call import call
 from headrace.worker.execution.context import Caller, Context
@@ -72,7 +72,7 @@ class Inline:
     def __init__(
         self,
         engine: Engine,
-        lanes: Lanes,
+        lanes: Writer,
         host: Host,
         handlers: Callable[[], Mapping[str, Handler]],
         resources: Sequence[Resource[Any]] = (),
@@ -151,7 +151,7 @@ class Inline:
         now, tasks = self.host.clock.now(), frozenset(self.handlers())
         profiles = (await self.engine.documents.profiles()).profiles
         # Whatever a job requires of a worker, a test is it.
-        ask = Ask(n=1, free=1, profiles=frozenset(profile.id for profile in profiles if profile.task in tasks))
+        ask = ClaimRequest(n=1, free=1, profiles=frozenset(profile.id for profile in profiles if profile.task in tasks))
         answer = await self.engine.jobs.claim(self.id, ask, self.host.dice.token(), now)
         if not isinstance(answer, Claimed):
             raise NotOpen("the harness was taken for dead by a sweeper: do not run workers beside it")

@@ -25,7 +25,7 @@ from headrace.core.times import CLOCK_APART, told_apart
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.engine.bus import Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
-from headrace.logs import account, labels
+from headrace.logs import attempt_summary, labels
 from headrace.runtime.host import Host
 from headrace.runtime.writes.hints import hint_of
 from headrace.runtime.writes.left_out import tell_verdicts
@@ -287,7 +287,7 @@ class Heartbeat:
             session.bus.send(hint_of([one.job.id for one in changes]))
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:
-                _log.warning("%s", account(verdict.job, change.attempt.outcome, now), extra=labels(verdict.job))
+                _log.warning("%s", attempt_summary(verdict.job, change.attempt.outcome, now), extra=labels(verdict.job))
                 self._worker.sums.taken(change.attempt, verdict.job)
         return [
             (verdict.job, decide)

@@ -15,7 +15,7 @@ from headrace.core.lifecycle.execution import finish, release, start, start_may_
 from headrace.core.status import Reason, Status, Verb
 from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.logs import labels, name_of
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.claim.permits import Permits
 from headrace.worker.handler import Handler
 
@@ -61,7 +61,7 @@ class OwnedJob:
     weight: int
     since: float
 
-    def __init__(self, job: Job, handler: Handler, lanes: Lanes, on_settled: Settled) -> None:
+    def __init__(self, job: Job, handler: Handler, lanes: Writer, on_settled: Settled) -> None:
         """``on_settled`` is called once, when the last change of this worker is stored or never will be."""
         self.job, self.handler = job, handler
         """The job as last known to be stored."""

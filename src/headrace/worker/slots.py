@@ -12,21 +12,21 @@ from uuid import UUID
 
 from headrace.core.job import Job
 from headrace.runtime.host import Host
-from headrace.runtime.totals import Sums
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.totals import FinishTotals
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.claim.buffer import LOOKED_AT, Buffer, Pace
 from headrace.worker.claim.collector import Collector
 from headrace.worker.claim.permits import Lead, Permits
 from headrace.worker.claim.suspects import Suspects
 from headrace.worker.delayed_starts import Starts
-from headrace.worker.execution.bulk import Call
+from headrace.worker.execution.bulk import BulkCall
 from headrace.worker.execution.errors import is_passing
-from headrace.worker.execution.hooks import Reactions
+from headrace.worker.execution.hooks import CallbackQueue
 from headrace.worker.execution.resources import Resources
 from headrace.worker.execution.run import STOP_PATIENCE, Run
 from headrace.worker.handler import Handler
 from headrace.worker.owned_job import OwnedJob, Settled
-from headrace.worker.process.pool import Children
+from headrace.worker.process.pool import ProcessPool
 from headrace.worker.process.threads import ThreadPool
 from headrace.worker.tally import Tally
 from headrace.worker.yielded_slots import YieldedSlots
@@ -52,17 +52,17 @@ class Slots:
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        lanes: Lanes,
+        lanes: Writer,
         host: Host,
         resources: Resources | None = None,
         *,
         concurrency: int,
         may_start: Callable[[], bool],
         hungry: Callable[[], None],
-        sums: Sums | None = None,
+        sums: FinishTotals | None = None,
     ) -> None:
         self.host, self.concurrency = host, concurrency
-        self.threads, self.children = ThreadPool("headrace-handler"), Children()
+        self.threads, self.children = ThreadPool("headrace-handler"), ProcessPool()
         self.resources = resources or Resources()
         self.cancel_grace, self.buffer = lanes.engine.rules.cancel_grace, Buffer()
         self.runs: dict[OwnedJob, Run] = {}
@@ -73,7 +73,7 @@ class Slots:
 
         The key is the id of the job as a number, which is hashed faster than the id itself.
         """
-        self.tally = Tally(host.clock, sums or Sums())
+        self.tally = Tally(host.clock, sums or FinishTotals())
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
         self._handlers, self._lanes, self._may_start, self.hungry = handlers, lanes, may_start, hungry
@@ -103,7 +103,7 @@ class Slots:
         bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
         self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
         self.suspects = Suspects(self)
-        self.reactions = Reactions(self.threads, self.variables, self._reacted, most=concurrency)
+        self.reactions = CallbackQueue(self.threads, self.variables, self._reacted, most=concurrency)
         self.stuck = Stuck(self.runs, min(STOP_PATIENCE, lanes.engine.rules.beat))
 
     @property
@@ -210,7 +210,7 @@ class Slots:
             collector.call_back()
 
     def new_run(
-        self, owned: OwnedJob, task: asyncio.Task[None], now: datetime, monotonic: float, call: Call | None = None
+        self, owned: OwnedJob, task: asyncio.Task[None], now: datetime, monotonic: float, call: BulkCall | None = None
     ) -> Run:
         """A new run of the job, registered here, to be executed in this task."""
         run = self.runs[owned] = Run(owned, self, task, now, monotonic, call)

@@ -9,9 +9,9 @@ from uuid import UUID
 from headrace.core.attempt import Completed, Failed, Released, Snoozed, TimedOut
 from headrace.core.job import Job
 from headrace.core.status import Outcome, Status
-from headrace.logs import account, labels, name_of
+from headrace.logs import attempt_summary, labels, name_of
 from headrace.runtime.clock import Clock
-from headrace.runtime.totals import Sums
+from headrace.runtime.totals import FinishTotals
 
 if TYPE_CHECKING:
     from headrace.worker.owned_job import OwnedJob
@@ -29,7 +29,7 @@ _MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
 class Tally:
     """Counts; one line in the log for each attempt that failed, and for starts and ends where those are asked for."""
 
-    def __init__(self, clock: Clock, sums: Sums) -> None:
+    def __init__(self, clock: Clock, sums: FinishTotals) -> None:
         self._clock, self.sums, self._completed = clock, sums, sums.completed
         self.done = self.failed = self.released = self.stale = 0
         self.worker: UUID | None = None
@@ -70,7 +70,9 @@ class Tally:
             self._add(owned, Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED)
             if _log.isEnabledFor(logging.WARNING):
                 outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
-                _log.warning("%s", account(owned.job, outcome, self._clock.now()), extra=self._labels(owned.job))
+                _log.warning(
+                    "%s", attempt_summary(owned.job, outcome, self._clock.now()), extra=self._labels(owned.job)
+                )
             return
         elif isinstance(ending, Released):
             self.released += 1

@@ -30,8 +30,8 @@ from headrace.errors import ConfigError, EngineError, StoreLost, TransitionRefus
 from headrace.logs import labels, short
 from headrace.runtime.host import Host, own_memory
 from headrace.runtime.service import Service
-from headrace.runtime.totals import Sums
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.totals import FinishTotals
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.claim.fetcher import Fetcher
 from headrace.worker.claim.suspects import SuspectFetcher
 from headrace.worker.delayed_starts import GLANCE
@@ -85,7 +85,7 @@ class Worker(Service):
         handlers: Mapping[str, Handler],
         *,
         host: Host,
-        lanes: Lanes,
+        lanes: Writer,
         concurrency: int = 10,
         queues: Sequence[str] | None = None,
         burst: bool = False,
@@ -95,7 +95,7 @@ class Worker(Service):
         announce: Callable[[], Coroutine[Any, Any, None]] | None = None,
         version: str = "",
         resources: Sequence[Resource[Any]] = (),
-        sums: Sums | None = None,
+        sums: FinishTotals | None = None,
     ) -> None:
         """``services`` run beside it (maintenance), made of its id and of the worker whose place it takes; ``announce``
         is awaited before the first claim; ``resources`` are open for as long as it lives; ``sums``: where others add to
@@ -112,7 +112,7 @@ class Worker(Service):
             raise ConfigError(f"a worker must not offer {REQUIREMENT!r}: headrace keeps that for itself")
         self.offers, self._burst, self.version = dict(offers or {}), burst, version
         self._make_services, self._announce = services, announce
-        self._resources, self.sums = Resources(resources), sums or Sums()
+        self._resources, self.sums = Resources(resources), sums or FinishTotals()
         self._slots = self._new_slots()
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()

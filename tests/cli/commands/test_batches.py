@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.output.batches import WIDTH, bar, batch_view, sentence
-from headrace.core.batch import Batch, Call
-from headrace.core.change import Tally
+from headrace.core.batch import Batch, BatchCallback
+from headrace.core.change import BatchTally
 from headrace.core.job import Spec
 from headrace.core.status import Status
 from tests.cli.kin import Kin, kin
@@ -144,14 +144,14 @@ def shown(record: Batch, **follow: Any) -> str:
 @pytest.mark.parametrize(
     ("tally", "left"),
     [
-        (Tally(100, 50), 20),
-        (Tally(100_000, 99_998, 1), 1),
-        (Tally(100_000, 1), WIDTH - 1),
-        (Tally(3, 1, 1, 1), 0),
-        (Tally(7), WIDTH),
+        (BatchTally(100, 50), 20),
+        (BatchTally(100_000, 99_998, 1), 1),
+        (BatchTally(100_000, 1), WIDTH - 1),
+        (BatchTally(3, 1, 1, 1), 0),
+        (BatchTally(7), WIDTH),
     ],
 )
-def test_the_bar_has_a_cell_for_everything_there_is(tally: Tally, left: int) -> None:
+def test_the_bar_has_a_cell_for_everything_there_is(tally: BatchTally, left: int) -> None:
     text = bar(batch(tally=tally))
     cells = text.plain[:WIDTH]
     assert cells.count("┄") == left
@@ -161,7 +161,7 @@ def test_the_bar_has_a_cell_for_everything_there_is(tally: Tally, left: int) -> 
 
 
 def test_an_open_batch_is_never_full() -> None:
-    text = bar(batch(sealed=False, tally=Tally(1000, 1000))).plain
+    text = bar(batch(sealed=False, tally=BatchTally(1000, 1000))).plain
     assert "┄" in text
     assert "100 %" not in text
     assert "no jobs" in bar(batch()).plain
@@ -170,10 +170,13 @@ def test_an_open_batch_is_never_full() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sealed": False, "tally": Tally(10)}, ["open", "jobs are being added, the last 30 s ago"]),
-        ({"abandoned": True, "tally": Tally(2, 2), "ended_at": at(61)}, ["ended, abandoned", "some may be missing"]),
-        ({"tally": Tally(2, 1), "ended_at": at(61)}, ["live", "a job of it was retried since"]),
-        ({"tally": Tally(2000, 1, 0, 1)}, ["2,000 in all, 1 completed, 1 cancelled, 1,998 live"]),
+        ({"sealed": False, "tally": BatchTally(10)}, ["open", "jobs are being added, the last 30 s ago"]),
+        (
+            {"abandoned": True, "tally": BatchTally(2, 2), "ended_at": at(61)},
+            ["ended, abandoned", "some may be missing"],
+        ),
+        ({"tally": BatchTally(2, 1), "ended_at": at(61)}, ["live", "a job of it was retried since"]),
+        ({"tally": BatchTally(2000, 1, 0, 1)}, ["2,000 in all, 1 completed, 1 cancelled, 1,998 live"]),
     ],
 )
 def test_what_is_said_of_a_batch(changes: dict[str, Any], words: list[str]) -> None:
@@ -183,14 +186,14 @@ def test_what_is_said_of_a_batch(changes: dict[str, Any], words: list[str]) -> N
 
 
 def test_what_follows_is_told_with_its_job() -> None:
-    call = Call(id=UUID(int=7), spec=Spec(task="report", created_at=T0), payload_text="{}")
-    other = Call(id=UUID(int=8), spec=Spec(task="alert", created_at=T0), payload_text="{}")
-    record = batch(tally=Tally(1, 1), ended_at=at(61), settled=True, on_complete=call, on_failure=other)
+    call = BatchCallback(id=UUID(int=7), spec=Spec(task="report", created_at=T0), payload_text="{}")
+    other = BatchCallback(id=UUID(int=8), spec=Spec(task="alert", created_at=T0), payload_text="{}")
+    record = batch(tally=BatchTally(1, 1), ended_at=at(61), settled=True, on_complete=call, on_failure=other)
     text = shown(record, report=job(id=UUID(int=7), status=Status.RUNNING))
     assert f"report  running  {UUID(int=7)}" in text
     assert "alert  was not needed, or is pruned" in text
 
 
 def test_the_sentence_names_what_there_is() -> None:
-    assert sentence(batch(tally=Tally(1234, 1000, 2))) == "1,002 of 1,234 ended: 1,000 completed, 2 failed · live"
-    assert sentence(batch(tally=Tally(1))) == "0 of 1 ended · live"
+    assert sentence(batch(tally=BatchTally(1234, 1000, 2))) == "1,002 of 1,234 ended: 1,000 completed, 2 failed · live"
+    assert sentence(batch(tally=BatchTally(1))) == "0 of 1 ended · live"

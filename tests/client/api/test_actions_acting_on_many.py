@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Retry, Status
 from headrace.client.api import actions
-from headrace.client.api.actions import ACTS, Acted, act_on_all
+from headrace.client.api.actions import ACTS, ActionResult, act_on_all
 from headrace.client.api.filters import Filters
 from headrace.core.status import Verb
 from headrace.errors import ConfigError, JobNotFound
@@ -24,7 +24,7 @@ async def sums(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield made
 
 
-async def each(answers: AsyncGenerator[Acted, None]) -> list[Acted]:
+async def each(answers: AsyncGenerator[ActionResult, None]) -> list[ActionResult]:
     return [one async for one in answers]
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace import App
-from headrace.core.auth.api_keys import Grant, Scope, digest_of
+from headrace.core.auth.api_keys import Permissions, Scope, digest_of
 from headrace.errors import ConfigError, KeyTaken, NotGranted, UnknownKey
 from headrace.testing import FakeClock
 from tests.support.apps import ENGINES, url_of
@@ -75,7 +75,7 @@ async def test_who_made_and_revoked_it_is_in_the_audit_and_the_key_is_not(url: s
 
 async def test_nobody_grants_what_they_lack(url: str) -> None:
     async with App(url) as app:
-        within = Grant(scopes=frozenset({"admin", "read"}))
+        within = Permissions(scopes=frozenset({"admin", "read"}))
         assert (await app.create_key("a", ["read"], within=within)).key.scopes == ("read",)
         beyond: tuple[Scope, ...] = ("submit", "engine")
         for scope in beyond:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from headrace import App, Cron, Every, Status
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.engine import Beat, WorkerInfo
 from headrace.errors import ConfigError, UnknownSchedule
 from headrace.testing import FakeClock
@@ -225,7 +225,7 @@ async def test_the_doctor_fails_when_jobs_are_held_by_the_silent_and_nobody_live
     await crew.sums.add.submit(1)
     engine, now = crew.sums.app.engine, crew.clock.now()
     profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
-    await engine.jobs.claim(worker, Ask(n=1, free=1, profiles=profiles), 1, now)
+    await engine.jobs.claim(worker, ClaimRequest(n=1, free=1, profiles=profiles), 1, now)
     assert await crew.findings("fail") == []
     crew.clock.advance(minutes=4)
     assert "0 alive" in await crew.findings("fail")

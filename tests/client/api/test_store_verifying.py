@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
-from headrace.core.stats.verification import BOOKS, Book, Finding
+from headrace.core.stats.verification import BOOKS, Invariant, Mismatch
 from tests.support.apps import Sums, url_of
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
@@ -36,10 +36,10 @@ async def test_one_book_that_is_wrong_is_enough(name: str, tmp_path: Path, monke
     sums = Sums(url_of("memory", tmp_path))
     async with sums.app:
         records = sums.app.engine.records
-        real, told = records.verify, list[Book]()
+        real, told = records.verify, list[Invariant]()
 
-        async def verify(book: str, *args: Any) -> Book:
-            return Book.of(book, 1, [Finding("it is wrong")]) if book == name else await real(book, *args)
+        async def verify(book: str, *args: Any) -> Invariant:
+            return Invariant.of(book, 1, [Mismatch("it is wrong")]) if book == name else await real(book, *args)
 
         monkeypatch.setattr(records, "verify", verify)
         found = await sums.app.verify(each=told.append)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.client.api.stats import Standing
+from headrace.client.api.stats import StoreSnapshot
 from headrace.contrib.prometheus import store
 from headrace.contrib.prometheus.store import Figures, StoreReader
 from headrace.errors import Unavailable
 from headrace.testing import FakeClock
 from tests.support.until import until
 
-EMPTY = Standing(counts=(), paused=frozenset(), named=frozenset(), alive=3, silent=0, schedules=())
+EMPTY = StoreSnapshot(counts=(), paused=frozenset(), named=frozenset(), alive=3, silent=0, schedules=())
 
 
 class Desk:
@@ -35,7 +35,7 @@ class Desk:
     def told(self) -> tuple[bool | None, Figures | None]:
         return self.reader.up, self.reader.figures
 
-    async def read(self, session: Any) -> Standing:
+    async def read(self, session: Any) -> StoreSnapshot:
         self.reads += 1
         await self.open.wait()
         self.clock.advance(self.takes)

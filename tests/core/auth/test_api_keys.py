@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headrace.core.auth.api_keys import SCOPES, SHOWN, Grant, checked_grant, digest_of, is_key, lacks, written
+from headrace.core.auth.api_keys import SCOPES, SHOWN, Permissions, checked_grant, digest_of, is_key, lacks, written
 from headrace.errors import ConfigError
 
 NOW = datetime(2026, 1, 31, 8, tzinfo=UTC)
 
 
-def grant(*scopes: str, **bounds: Any) -> Grant:
+def grant(*scopes: str, **bounds: Any) -> Permissions:
     given: dict[str, Any] = {"customer": None, "tasks": None, "queues": None, "expires_at": None} | bounds
     return checked_grant(scopes, **given)
 

@@ -8,12 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.auth.tokens import Lease, Secret, Secrets, lease_text, read_lease, read_token, secret_id, token_text
+from headrace.core.auth.tokens import (
+    JobLease,
+    Secrets,
+    SigningSecret,
+    lease_text,
+    read_lease,
+    read_token,
+    secret_id,
+    token_text,
+)
 
 JOB, WORKER, OTHER = (UUID(int=n) for n in (1, 2, 3))
-ONE, TWO, THREE = (Secret(name, name.encode() * 8) for name in ("one1", "two2", "tri3"))
+ONE, TWO, THREE = (SigningSecret(name, name.encode() * 8) for name in ("one1", "two2", "tri3"))
 KNOWN = Secrets((ONE,))
-LEASE = Lease(JOB, 7, WORKER)
+LEASE = JobLease(JOB, 7, WORKER)
 
 
 def test_a_lease_is_read_as_it_was_given() -> None:
@@ -60,7 +69,7 @@ def test_the_secret_before_the_last_is_not_believed() -> None:
 
 
 def test_a_secret_of_the_same_id_with_other_bytes_counts_for_nothing() -> None:
-    text = lease_text(Secrets((Secret("one1", b"guessed"),)), "headrace", None, LEASE)
+    text = lease_text(Secrets((SigningSecret("one1", b"guessed"),)), "headrace", None, LEASE)
     assert read_lease(KNOWN, "headrace", None, text) is None
 
 

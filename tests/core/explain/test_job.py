@@ -15,7 +15,7 @@ from headrace.core.explain.job import explain
 from headrace.core.explain.position import Position
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.actions import cancel, expire
-from headrace.core.lifecycle.claim import Ask, grant
+from headrace.core.lifecycle.claim import ClaimRequest, grant
 from headrace.core.lifecycle.execution import finish, start
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.submission import submit
@@ -38,7 +38,7 @@ def new(available_at: datetime | None = None, not_after: datetime | None = None,
 
 
 def running(**options: Any) -> Job:
-    ask = Ask(n=1, free=1, profiles=frozenset({1}))
+    ask = ClaimRequest(n=1, free=1, profiles=frozenset({1}))
     return start(grant(ME, ask, 1, NOW, RULES).on(new(**options)), NOW, RULES).job
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo, Event, Streak
-from headrace.core.change import Key
+from headrace.core.change import KeyEffect
 from headrace.core.defaults import Retention
 from headrace.core.lifecycle import actions
 from headrace.core.status import ENDED, LIVE, Outcome, Reason, Status
@@ -27,7 +27,7 @@ def test_cancelling_what_has_not_begun_ends_it(status: Status) -> None:
     after = change.job
     assert (after.reason, after.finished_at, after.worker, after.act_by) == (Reason.USER, at(5), None, None)
     assert after.epoch == job.epoch + job.held, "an owner that loses the job is fenced off"
-    assert (change.key, change.event) == (Key.RELEASE, Event("cancel", at(5), "ann"))
+    assert (change.key, change.event) == (KeyEffect.RELEASE, Event("cancel", at(5), "ann"))
     assert (change.worker, change.epoch, change.attempt) == (None, None, None)
 
 
@@ -37,7 +37,7 @@ def test_cancelling_what_may_be_executing_asks_for_it(status: Status) -> None:
     change = actions.cancel(job, at(5), RULES)
     assert change is not None
     assert (change.job.status, change.job.cancel_requested_at, change.job.epoch) == (status, at(5), job.epoch)
-    assert (change.key, change.job.worker, change.job.rev) == (Key.KEEP, job.worker, job.rev + 1)
+    assert (change.key, change.job.worker, change.job.rev) == (KeyEffect.KEEP, job.worker, job.rev + 1)
 
 
 @pytest.mark.parametrize(("timeout", "act_by"), [(None, 5 + 20 + 10), (1000.0, 5 + 20 + 10), (1.0, 1 + 10)])
@@ -66,9 +66,9 @@ def test_retry_gives_a_new_budget(status: Status) -> None:
     assert (after.cancel_requested_at, after.finished_at, after.reason, after.worker) == (None, None, None, None)
     assert (after.progress, after.streak, after.attempt) == (None, None, job.attempt)
     assert after.available_at == after.arrived_at == at(100)
-    assert (change.key, change.event) == (Key.TAKE, Event("retry", at(100), "bob"))
+    assert (change.key, change.event) == (KeyEffect.TAKE, Event("retry", at(100), "bob"))
     assert after.epoch == job.epoch
-    assert actions.retry(stand(status), NOW).key is Key.KEEP
+    assert actions.retry(stand(status), NOW).key is KeyEffect.KEEP
 
 
 def test_retry_drops_only_a_last_moment_that_passed() -> None:
@@ -103,14 +103,14 @@ def test_discarding_keeps_what_there_was(status: Status) -> None:
     change = actions.discard(job, at(9), by="eve", note="wrong")
     after = change.job
     assert (after.result_text, after.error, after.finished_at) == (job.result_text, job.error, job.finished_at)
-    assert (change.key, change.event) == (Key.KEEP, Event("discard", at(9), "eve", "wrong"))
+    assert (change.key, change.event) == (KeyEffect.KEEP, Event("discard", at(9), "eve", "wrong"))
 
 
 def test_resolving_sets_the_end_by_hand() -> None:
     job = submitted(dedup="k")
     change = actions.resolve(job, at(9), result_text='{"a":1}', by="eve", note="by hand")
     assert (change.job.result, change.job.finished_at, change.job.error) == ({"a": 1}, at(9), None)
-    assert (change.key, change.event) == (Key.RELEASE, Event("resolve", at(9), "eve", "by hand"))
+    assert (change.key, change.event) == (KeyEffect.RELEASE, Event("resolve", at(9), "eve", "by hand"))
     error = ErrorInfo("No", "way")
     change = actions.resolve(job, at(9), error=error)
     assert (change.job.error, change.job.reason, change.job.result_text) == (error, Reason.NON_RETRYABLE, None)
@@ -121,7 +121,7 @@ def test_resolving_a_dead_letter_completes_it() -> None:
     job = stand(Status.FAILED, dedup="k")
     change = actions.resolve(job, at(9), result_text="1")
     assert (change.job.status, change.job.reason, change.job.error) == (Status.COMPLETED, None, None)
-    assert change.key is Key.KEEP, "it holds no key any more; another may"
+    assert change.key is KeyEffect.KEEP, "it holds no key any more; another may"
 
 
 # Rerun
@@ -178,7 +178,7 @@ def test_a_job_expires_at_its_last_moment_unless_it_was_started() -> None:
     with pytest.raises(TransitionRefused, match="has not passed"):
         actions.expire(job, at(9.999999))
     change = actions.expire(job, at(10))
-    assert (change.job.finished_at, change.job.act_by, change.key) == (at(10), None, Key.RELEASE)
+    assert (change.job.finished_at, change.job.act_by, change.key) == (at(10), None, KeyEffect.RELEASE)
     snoozed = replace(job, status=Status.SCHEDULED, first_started_at=NOW)
     with pytest.raises(TransitionRefused):
         actions.expire(snoozed, at(100))

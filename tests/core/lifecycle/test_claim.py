@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, grant, order, pick, promoted, stops
+from headrace.core.lifecycle.claim import ClaimRequest, grant, order, pick, promoted, stops
 from headrace.core.limits.settings import QueueRule, queue_rule
 from headrace.core.status import Status
 from headrace.errors import TransitionRefused
@@ -23,11 +23,11 @@ def line(*jobs: Job) -> list[Job]:
     return [replace(job, seq=n) for n, job in enumerate(jobs, 1)]
 
 
-def ask(n: int, free: int | None = None) -> Ask:
-    return Ask(n=n, free=n if free is None else free, profiles=frozenset())
+def ask(n: int, free: int | None = None) -> ClaimRequest:
+    return ClaimRequest(n=n, free=n if free is None else free, profiles=frozenset())
 
 
-def picked(jobs: list[Job], wish: Ask) -> list[int]:
+def picked(jobs: list[Job], wish: ClaimRequest) -> list[int]:
     return [job.seq for job in pick(jobs, wish, NOW, RULES)]
 
 

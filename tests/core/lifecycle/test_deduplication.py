@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.attempt import Completed, Failed
-from headrace.core.change import Key
+from headrace.core.change import KeyEffect
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.deduplication import has_lapsed, meet, replaces
@@ -26,18 +26,18 @@ def other(*, delay: float = 0, **spec: Any) -> Job:
 
 def test_a_job_that_completes_keeps_its_key_for_the_rest_of_its_period() -> None:
     job = running(dedup="k", dedup_for=10.0)
-    assert end(job, Completed(), now=at(9.999999)).key is Key.KEEP
-    assert end(job, Completed(), now=at(10)).key is Key.RELEASE
-    assert end(running(dedup="k"), Completed()).key is Key.RELEASE
-    assert end(job, Failed(error=OOPS, reason=Reason.NON_RETRYABLE)).key is Key.RELEASE
+    assert end(job, Completed(), now=at(9.999999)).key is KeyEffect.KEEP
+    assert end(job, Completed(), now=at(10)).key is KeyEffect.RELEASE
+    assert end(running(dedup="k"), Completed()).key is KeyEffect.RELEASE
+    assert end(job, Failed(error=OOPS, reason=Reason.NON_RETRYABLE)).key is KeyEffect.RELEASE
 
 
 def test_what_is_ended_by_hand_keeps_its_key_only_if_it_completed() -> None:
     job = submitted(dedup="k", dedup_for=10.0)
-    assert actions.resolve(job, NOW, result_text="1").key is Key.KEEP
-    assert actions.resolve(job, NOW, error=OOPS).key is Key.RELEASE
+    assert actions.resolve(job, NOW, result_text="1").key is KeyEffect.KEEP
+    assert actions.resolve(job, NOW, error=OOPS).key is KeyEffect.RELEASE
     done = actions.resolve(job, NOW, result_text="1").job
-    assert actions.discard(done, NOW).key is Key.RELEASE
+    assert actions.discard(done, NOW).key is KeyEffect.RELEASE
 
 
 def test_the_period_counts_from_the_submit() -> None:
@@ -59,10 +59,10 @@ def test_only_who_asks_for_it_replaces_and_only_what_is_live(status: Status) -> 
     assert change is not None
     assert (change.verb, change.rev, change.worker, change.epoch) == (Verb.REPLACE, holder.rev, None, None)
     if status in HELD:
-        assert (change.key, change.merges, change.inserts) == (Key.RELEASE, None, (other(),))
+        assert (change.key, change.merges, change.inserts) == (KeyEffect.RELEASE, None, (other(),))
         assert change.job == replace(holder, rev=holder.rev + 1, updated_at=at(59))
     else:
-        assert (change.key, change.merges, change.inserts) == (Key.KEEP, OTHER, ())
+        assert (change.key, change.merges, change.inserts) == (KeyEffect.KEEP, OTHER, ())
         assert (change.job.id, change.job.spec, change.job.payload_text) == (holder.id, holder.spec, '{"n":2}')
 
 
@@ -122,7 +122,7 @@ def test_a_holder_whose_period_is_over_gives_way() -> None:
     assert meet(done, new, at(9)) is None
     change = meet(done, new, at(10))
     assert change is not None
-    assert (change.verb, change.key, change.inserts) == (Verb.LAPSE, Key.RELEASE, (new,))
+    assert (change.verb, change.key, change.inserts) == (Verb.LAPSE, KeyEffect.RELEASE, (new,))
     assert change.job == replace(done, rev=done.rev + 1, updated_at=at(10))
     again = actions.rerun(done, OTHER, at(1))
     change = meet(done, again, at(1))

@@ -22,7 +22,7 @@ from headrace.core.attempt import (
     Streak,
     TimedOut,
 )
-from headrace.core.change import Key
+from headrace.core.change import KeyEffect
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution, loss, submission
@@ -92,8 +92,8 @@ def test_unblocked_jobs_arrive_when_the_last_parent_ended() -> None:
 def test_a_refused_payload_ends_the_job_and_frees_its_key() -> None:
     change = submission.admit(submitted(pending=True, dedup="k"), at(1), OOPS)
     assert (change.job.reason, change.job.error, change.job.finished_at) == (Reason.INVALID_PAYLOAD, OOPS, at(1))
-    assert change.key is Key.RELEASE
-    assert submission.admit(submitted(pending=True, dedup="k"), at(1)).key is Key.KEEP
+    assert change.key is KeyEffect.RELEASE
+    assert submission.admit(submitted(pending=True, dedup="k"), at(1)).key is KeyEffect.KEEP
 
 
 # In a worker's hands
@@ -206,7 +206,7 @@ def test_completing() -> None:
         "epoch": job.epoch + 1,
         "rev": job.rev + 1,
     }
-    assert (change.rev, change.worker, change.epoch, change.key) == (job.rev, WORKER, job.epoch, Key.RELEASE)
+    assert (change.rev, change.worker, change.epoch, change.key) == (job.rev, WORKER, job.epoch, KeyEffect.RELEASE)
     assert change.attempt == Attempt(
         number=1,
         epoch=job.epoch,
@@ -301,7 +301,7 @@ def test_failing_waits_for_the_backoff() -> None:
         "act_by": None,
         "streak": None,
     }
-    assert change.key is Key.KEEP
+    assert change.key is KeyEffect.KEEP
     assert change.attempt is not None
     assert (change.attempt.outcome, change.attempt.error) == (Outcome.FAILED, OOPS)
 
@@ -326,7 +326,11 @@ def test_chance_spreads_the_delay() -> None:
 
 def test_without_retries_the_first_failure_is_the_last() -> None:
     change = end(running(retry=Retry(0), dedup="k"), Failed(error=OOPS))
-    assert (change.job.status, change.job.reason, change.key) == (Status.FAILED, Reason.RETRIES_EXHAUSTED, Key.RELEASE)
+    assert (change.job.status, change.job.reason, change.key) == (
+        Status.FAILED,
+        Reason.RETRIES_EXHAUSTED,
+        KeyEffect.RELEASE,
+    )
 
 
 @pytest.mark.parametrize("reason", [Reason.NON_RETRYABLE, Reason.INVALID_PAYLOAD, Reason.NO_HANDLER])
@@ -365,7 +369,7 @@ def test_retry_later_overrides_backoff_and_policy_but_not_the_budget() -> None:
 
 def test_a_failure_after_a_cancel_request_is_charged_and_keeps_its_error() -> None:
     change = end(asked(running(dedup="k")), Failed(error=OOPS))
-    assert (change.job.charged, change.job.error, change.key) == (1, OOPS, Key.RELEASE)
+    assert (change.job.charged, change.job.error, change.key) == (1, OOPS, KeyEffect.RELEASE)
     assert change.attempt is not None
     assert change.attempt.outcome is Outcome.FAILED
 
@@ -433,7 +437,7 @@ def test_stopping_after_a_cancel_request_is_a_cancelled_attempt() -> None:
     for ending in endings:
         change = end(asked(running(dedup="k")), ending)
         assert change.attempt is not None
-        assert (change.attempt.outcome, change.job.charged, change.key) == (Outcome.CANCELLED, 0, Key.RELEASE)
+        assert (change.attempt.outcome, change.job.charged, change.key) == (Outcome.CANCELLED, 0, KeyEffect.RELEASE)
     unstarted = execution.release(asked(stand(Status.ACCEPTED)), NOW)
     assert (unstarted.job.status, unstarted.attempt) == (Status.CANCELLED, None)
 
@@ -460,7 +464,7 @@ def test_losing_a_started_attempt_is_charged(cause: Cause) -> None:
 )
 def test_the_last_loss_ends_the_job(cause: Cause, reason: Reason) -> None:
     change = loss.lose(running(retry=Retry(0), dedup="k"), cause, NOW, 0.5, RULES)
-    assert (change.job.status, change.job.reason, change.key) == (Status.FAILED, reason, Key.RELEASE)
+    assert (change.job.status, change.job.reason, change.key) == (Status.FAILED, reason, KeyEffect.RELEASE)
 
 
 def test_a_worker_says_itself_that_time_ran_out() -> None:
@@ -494,14 +498,14 @@ def test_ten_losses_before_a_start_are_undeliverable() -> None:
         job = change.job
         assert job.unstarted_losses == losses
         assert (job.status is Status.QUEUED) is (losses < 10)
-    assert (job.reason, job.charged, job.attempt, change.key) == (Reason.UNDELIVERABLE, 0, 10, Key.RELEASE)
+    assert (job.reason, job.charged, job.attempt, change.key) == (Reason.UNDELIVERABLE, 0, 10, KeyEffect.RELEASE)
     assert job.error is not None
     assert "10 times" in job.error.message
 
 
 def test_losing_a_cancelled_accepted_job_ends_it_and_keeps_the_record() -> None:
     change = loss.lose(asked(stand(Status.ACCEPTED, dedup="k")), Cause.CANCEL, at(30), 0.5, RULES)
-    assert (change.job.status, change.job.reason, change.key) == (Status.CANCELLED, Reason.USER, Key.RELEASE)
+    assert (change.job.status, change.job.reason, change.key) == (Status.CANCELLED, Reason.USER, KeyEffect.RELEASE)
     assert change.attempt is not None
     assert change.attempt.outcome is Outcome.LOST
 

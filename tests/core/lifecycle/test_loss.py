@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo, Failed, History, TimedOut
-from headrace.core.change import Key
+from headrace.core.change import KeyEffect
 from headrace.core.explain.job import explain
 from headrace.core.lifecycle.execution import finish
 from headrace.core.lifecycle.loss import SAID, lose, reported
@@ -70,7 +70,7 @@ def test_a_time_out_is_not_retried_where_the_policy_says_so(policy: Retry, why: 
     else:
         decided = lose(job, Cause.TIMEOUT, at(40), 0.5, RULES)
     assert (decided.job.status, decided.job.reason) == (Status.FAILED, Reason.TIMEOUT)
-    assert (decided.job.charged, decided.key) == (1, Key.RELEASE)
+    assert (decided.job.charged, decided.key) == (1, KeyEffect.RELEASE)
     assert decided.attempt is not None
     assert decided.attempt.outcome is Outcome.TIMED_OUT
     assert decided.job.error is not None

@@ -14,7 +14,7 @@ from headrace.core.attempt import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution, loss
-from headrace.core.lifecycle.claim import Ask, grant, promoted
+from headrace.core.lifecycle.claim import ClaimRequest, grant, promoted
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.suspects import (
     ALONE,
@@ -273,7 +273,7 @@ class _World:
         job = self.jobs[number]
         if job.status in (Status.RETRYING, Status.SCHEDULED):
             job = promoted(job, NOW)
-        worker.owned[number] = grant(WORKER, Ask(n=1, free=1, profiles=frozenset()), 1, NOW, RULES).on(job)
+        worker.owned[number] = grant(WORKER, ClaimRequest(n=1, free=1, profiles=frozenset()), 1, NOW, RULES).on(job)
 
     def _call(self, worker: _Worker, number: int, recorded: bool) -> None:
         if worker.owned[number].suspect:  # what was called before is on record before a suspect is

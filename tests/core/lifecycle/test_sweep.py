@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle.clock_steps import Step
+from headrace.core.lifecycle.clock_steps import ClockStep
 from headrace.core.lifecycle.sweep import cause_of, sweep
 from headrace.core.status import ENDED, Cause, Reason, Status
 from tests.core.stand import NOW, RULES, asked, at, running, stand, submitted
@@ -62,7 +62,7 @@ HOUR = 3600.0
 
 @pytest.mark.parametrize(("status", "seconds"), [(Status.ASSIGNED, 30), (Status.ACCEPTED, 30), (Status.RUNNING, 1810)])
 def test_what_was_held_before_a_step_forward_is_judged_without_it(status: Status, seconds: float) -> None:
-    job, step = stand(status), Step(at(5 + HOUR), HOUR)
+    job, step = stand(status), ClockStep(at(5 + HOUR), HOUR)
     assert cause_of(job, at(6 + HOUR), RULES, alive=True) is not None
     assert cause_of(job, at(6 + HOUR), RULES, alive=True, steps=[step]) is None
     assert sweep(job, at(6 + HOUR), 0.5, RULES, alive=True, steps=[step]) is None
@@ -71,13 +71,13 @@ def test_what_was_held_before_a_step_forward_is_judged_without_it(status: Status
 
 
 def test_what_was_held_after_a_step_is_judged_as_always() -> None:
-    step = Step(at(-HOUR), HOUR)
+    step = ClockStep(at(-HOUR), HOUR)
     assert cause_of(running(), at(1810), RULES, alive=True, steps=[step]) is Cause.TIMEOUT
-    assert cause_of(running(), at(6), RULES, alive=False, steps=[Step(at(5), HOUR)]) is Cause.LEASE
+    assert cause_of(running(), at(6), RULES, alive=False, steps=[ClockStep(at(5), HOUR)]) is Cause.LEASE
 
 
 def test_the_patience_with_a_cancel_is_put_off_as_well() -> None:
-    job, step = asked(running(timeout=1800.0)), Step(at(5 + HOUR), HOUR)
+    job, step = asked(running(timeout=1800.0)), ClockStep(at(5 + HOUR), HOUR)
     assert cause_of(job, at(6 + HOUR), RULES, alive=True) is Cause.CANCEL
     assert cause_of(job, at(29 + HOUR), RULES, alive=True, steps=[step]) is None
     assert cause_of(job, at(30 + HOUR), RULES, alive=True, steps=[step]) is Cause.CANCEL
@@ -85,7 +85,7 @@ def test_the_patience_with_a_cancel_is_put_off_as_well() -> None:
 
 def test_a_cancel_after_a_step_waits_no_longer_because_of_it() -> None:
     job = replace(asked(running(timeout=1800.0)), cancel_requested_at=at(HOUR + 100), act_by=at(HOUR + 130))
-    step = Step(at(5 + HOUR), HOUR)
+    step = ClockStep(at(5 + HOUR), HOUR)
     assert cause_of(job, at(HOUR + 129), RULES, alive=True, steps=[step]) is None
     assert cause_of(job, at(HOUR + 130), RULES, alive=True, steps=[step]) is Cause.CANCEL
 

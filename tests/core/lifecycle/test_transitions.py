@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution, loss, submission
 from headrace.core.lifecycle.claim import promoted
 from headrace.core.lifecycle.deduplication import lapse, replaced
-from headrace.core.lifecycle.transitions import TABLE, check
+from headrace.core.lifecycle.transitions import TRANSITIONS, check
 from headrace.core.status import Cause, Reason, Status, Verb
 from headrace.errors import TransitionRefused
 from tests.core.stand import NOW, OOPS, OTHER, RULES, asked, at, end, given, stand, submitted
@@ -293,13 +293,13 @@ def test_the_table_says_what_the_page_says() -> None:
     page[Verb.SNOOZE][S.RUNNING].add(S.CANCELLED)
     page[Verb.RERUN] = {status: set(placed) for status in (S.COMPLETED, S.FAILED, S.CANCELLED)}
     page[Verb.PRUNE] = {status: set() for status in (S.COMPLETED, S.FAILED, S.CANCELLED)}
-    assert {verb: {start: set(ends) for start, ends in row.items()} for verb, row in TABLE.items()} == page
+    assert {verb: {start: set(ends) for start, ends in row.items()} for verb, row in TRANSITIONS.items()} == page
 
 
 def test_terminal_statuses_are_left_only_by_retry_discard_and_resolve() -> None:
     leaving = {
         verb
-        for verb, row in TABLE.items()
+        for verb, row in TRANSITIONS.items()
         for start, ends in row.items()
         if start in (S.COMPLETED, S.FAILED, S.CANCELLED) and ends - {start} and verb is not Verb.RERUN
     }

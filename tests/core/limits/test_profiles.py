@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.auth.api_keys import Key, StoredKey
+from headrace.core.auth.api_keys import ApiKey, StoredKey
 from headrace.core.job import Spec
 from headrace.core.limits.profiles import (
     MOST,
@@ -29,7 +29,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def document(customer: str | None, profiles: int | None, expires_at: datetime | None = None) -> str:
-    key = Key(name="k", prefix="hr_1", scopes=("submit",), customer=customer, created_at=NOW, profiles=profiles)
+    key = ApiKey(name="k", prefix="hr_1", scopes=("submit",), customer=customer, created_at=NOW, profiles=profiles)
     key = replace(key, expires_at=expires_at)
     return msgspec.json.encode(StoredKey("digest", key)).decode()
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle.claim import Ask, order, pick
+from headrace.core.lifecycle.claim import ClaimRequest, order, pick
 from headrace.core.limits.rate import Rate, micros
-from headrace.core.limits.selection import Entry, Usage, deal, lapses, wanted
+from headrace.core.limits.selection import QueuedEntry, Usage, lapses, select_jobs, wanted
 from headrace.core.limits.settings import Group, Limits, QueueRule, TaskRule, layered, limits_of
 from headrace.core.status import Status
 from tests.core.stand import submitted
@@ -23,12 +23,12 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RULES = Rules()
 
 
-def entries(count: int, first: int = 1, rank: int = -50) -> list[Entry]:
-    return [Entry(seq, rank, micros(NOON + timedelta(seconds=seq))) for seq in range(first, first + count)]
+def entries(count: int, first: int = 1, rank: int = -50) -> list[QueuedEntry]:
+    return [QueuedEntry(seq, rank, micros(NOON + timedelta(seconds=seq))) for seq in range(first, first + count)]
 
 
-def ask(n: int = 100, free: int = 100) -> Ask:
-    return Ask(n=n, free=free, profiles=frozenset())
+def ask(n: int = 100, free: int = 100) -> ClaimRequest:
+    return ClaimRequest(n=n, free=free, profiles=frozenset())
 
 
 jobs = st.lists(
@@ -66,13 +66,15 @@ def test_without_limits_it_is_what_a_claim_picks(
             )
         )
     made.sort(key=lambda job: order(job, limits.queue(job.queue).priority))
-    wish = Ask(n=n, free=free, profiles=frozenset())
+    wish = ClaimRequest(n=n, free=free, profiles=frozenset())
     expected = [job.seq for job in pick(made, wish, NOON, RULES)]
-    lines: dict[Group, list[Entry]] = {}
+    lines: dict[Group, list[QueuedEntry]] = {}
     for job in made:
-        entry = Entry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, job.not_after is not None)
+        entry = QueuedEntry(
+            job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, job.not_after is not None
+        )
         lines.setdefault(Group(job.queue, job.task), []).append(entry)
-    dealt = deal(lines.items(), wish, NOON, RULES, limits, Usage())
+    dealt = select_jobs(lines.items(), wish, NOON, RULES, limits, Usage())
     assert [entry.seq for entry in dealt.taken] == expected
     assert dealt.spent == {}
 
@@ -82,7 +84,7 @@ def test_it_tells_what_was_full_and_when_the_next_permit_is() -> None:
         {"q": QueueRule(rates=("api",))}, {"a": TaskRule(max_concurrency=1)}, {"api": Rate(3, per=60, kind="fixed")}
     )
     lines = [(Group("q", "a"), entries(3)), (Group("q", "b"), entries(5, 10))]
-    dealt = deal(lines, ask(), NOON, RULES, limits, Usage({("task", "a"): 1}))
+    dealt = select_jobs(lines, ask(), NOON, RULES, limits, Usage({("task", "a"): 1}))
     assert [entry.seq for entry in dealt.taken] == [10, 11, 12]
     assert dealt.full == {("task", "a"): 1}
     assert dealt.next_permit == NOON + timedelta(seconds=60)
@@ -91,19 +93,19 @@ def test_it_tells_what_was_full_and_when_the_next_permit_is() -> None:
 
 def test_what_a_claim_fills_by_itself_is_not_told_as_full() -> None:
     limits = Limits({}, {"a": TaskRule(max_concurrency=1)}, {})
-    dealt = deal([(Group("q", "a"), entries(3))], ask(), NOON, RULES, limits, Usage())
+    dealt = select_jobs([(Group("q", "a"), entries(3))], ask(), NOON, RULES, limits, Usage())
     assert (len(dealt.taken), dealt.full) == (1, {})
 
 
 def test_a_permit_is_spent_as_of_the_end_of_the_lead() -> None:
     limits = Limits({}, {"a": TaskRule(rates=("api",))}, {"api": Rate(3, per=60, kind="sliding")})
-    wish, lines = Ask(n=100, free=100, profiles=frozenset(), lead=5.0), [(Group("q", "a"), entries(9))]
-    dealt = deal(lines, wish, NOON, RULES, limits, Usage())
+    wish, lines = ClaimRequest(n=100, free=100, profiles=frozenset(), lead=5.0), [(Group("q", "a"), entries(9))]
+    dealt = select_jobs(lines, wish, NOON, RULES, limits, Usage())
     assert len(dealt.taken) == 3
     assert dealt.next_permit == lapses(dealt.spent["rate", "api"]) == NOON + timedelta(seconds=65)
     usage = Usage(spent=dealt.spent)
-    assert not deal(lines, wish, NOON + timedelta(seconds=64.9), RULES, limits, usage).taken
-    assert len(deal(lines, wish, NOON + timedelta(seconds=65), RULES, limits, usage).taken) == 3
+    assert not select_jobs(lines, wish, NOON + timedelta(seconds=64.9), RULES, limits, usage).taken
+    assert len(select_jobs(lines, wish, NOON + timedelta(seconds=65), RULES, limits, usage).taken) == 3
 
 
 def test_what_counts_for_longer_than_it_can_is_stored_as_it_is_judged() -> None:
@@ -111,7 +113,7 @@ def test_what_counts_for_longer_than_it_can_is_stored_as_it_is_judged() -> None:
     limits = Limits({}, {"a": TaskRule(rates=("api",))}, {"api": Rate(1, per=60, kind="sliding")})
     lines = [(Group("q", "a"), entries(9))]
     usage = Usage(spent={("rate", "api"): ((NOON + timedelta(days=1), 1),)})
-    dealt = deal(lines, ask(), NOON, RULES, limits, usage)
+    dealt = select_jobs(lines, ask(), NOON, RULES, limits, usage)
     assert dealt.taken == []
     assert dealt.next_permit == lapses(dealt.spent["rate", "api"]) == NOON + timedelta(seconds=60)
 
@@ -147,7 +149,7 @@ def test_a_keyed_rate_is_counted_by_task_and_key() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30)), max_size=8), st.integers(1, 40))
 def test_keys_take_turns(lines: list[tuple[str, int]], n: int) -> None:
     """Of keys that all arrived before, none is given two more than another that still has jobs."""
-    first, given_out = 1, list[tuple[Group, list[Entry]]]()
+    first, given_out = 1, list[tuple[Group, list[QueuedEntry]]]()
     sizes: dict[str, int] = {}
     for key, count in lines:
         if key not in sizes:
@@ -156,7 +158,7 @@ def test_keys_take_turns(lines: list[tuple[str, int]], n: int) -> None:
             first += count
     keys = {entry.seq: group.key for group, one in given_out for entry in one}
     now = NOON + timedelta(hours=1)
-    taken = [keys[entry.seq] for entry in deal(given_out, ask(n), now, RULES, Limits(), Usage()).taken]
+    taken = [keys[entry.seq] for entry in select_jobs(given_out, ask(n), now, RULES, Limits(), Usage()).taken]
     for key, count in sizes.items():
         if taken.count(key) < count:
             assert all(taken.count(key) + 1 >= taken.count(other) for other in sizes)
@@ -164,11 +166,11 @@ def test_keys_take_turns(lines: list[tuple[str, int]], n: int) -> None:
 
 def test_it_ends_in_front_of_what_was_not_read() -> None:
     lines = [
-        (Group("q", "a"), [*entries(2), Entry(2, -50, micros(NOON), unread=True)]),
+        (Group("q", "a"), [*entries(2), QueuedEntry(2, -50, micros(NOON), unread=True)]),
         (Group("q", "b"), entries(9, 3)),
     ]
-    assert not deal(lines, ask(2), NOON, RULES, Limits(), Usage()).cut
-    dealt = deal(lines, ask(3), NOON, RULES, Limits(), Usage())
+    assert not select_jobs(lines, ask(2), NOON, RULES, Limits(), Usage()).cut
+    dealt = select_jobs(lines, ask(3), NOON, RULES, Limits(), Usage())
     assert [entry.seq for entry in dealt.taken] == [1, 2]
     assert dealt.cut
 
@@ -176,20 +178,20 @@ def test_it_ends_in_front_of_what_was_not_read() -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_job_that_has_left_a_line_which_still_knows_it_is_at_the_place_where_it_is_now(turned: bool) -> None:
     lines = [
-        (Group("old", "a", "k"), [Entry(7, -50, micros(NOON), unread=True)]),
-        (Group("new", "a", "k"), [Entry(7, -50, micros(NOON))]),
+        (Group("old", "a", "k"), [QueuedEntry(7, -50, micros(NOON), unread=True)]),
+        (Group("new", "a", "k"), [QueuedEntry(7, -50, micros(NOON))]),
     ]
-    dealt = deal(lines[::-1] if turned else lines, ask(2), NOON, RULES, Limits(), Usage())
+    dealt = select_jobs(lines[::-1] if turned else lines, ask(2), NOON, RULES, Limits(), Usage())
     assert dealt.cut, "whoever deals reads more of the old line, and learns that the job has left it"
 
 
 def test_what_was_not_read_and_could_not_be_given_is_passed_over() -> None:
     limits = Limits(tasks={"a": TaskRule(max_concurrency=2)})
     lines = [
-        (Group("q", "a"), [*entries(2), Entry(2, -50, micros(NOON), unread=True)]),
+        (Group("q", "a"), [*entries(2), QueuedEntry(2, -50, micros(NOON), unread=True)]),
         (Group("q", "b"), entries(9, 3)),
     ]
-    dealt = deal(lines, ask(4), NOON, RULES, limits, Usage())
+    dealt = select_jobs(lines, ask(4), NOON, RULES, limits, Usage())
     assert [entry.seq for entry in dealt.taken] == [1, 2, 3, 4]
     assert not dealt.cut
 
@@ -216,7 +218,7 @@ def test_settings_are_read_in_layers() -> None:
 def test_a_limited_job_never_waits_in_a_buffer(free: int) -> None:
     limits = Limits(tasks={"a": TaskRule(max_concurrency=9)})
     lines = [(Group("q", "a"), entries(9)), (Group("q", "b"), entries(9, 100))]
-    taken = [entry.seq for entry in deal(lines, ask(12, free), NOON, RULES, limits, Usage()).taken]
+    taken = [entry.seq for entry in select_jobs(lines, ask(12, free), NOON, RULES, limits, Usage()).taken]
     assert taken == [*range(1, 1 + free), *range(100, min(109, 100 + 12 - free))]
 
 
@@ -237,5 +239,7 @@ def test_no_more_are_given_of_a_line_than_are_wanted_of_it(
 ) -> None:
     limits = Limits({"q": QueueRule(max_concurrency=queue)}, {"a": TaskRule(max_concurrency=task)}, {})
     group, asked = Group("q", "a"), ask(n, free)
-    assert len(deal([(group, entries(9))], asked, NOON, RULES, limits, Usage()).taken) <= wanted(group, asked, limits)
+    assert len(select_jobs([(group, entries(9))], asked, NOON, RULES, limits, Usage()).taken) <= wanted(
+        group, asked, limits
+    )
     assert wanted(group, asked, limits) == (n if queue is task is None else min(n, free))

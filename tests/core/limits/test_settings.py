@@ -7,21 +7,21 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.limits.rate import Rate
-from headrace.core.limits.selection import Entry, Usage, deal, wanted
+from headrace.core.limits.selection import QueuedEntry, Usage, select_jobs, wanted
 from headrace.core.limits.settings import Group, Limits, QueueRule, TaskRule, limits_of, told_unreadable
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ALL = [Group(queue, task) for queue in ("mail", "post") for task in ("send", "sort")]
-ASK = Ask(n=100, free=100, profiles=frozenset())
+ASK = ClaimRequest(n=100, free=100, profiles=frozenset())
 
 
 def given(limits: Limits, key: str | None = None) -> set[tuple[str, str]]:
     """The queues and tasks of which a worker is given anything; one job of each waits."""
     groups = [Group(group.queue, group.task, key) for group in ALL]
-    lines = [(group, [Entry(seq, 0, 0)]) for seq, group in enumerate(groups, 1)]
-    dealt = deal(lines, ASK, NOON, Rules(), limits, Usage())
+    lines = [(group, [QueuedEntry(seq, 0, 0)]) for seq, group in enumerate(groups, 1)]
+    dealt = select_jobs(lines, ASK, NOON, Rules(), limits, Usage())
     return {(groups[entry.seq - 1].queue, groups[entry.seq - 1].task) for entry in dealt.taken}
 
 

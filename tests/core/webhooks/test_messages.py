@@ -11,14 +11,14 @@ from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
 from headrace.core.webhooks.delivery import KEPT, first_told
 from headrace.core.webhooks.messages import lost, missing
-from headrace.core.webhooks.target import EVENTS, Target, Told
+from headrace.core.webhooks.target import EVENTS, Notified, Target
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 OLD = NOW - KEPT - timedelta(hours=1)
 
 
-def told(count: int, at: datetime = NOW) -> Told:
-    return Told("wh_1", count, UUID(int=1), at)
+def told(count: int, at: datetime = NOW) -> Notified:
+    return Notified("wh_1", count, UUID(int=1), at)
 
 
 def test_what_is_not_there_is_lost() -> None:

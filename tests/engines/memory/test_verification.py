@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from headrace.core.defaults import Rules
 from headrace.core.status import Status
 from headrace.engines.memory import MemoryEngine
@@ -20,13 +20,13 @@ from tests.support.broken_books import books, furnish
 
 def _recount(state: State) -> None:
     for id, batch in state.relations.batches.items():
-        state.relations.batches[id] = replace(batch, tally=batch.tally.plus(Tally(total=1)))
+        state.relations.batches[id] = replace(batch, tally=batch.tally.plus(BatchTally(total=1)))
 
 
 def _confuse(state: State) -> None:
     """As many live ones as it counts, and as many ended ones, but others."""
     for id, batch in state.relations.batches.items():
-        state.relations.batches[id] = replace(batch, tally=batch.tally.plus(Tally(failed=1)))
+        state.relations.batches[id] = replace(batch, tally=batch.tally.plus(BatchTally(failed=1)))
         member = next(job for job in state.table.records.values() if job.spec.batch == id and not job.ended)
         state.table.records[member.id] = replace(member, status=Status.COMPLETED)
 

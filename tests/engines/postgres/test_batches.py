@@ -9,7 +9,7 @@ from contextlib import suppress
 from headrace.conformance.lab import Lab
 from headrace.core.attempt import Completed
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Tally
+from headrace.core.change import Applied, BatchTally
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import Inserted, Refused
@@ -29,7 +29,7 @@ async def filled(lab: Lab, n: int, *, sealed: bool = True) -> tuple[Batch, list[
     return batch, jobs
 
 
-async def tally(lab: Lab, batch: Batch) -> Tally:
+async def tally(lab: Lab, batch: Batch) -> BatchTally:
     [found] = await lab.engine.families.batches([batch.id])
     assert found is not None
     return found.tally
@@ -66,9 +66,9 @@ async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(l
     finally:
         for session in (finishing, *processing):
             await session.close()
-    assert await tally(lab, batch) == Tally(300, 300)
+    assert await tally(lab, batch) == BatchTally(300, 300)
     [ended] = (await lab.engine.families.process_notes(lab.now)).over
-    assert (ended.id, ended.tally, ended.ended_at) == (batch.id, Tally(300, 300), lab.now)
+    assert (ended.id, ended.tally, ended.ended_at) == (batch.id, BatchTally(300, 300), lab.now)
 
 
 async def test_deltas_are_added_up_and_those_of_no_batch_dropped(lab: Lab, schema: str, connect: Connect) -> None:
@@ -80,7 +80,7 @@ async def test_deltas_are_added_up_and_those_of_no_batch_dropped(lab: Lab, schem
     assert await looking.fetchval(f"SELECT count(*) FROM {schema}.batch_counts") == 3
     assert (await lab.engine.families.process_notes(lab.now)).over == ()
     assert await looking.fetchval(f"SELECT count(*) FROM {schema}.batch_counts") == 0
-    assert await tally(lab, batch) == Tally(10, 4)
+    assert await tally(lab, batch) == BatchTally(10, 4)
 
 
 async def test_a_transaction_counts_with_its_commit(lab: Lab) -> None:
@@ -91,12 +91,12 @@ async def test_a_transaction_counts_with_its_commit(lab: Lab) -> None:
             assert isinstance(await apply(lab, connection, done), Applied)
             await insert(lab, connection, lab.job(batch=batch.id))
             raise Undone
-    assert await tally(lab, batch) == Tally(2)
+    assert await tally(lab, batch) == BatchTally(2)
     async with lab.transactions.transaction() as connection:
         assert isinstance(await apply(lab, connection, done), Applied)
         await insert(lab, connection, lab.job(batch=batch.id), lab.job(batch=batch.id))
-        assert await tally(lab, batch) == Tally(2)
-    assert await tally(lab, batch) == Tally(4, 1)
+        assert await tally(lab, batch) == BatchTally(2)
+    assert await tally(lab, batch) == BatchTally(4, 1)
 
 
 async def test_a_batch_made_twice_at_once_is_one(lab: Lab) -> None:
@@ -111,7 +111,7 @@ async def test_a_batch_made_twice_at_once_is_one(lab: Lab) -> None:
     finally:
         for session in sessions:
             await session.close()
-    assert await tally(lab, batch) == Tally(30)
+    assert await tally(lab, batch) == BatchTally(30)
 
 
 async def test_a_cancel_waits_for_a_job_that_is_being_added_and_reaches_it(
@@ -129,7 +129,7 @@ async def test_a_cancel_waits_for_a_job_that_is_being_added_and_reaches_it(
         await waits_for(watching, connection)
     found = await cancelling
     assert found is not None
-    assert found.tally == Tally(2)
+    assert found.tally == BatchTally(2)
     await lab.process_notes()
     assert (await lab.get(late)).status is Status.CANCELLED
 

@@ -10,7 +10,7 @@ from headrace.core.entry import Kind
 from headrace.engines.postgres.entries import _TEXTS, _document
 from headrace.engines.postgres.store.arrays import columns
 from headrace.engines.postgres.store.connection import sql
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.engines.postgres.jobs.test_apply import lock
 
@@ -25,7 +25,7 @@ async def test_a_job_in_an_open_transaction_keeps_nobody_waiting(lab: Lab, schem
     appends = [of(held, *items(lab, 1)), of(free, *items(lab, 1))]
     assert await lab.engine.entries.append(appends, lab.now) == ["busy", "kept"]
     assert await lab.engine.entries.tail(held.id, Kind.ITEM) == []
-    waiting = asyncio.create_task(Lanes(lab.engine, lab.host).append(appends[0]))
+    waiting = asyncio.create_task(Writer(lab.engine, lab.host).append(appends[0]))
     await asyncio.sleep(0)
     await transaction.rollback()
     assert await asyncio.wait_for(waiting, 45)

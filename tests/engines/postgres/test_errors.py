@@ -23,7 +23,7 @@ from headrace.engine import Duplicated, Inserted
 from headrace.engines.postgres import PostgresEngine
 from headrace.errors import ConfigError, EngineError, NotOpen, Unavailable, Unstorable
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from tests.support import daemons
 from tests.support.invariants import check_store
 from tests.support.postgres import Server, shared
@@ -164,7 +164,7 @@ BAD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 async def test_text_that_cannot_be_stored_fails_alone(lab: Lab, bad: dict[str, Any]) -> None:
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     good = [lab.job(dedup="k" if "dedup" in bad else None), *(lab.job(dedup=bad.get("dedup") and str(n)) for n in "ab")]
     jobs = [good[0], lab.job(**bad), *good[1:]]
     answers = await asyncio.gather(*(lanes.insert(job) for job in jobs), return_exceptions=True)
@@ -220,7 +220,7 @@ async def test_keys_and_tags_of_any_length_work(lab: Lab, long: str) -> None:
 async def test_names_longer_than_an_index_takes_fail_alone_or_work(lab: Lab, name: str) -> None:
     dice = random.Random(5)
     long: Any = "".join(chr(dice.randrange(0x100, 0x1100)) for _ in range(6_000))  # cannot be compressed
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     jobs = [lab.job(), lab.job(**{name: long}), lab.job()]
     answers = await asyncio.gather(*(lanes.insert(job) for job in jobs), return_exceptions=True)
     await lanes.close()

@@ -14,7 +14,7 @@ import pytest
 from headrace import App, Context, Status
 from headrace.conformance.lab import Lab
 from headrace.core.batch import Batch
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from headrace.core.defaults import Rules
 from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
@@ -127,7 +127,7 @@ async def test_families_and_batches_are_told_through_the_pooler(bouncer: PgBounc
     assert {change.job.status for change in changes} == {Status.CANCELLED}
     assert len(changes) == 20
     [over] = (await lab.engine.families.process_notes(lab.now)).over
-    assert over.tally == Tally(20, 0, 0, 20)
+    assert over.tally == BatchTally(20, 0, 0, 20)
     await lab.finish(await lab.get(parent))
     assert [change.job.id for change in await lab.process_notes()] == [waits.id]
     await lab.engine.close()

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.conformance.lab import BEGIN, Lab
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.jobs.apply import apply_text, complete_text
@@ -420,7 +420,7 @@ async def pages(lab: Lab, schema: str, n: int, tasks: tuple[str, ...]) -> int:
     profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles if one.task in tasks)
     with pytest.raises(_Rollback):
         await Claiming(watched, schema, lab.rules).claim(
-            await lab.worker(), Ask(n=n, free=n, profiles=profiles), 1, lab.now
+            await lab.worker(), ClaimRequest(n=n, free=n, profiles=profiles), 1, lab.now
         )
     await connection.close()
     assert watched.pages > 0

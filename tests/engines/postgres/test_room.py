@@ -16,7 +16,7 @@ from headrace.engines.postgres.store.connection import Connection
 from headrace.errors import ConfigError, HeadraceError, Unavailable
 from headrace.runtime.clock import SystemClock, SystemDice
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
 from tests.support.schemas import postgres_engine
@@ -117,7 +117,7 @@ async def test_an_insert_that_is_under_way_delays_a_collection_and_fails_nobody(
         error = await refusal(lab)
         assert isinstance(error, Unavailable)
         assert error.outcome == "refused"
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     waiting = asyncio.create_task(lanes.insert(lab.job("one too many")))
     await lanes.insert(lab.job("t2"))
     assert not waiting.done()

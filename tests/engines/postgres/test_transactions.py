@@ -132,9 +132,9 @@ async def test_the_end_of_a_job_in_an_open_transaction_frees_its_key_with_the_co
 ) -> None:
     """Inserts of the key wait for the outcome: taken as long as it is not committed, free afterwards."""
     from headrace.core.attempt import Completed
-    from headrace.runtime.writes.writer import Lanes
+    from headrace.runtime.writes.writer import Writer
 
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     job = await lab.running(await lab.worker(), dedup="k")
     done = lab.stamp(lab.end(job, Completed()))
     connection = await connect()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from headrace.core.attempt import ErrorInfo, Progress, Streak
 from headrace.core.job import Job, Spec
 from headrace.core.status import Outcome, Reason, Status
-from headrace.core.webhooks.target import Told
+from headrace.core.webhooks.target import Notified
 from headrace.engines.postgres.jobs import columns as postgres
 from headrace.engines.postgres.jobs import rows as postgres_rows
 from headrace.engines.sql.columns import CUT_OFF, Column, fields_in, state_of
@@ -108,7 +108,7 @@ STATES: dict[str, Any] = {
     "reprioritised_to": 7,
     "fingerprint": "f",
     "failed_at": NOW,
-    "told": (Told("https://example.org", 1, UUID(int=3), NOW),),
+    "told": (Notified("https://example.org", 1, UUID(int=3), NOW),),
 }
 """Of each field of a state a value that a new job does not have."""
 

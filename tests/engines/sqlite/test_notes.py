@@ -7,7 +7,7 @@ from typing import Any
 from headrace.conformance.lab import Lab
 from headrace.core.attempt import Completed
 from headrace.core.batch import Batch
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from headrace.core.status import ENDED, Reason, Status
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.store.connection import ask
@@ -80,7 +80,7 @@ async def test_what_is_told_is_counted(lab: Lab) -> None:
     await lab.cancel(parent)
     told = await lab.engine.families.process_notes(lab.now)
     [over] = told.over
-    assert (over.id, over.tally) == (batch.id, Tally(3, 0, 0, 3))
+    assert (over.id, over.tally) == (batch.id, BatchTally(3, 0, 0, 3))
 
 
 async def test_a_job_that_waits_for_nobody_is_released(lab: Lab) -> None:

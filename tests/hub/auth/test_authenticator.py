@@ -17,7 +17,7 @@ from headrace.core.auth.api_keys import Scope
 from headrace.http.problems import Problem
 from headrace.hub import Hub, HubOptions
 from headrace.hub.auth.caller import LOCAL
-from headrace.hub.server.operation import Answer, Ask, Bounded, Operation
+from headrace.hub.server.operation import Bounded, Operation, OperationReply, OperationRequest
 from headrace.testing import FakeClock
 from tests.hub.live.listening import connected
 from tests.hub.serving import Served, serving
@@ -27,8 +27,8 @@ from tests.support.until import until
 pytestmark = pytest.mark.every_engine
 
 
-async def nothing(ask: Ask) -> Answer:
-    return Answer()
+async def nothing(ask: OperationRequest) -> OperationReply:
+    return OperationReply()
 
 
 def operation(scope: Scope | None, bounded: Bounded = "nothing") -> Operation:

@@ -15,7 +15,7 @@ from headrace.http.problems import Problem, absent
 from headrace.hub import Hub
 from headrace.hub.auth.caller import LOCAL, Caller
 from headrace.hub.auth.customers import customer_of, filters_of, job_of, jobs_of, may_submit
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.operation import OperationRequest
 from headrace.runtime.clock import SystemDice
 from tests.hub.callers import ann
 
@@ -34,8 +34,8 @@ async def hub() -> AsyncIterator[Hub]:
         yield Hub(app)
 
 
-def asked(hub: Hub, caller: Caller) -> Ask:
-    return Ask(hub=hub, caller=caller, request=REQUEST, path={}, query=None, body=None)
+def asked(hub: Hub, caller: Caller) -> OperationRequest:
+    return OperationRequest(hub=hub, caller=caller, request=REQUEST, path={}, query=None, body=None)
 
 
 def aged(**age: Any) -> UUID:

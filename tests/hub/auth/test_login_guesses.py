@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headrace.hub.auth import login
-from headrace.hub.auth.login import AT_ONCE, EVERY, Guesses
+from headrace.hub.auth.login import AT_ONCE, EVERY, LoginAttempts
 
 
-def guessed(count: int, address: str | None = "192.0.2.1", at: float = 100.0) -> Guesses:
-    made = Guesses()
+def guessed(count: int, address: str | None = "192.0.2.1", at: float = 100.0) -> LoginAttempts:
+    made = LoginAttempts()
     for _ in range(count):
         assert made.wait(address, at) == 0
         made.wrong(address, at)

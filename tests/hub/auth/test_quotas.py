@@ -17,7 +17,7 @@ from headrace.core.status import Verb
 from headrace.core.webhooks.delivery import TASK
 from headrace.http.problems import Problem
 from headrace.hub.auth.caller import LOCAL, Caller
-from headrace.hub.auth.quotas import Caps, SubmitRate
+from headrace.hub.auth.quotas import Quotas, SubmitRate
 from headrace.hub.options import HubOptions
 from headrace.testing import FakeClock
 from tests.hub.serving import serving
@@ -67,7 +67,7 @@ def key(**bounds: Any) -> Caller:
     return Caller(name="shop", key="hr_1", scopes=frozenset(SCOPES), **bounds)
 
 
-async def refusal(caps: Caps, caller: Caller, priority: int = 50) -> Problem:
+async def refusal(caps: Quotas, caller: Caller, priority: int = 50) -> Problem:
     with pytest.raises(Problem) as raised:
         await caps.admit(caller, "add", priority)
     return raised.value
@@ -75,7 +75,7 @@ async def refusal(caps: Caps, caller: Caller, priority: int = 50) -> Problem:
 
 async def test_a_customer_is_not_as_urgent_as_the_operator() -> None:
     async with App("memory://") as app:
-        caps = Caps(app, HubOptions())
+        caps = Quotas(app, HubOptions())
         await caps.admit(key(customer="acme"), "add", 89)
         problem = await refusal(caps, key(customer="acme"), 90)
         assert (problem.status, "at most 89, not 90" in problem.details.detail) == (403, True)
@@ -95,7 +95,7 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
             return await app.submit("add", {}, customer=customer)
 
     async with app:
-        caps, acme = Caps(app, HubOptions(customer_jobs=3, customer_messages=4)), key(customer="acme")
+        caps, acme = Quotas(app, HubOptions(customer_jobs=3, customer_messages=4)), key(customer="acme")
         jobs = [await submit("acme") for _ in range(2)]
         await submit("other")
         await jobs[0].cancel()
@@ -110,7 +110,7 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
             await caps.live(acme, 3)
         await caps.live(acme, 2)
         await caps.live(key(), 10)
-        await Caps(app, HubOptions(customer_jobs=None)).live(acme, 10)
+        await Quotas(app, HubOptions(customer_jobs=None)).live(acme, 10)
 
 
 async def test_acts_keep_to_the_caps_of_a_customer() -> None:
@@ -357,7 +357,7 @@ async def test_jobs_that_come_alive_count_for_whoever_hears_of_them(
     async def add() -> None: ...
 
     async with app:
-        caps, acme = Caps(app, HubOptions(customer_messages=50)), key(customer="acme")
+        caps, acme = Quotas(app, HubOptions(customer_messages=50)), key(customer="acme")
         for number in range(5):
             url = f"https://hooks.example/{number}"
             await app.add_webhook(url, events=["completed"], customer="acme", tasks=tasks)
@@ -417,7 +417,7 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
 
     async with app:
         await app.add_webhook("https://hooks.example/", events=["submitted", "ended"], customer="acme")
-        caps, acme = Caps(app, HubOptions(customer_jobs=3, customer_messages=7)), key(customer="acme")
+        caps, acme = Quotas(app, HubOptions(customer_jobs=3, customer_messages=7)), key(customer="acme")
         jobs = [await add.options(customer="acme").submit() for _ in range(3)]
         assert await app.count(task=TASK, customer="acme") == 3
         await jobs[0].cancel()  # which is told, too; and two are to come

@@ -9,12 +9,12 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from headrace.core.updates import Mark
+from headrace.core.updates import ResumeToken
 from headrace.hub.auth.caller import LOCAL
 from headrace.hub.live.connections import REVOKED
 from headrace.hub.live.operations import OPERATIONS, EventsQuery, FeedQuery
 from headrace.hub.live.sse import EventStream
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.operation import OperationRequest
 from tests.hub.live.doing import Doing
 from tests.hub.live.listening import listening
 from tests.hub.serving import serving
@@ -43,7 +43,7 @@ async def test_a_job_is_followed_from_its_submit_to_its_end(doing: Doing) -> Non
                 await stream.until("status", status="running", attempt=1)
                 told = await stream.until("progress", progress=40)
                 assert told.data["message"] == "under way"
-                mark = Mark.read(told.id or "")
+                mark = ResumeToken.read(told.id or "")
                 assert mark is not None
                 assert mark.at == (await job.refresh()).updated_at, "its id says that it was told"
                 doing.gate.set()
@@ -190,7 +190,7 @@ async def test_an_id_that_is_none_tells_everything(id: str, tmp_path: Path) -> N
             assert first is not None
             assert first.name == "snapshot"
             assert first.id is not None
-            assert Mark.read(first.id) is not None
+            assert ResumeToken.read(first.id) is not None
 
 
 async def test_a_job_that_does_not_exist_is_absent(tmp_path: Path) -> None:
@@ -271,7 +271,9 @@ async def test_a_stream_that_is_over_before_it_began_leaves_nothing(feed: bool, 
         operation = next(one for one in OPERATIONS if one.name == ("feed" if feed else "job_events"))
         scope = {"type": "http", "method": "GET", "headers": [], "query_string": b"", "path": "/"}
         query = FeedQuery() if feed else EventsQuery()
-        ask = Ask(hub=hub.hub, caller=LOCAL, request=Request(scope), path={"id": str(job.id)}, query=query, body=None)
+        ask = OperationRequest(
+            hub=hub.hub, caller=LOCAL, request=Request(scope), path={"id": str(job.id)}, query=query, body=None
+        )
         stream = await operation.do(ask)
         assert isinstance(stream, EventStream)
         assert (len(live.feed._seats), len(doing.app.session.audience)) == ((1, 0) if feed else (0, 1))

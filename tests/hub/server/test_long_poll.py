@@ -13,8 +13,8 @@ from headrace import App
 from headrace.http.problems import Problem
 from headrace.hub import Hub
 from headrace.hub.auth.caller import Caller
-from headrace.hub.server.long_poll import patiently
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.long_poll import wait_within
+from headrace.hub.server.operation import OperationRequest
 from tests.hub.serving import serving
 from tests.support.until import until
 
@@ -45,14 +45,14 @@ async def test_a_request_that_waits_ends_with_its_key(tmp_path: Path) -> None:
             assert await waiting["other"] == 200
 
 
-def asked(hub: Hub, caller: Caller) -> Ask:
+def asked(hub: Hub, caller: Caller) -> OperationRequest:
     """A request of this caller, who goes on listening."""
 
     async def receive() -> Message:
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
     request = Request({"type": "http", "method": "GET", "path": "/", "headers": []}, receive)
-    return Ask(hub=hub, caller=caller, request=request, path={}, query=None, body=None)
+    return OperationRequest(hub=hub, caller=caller, request=request, path={}, query=None, body=None)
 
 
 async def test_a_result_that_comes_with_the_revocation_is_not_told() -> None:
@@ -67,7 +67,7 @@ async def test_a_result_that_comes_with_the_revocation_is_not_told() -> None:
         async with hub.door.open():
             caller = hub.door.authenticate(key.text)
             hub.door.on_revoked(lambda key: result.set_result("a secret"))  # both in one turn of the loop
-            waiting = asyncio.create_task(patiently(asked(hub, caller), 50, work()))
+            waiting = asyncio.create_task(wait_within(asked(hub, caller), 50, work()))
             await asyncio.sleep(0)
             assert not waiting.done()
             await app.revoke_key("shop")
@@ -90,5 +90,5 @@ async def test_a_request_whose_key_was_revoked_before_it_waits_is_told_nothing()
             await app.revoke_key("shop")
             await until(lambda: not hub.door.knows(caller))
             with pytest.raises(Problem) as refused:
-                await patiently(asked(hub, caller), 50, work())
+                await wait_within(asked(hub, caller), 50, work())
             assert refused.value.status == 401

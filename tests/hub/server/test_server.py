@@ -17,7 +17,7 @@ from headrace import App
 from headrace.http.problems import PAGE
 from headrace.hub import HubOptions
 from headrace.hub import health as about_module
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 from headrace.hub.server.server import listen, room_for
 from tests.hub.serving import Served, serving
 from tests.support.until import until
@@ -39,10 +39,10 @@ class Gate:
     def __init__(self) -> None:
         self.entered, self.opened = asyncio.Event(), asyncio.Event()
 
-    async def __call__(self, ask: Ask) -> Answer:
+    async def __call__(self, ask: OperationRequest) -> OperationReply:
         self.entered.set()
         await self.opened.wait()
-        return Answer({"done": True})
+        return OperationReply({"done": True})
 
 
 @pytest.fixture
@@ -168,8 +168,8 @@ async def test_a_half_closed_connection_is_let_go_of(url: str) -> None:
 
 
 async def test_a_reader_that_reads_nothing_is_cut_off(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def much(ask: Ask) -> Answer:
-        return Answer("x" * 50_000_000)
+    async def much(ask: OperationRequest) -> OperationReply:
+        return OperationReply("x" * 50_000_000)
 
     large = Operation(name="much", method="GET", path="/much", summary="", scope=None, bounded="nothing", do=much)
     monkeypatch.setattr("headrace.hub.hub.OPERATIONS", (*about_module.OPERATIONS, large))

@@ -13,7 +13,7 @@ from headrace.conformance.lab import BEGIN
 from headrace.core.attempt import Completed
 from headrace.core.entry import Append, Cursor, Entry, Kind
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import finish, start
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Engine, WorkerInfo
@@ -39,7 +39,7 @@ async def running(shop: Shop) -> Job:
     await shop.engine.workers.register(info, now)
     id = await shop.submit("work")
     profiles = frozenset(profile.id for profile in (await shop.engine.documents.profiles()).profiles)
-    claimed = await shop.engine.jobs.claim(info.id, Ask(n=1, free=1, profiles=profiles), 1, host.clock.now())
+    claimed = await shop.engine.jobs.claim(info.id, ClaimRequest(n=1, free=1, profiles=profiles), 1, host.clock.now())
     assert isinstance(claimed, Claimed)
     await shop.lanes.apply(start(claimed.jobs[0], host.clock.now(), shop.engine.rules))
     return await shop.get(id)

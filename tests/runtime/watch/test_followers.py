@@ -10,7 +10,7 @@ import pytest
 from headrace import App, Context
 from headrace.core.entry import Kind
 from headrace.core.status import Status
-from headrace.core.updates import News
+from headrace.core.updates import Update
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, NotOpen, Unavailable
 from headrace.runtime.watch import followers as module
@@ -54,12 +54,12 @@ async def here() -> AsyncIterator[Scene]:
         yield made
 
 
-async def all_of(reader: Reader) -> list[News]:
+async def all_of(reader: Reader) -> list[Update]:
     async with asyncio.timeout(30), reader:
         return [news async for news in reader]
 
 
-def lines(news: list[News]) -> list[int]:
+def lines(news: list[Update]) -> list[int]:
     return [entry.number for one in news for entry in one.logs]
 
 
@@ -111,7 +111,7 @@ async def test_it_goes_on_behind_a_mark_of_another_process(scene: Scene) -> None
     async with scene.app.worker():
         job = await scene.talk.submit(5)
         async with await scene.app.follow(job.id) as reader:
-            read = list[News]()
+            read = list[Update]()
             while len(lines(read)) < 5:
                 read.append(await anext(reader))
         scene.gate.set()
@@ -162,7 +162,7 @@ async def test_a_hint_that_was_lost_is_made_up_for(here: Scene, monkeypatch: pyt
     async with here.app.worker():
         job = await here.talk.submit(1)
         async with await here.app.follow(job.id) as reader:
-            read = list[News]()
+            read = list[Update]()
             while not lines(read):
                 read.append(await anext(reader))
     assert lines(read) == [1]

@@ -16,7 +16,7 @@ from headrace.engine import Engine
 from headrace.engine.bus import Hint, LocalBus, Topic
 from headrace.engines.postgres.bus.role import NotifyBus
 from headrace.runtime.clock import SystemClock
-from headrace.runtime.writes.hints import GAP, MOST, Changes, hint_of
+from headrace.runtime.writes.hints import GAP, MOST, ChangeHints, hint_of
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
@@ -58,12 +58,12 @@ async def test_without_a_listener_nothing_is_told_and_no_job_is_even_looked_at()
     def refuse() -> AsyncIterator[Job]:
         raise AssertionError
 
-    Changes(bus).tell(refuse() for _ in range(1))  # type: ignore[misc]
+    ChangeHints(bus).tell(refuse() for _ in range(1))  # type: ignore[misc]
     assert bus.sent == []
 
 
 async def test_the_first_is_told_at_once_and_the_others_together(bus: Recorder) -> None:
-    changes, made = Changes(bus), jobs(5)
+    changes, made = ChangeHints(bus), jobs(5)
     changes.tell(made[:1])
     assert bus.sent == [Hint(Topic.CHANGED, (str(made[0].id),))]
     for job in (*made[1:], *made[1:]):
@@ -78,7 +78,7 @@ async def test_the_first_is_told_at_once_and_the_others_together(bus: Recorder) 
 
 
 async def test_a_hint_names_so_many_and_counts_the_rest(bus: Recorder) -> None:
-    changes = Changes(bus)
+    changes = ChangeHints(bus)
     changes.tell(jobs(500))
     changes.tell(jobs(MOST + 1))
     await until(lambda: len(bus.sent) == 2)
@@ -86,7 +86,7 @@ async def test_a_hint_names_so_many_and_counts_the_rest(bus: Recorder) -> None:
 
 
 async def test_a_flood_is_told_in_samples_and_what_follows_it_in_full(bus: Recorder) -> None:
-    changes, told = Changes(bus), 0
+    changes, told = ChangeHints(bus), 0
     loop = asyncio.get_running_loop()
     began = loop.time()
     while len(bus.sent) < 40:
@@ -104,7 +104,7 @@ async def test_a_flood_is_told_in_samples_and_what_follows_it_in_full(bus: Recor
 
 
 async def test_closing_tells_what_waits(bus: Recorder) -> None:
-    changes = Changes(bus)
+    changes = ChangeHints(bus)
     changes.tell(jobs(1))
     changes.tell(jobs(3))
     changes.close()

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from headrace.core.batch import Batch
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.engine.bus import Hint
 from headrace.errors import ConfigError, JobNotFound, TransitionRefused, Unavailable, Unstorable
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from tests.support.apps import Sums
 from tests.support.faults import Instead
 from tests.support.world import World, world
@@ -70,10 +70,10 @@ async def test_a_batch_is_not_cancelled_while_the_store_is_away() -> None:
         made.engine.away = False
         found = await made.lanes.cancel_batch(batch.id, "me")
         assert found is not None
-        assert found.tally == Tally(2)
+        assert found.tally == BatchTally(2)
         [after] = await made.engine.families.batches([batch.id])
         assert after is not None
-        assert after.tally == Tally(2, 0, 0, 2)
+        assert after.tally == BatchTally(2, 0, 0, 2)
         with pytest.raises(TransitionRefused):
             await made.lanes.insert(members[2])
         assert await made.lanes.cancel_batch(members[0].id, "me") is None
@@ -128,7 +128,7 @@ async def test_a_job_whose_companion_is_refused_for_now_is_stored_when_it_can_be
             tries += 1
             return [Refused(Unavailable("in a transaction"))] if tries < 3 else await real(jobs, now, **options)
 
-        lanes = Lanes(cast(Engine, Instead(made.engine, jobs=Instead(None, insert=insert))), made.host)
+        lanes = Writer(cast(Engine, Instead(made.engine, jobs=Instead(None, insert=insert))), made.host)
         assert isinstance(await lanes.insert(one, [job(made, "hook")]), Inserted)
         assert tries == 3
         await lanes.close()

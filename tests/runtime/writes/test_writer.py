@@ -20,7 +20,7 @@ from headrace.core.status import Status
 from headrace.errors import TransitionRefused, Unavailable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine
 from tests.support.until import until
@@ -73,7 +73,7 @@ async def test_a_decision_waits_for_a_transaction_that_holds_the_job(
 ) -> None:
     job = await lab.running(await lab.worker())
     await complete(lab, user, job)
-    lanes = Lanes(lab.engine, host)
+    lanes = Writer(lab.engine, host)
     made = 0
 
     def verb(job: Job, now: datetime) -> Change | None:
@@ -101,7 +101,7 @@ async def test_a_transaction_that_stays_open_is_said(
 ) -> None:
     job = await lab.running(await lab.worker())
     await complete(lab, user, job)
-    lanes = Lanes(lab.engine, host, patience=0.1)
+    lanes = Writer(lab.engine, host, patience=0.1)
     with pytest.raises(Unavailable, match="in a transaction that is still open") as caught:
         await lanes.decide(job.id, lambda job, now: actions.cancel(job, now, lab.rules))
     assert caught.value.outcome == "refused"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Claimed, WorkerInfo
@@ -62,7 +62,7 @@ class Bench:
         ids = [await self.shop.submit("note", payload={"name": name}, **options) for name in names]
         self._requests += 1
         known = await self.shop.engine.documents.profiles()
-        ask = Ask(n=len(ids), free=len(ids), profiles=frozenset(one.id for one in known.profiles))
+        ask = ClaimRequest(n=len(ids), free=len(ids), profiles=frozenset(one.id for one in known.profiles))
         claimed = await self.shop.engine.jobs.claim(self.id, ask, self._requests, self.clock.now())
         assert isinstance(claimed, Claimed)
         assert {job.id for job in claimed.jobs} == set(ids)

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.client.bulk_task import make_handler
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.limits.rate import LONGEST_LEAD, Rate
 from headrace.engine import Claimed
@@ -87,12 +87,12 @@ class Claims:
 
     def __init__(self, shop: Shop, after: Callable[[], None]) -> None:
         self._real, self._after = shop.engine.jobs, after
-        self.asks: list[Ask] = []
+        self.asks: list[ClaimRequest] = []
         """Those that were given jobs."""
         self.requests: list[int] = []
         self.engine: Any = Instead(shop.engine, jobs=Instead(shop.engine.jobs, claim=self._claim))
 
-    async def _claim(self, worker: Any, ask: Ask, request: int, now: datetime) -> Any:
+    async def _claim(self, worker: Any, ask: ClaimRequest, request: int, now: datetime) -> Any:
         answer = await self._real.claim(worker, ask, request, now)
         if isinstance(answer, Claimed) and answer.jobs:
             self.asks.append(ask)
@@ -218,7 +218,7 @@ async def test_what_was_certainly_not_given_before_counts_from_the_request_that_
     tries = 0
     real = shop.engine.jobs
 
-    async def claim(worker: Any, ask: Ask, request: int, now: datetime) -> Any:
+    async def claim(worker: Any, ask: ClaimRequest, request: int, now: datetime) -> Any:
         nonlocal tries
         tries += 1
         if tries == 1:
@@ -440,7 +440,7 @@ async def test_what_waits_too_long_to_be_called_is_given_back(shop: Shop, clock:
         now, monotonic = clock.now(), clock.monotonic()
         known = (await shop.engine.documents.profiles()).profiles
         profiles = frozenset(one.id for one in known if one.task == "index")
-        claimed = await shop.engine.jobs.claim(worker.id, Ask(n=1, free=1, profiles=profiles), 1, now)
+        claimed = await shop.engine.jobs.claim(worker.id, ClaimRequest(n=1, free=1, profiles=profiles), 1, now)
         assert isinstance(claimed, Claimed)
         (collector,) = worker._slots.collectors
         collector.take(claimed.jobs, {}, Permits(claimed.paced, collector.lead, 0.5, now, monotonic))

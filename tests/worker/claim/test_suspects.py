@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import App, Retry
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import start
 from headrace.core.lifecycle.suspects import ALONE, AMONG, REQUIREMENT, level_of
 from headrace.core.lifecycle.sweep import sweep
@@ -40,7 +40,9 @@ async def lose_all(engine: Engine, host: Host, times: int = 1) -> None:
         worker = host.dice.new_id(now)
         await engine.workers.register(WorkerInfo(id=worker, host="gone", pid=1, started_at=now, concurrency=9), now)
         profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
-        claimed = await engine.jobs.claim(worker, Ask(n=1000, free=1000, profiles=profiles), host.dice.token(), now)
+        claimed = await engine.jobs.claim(
+            worker, ClaimRequest(n=1000, free=1000, profiles=profiles), host.dice.token(), now
+        )
         assert isinstance(claimed, Claimed)
         changes = [replace(start(job, now, engine.rules), id=host.dice.token()) for job in claimed.jobs]
         await engine.jobs.apply(changes, now)
@@ -110,7 +112,7 @@ async def _lose(shop: Shop, ids: list[UUID]) -> None:
     info = WorkerInfo(id=worker, host="gone", pid=1, started_at=now, concurrency=9)
     await shop.engine.workers.register(info, now)
     profiles = frozenset(one.id for one in (await shop.engine.documents.profiles()).profiles)
-    ask = Ask(n=1000, free=1000, profiles=profiles, queues=("other",))
+    ask = ClaimRequest(n=1000, free=1000, profiles=profiles, queues=("other",))
     claimed = await shop.engine.jobs.claim(worker, ask, shop.host.dice.token(), now)
     assert isinstance(claimed, Claimed)
     assert {job.id for job in claimed.jobs} == set(ids)
@@ -244,10 +246,10 @@ async def test_beside_it_what_was_lost_with_several_workers_is_stored_before_it_
 
 async def test_a_store_without_suspects_is_not_asked_for_any(shop: Shop) -> None:
     """An ordinary job costs no more than before."""
-    asks: list[Ask] = []
+    asks: list[ClaimRequest] = []
     claim = shop.engine.jobs.claim
 
-    async def counted(worker: UUID, ask: Ask, request: int, now: Any) -> Any:
+    async def counted(worker: UUID, ask: ClaimRequest, request: int, now: Any) -> Any:
         asks.append(ask)
         return await claim(worker, ask, request, now)
 

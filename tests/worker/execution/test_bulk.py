@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from headrace import App, Context, GiveUp, Job, JobCancelled, JobFailed, JobHandle, Retry, RetryLater, Snooze, Status
 from headrace.client.bulk_task import make_handler
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.status import Outcome, Reason
 from headrace.engine import Claimed, Dead, Engine, WorkerInfo
 from headrace.errors import ConfigError, InvalidPayload, NotSupported
@@ -294,7 +294,7 @@ async def test_jobs_that_find_no_slot_are_handed_back(shop: Shop) -> None:
     me = shop.host.dice.new_id(now)
     await shop.engine.workers.register(WorkerInfo(id=me, host="here", pid=1, started_at=now, concurrency=1), now)
     profiles = frozenset(one.id for one in (await shop.engine.documents.profiles()).profiles)
-    claimed = await shop.engine.jobs.claim(me, Ask(n=1, free=0, profiles=profiles), 1, now)
+    claimed = await shop.engine.jobs.claim(me, ClaimRequest(n=1, free=0, profiles=profiles), 1, now)
     assert isinstance(claimed, Claimed)
     options: dict[str, Any] = {"may_start": lambda: True, "hungry": lambda: None}
     slots = Slots(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
@@ -523,7 +523,7 @@ class _Counts:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def _claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def _claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         """Count and pass on."""
         self.claims[len(ask.profiles)] += 1
         return await self._engine.jobs.claim(worker, ask, request, now)

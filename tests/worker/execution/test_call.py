@@ -12,7 +12,7 @@ from headrace.core.lifecycle.loss import lose
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Cause, Status
 from headrace.errors import Unstorable
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.context import Context
 from headrace.worker.execution.run import Run
 from headrace.worker.execution.writers import MOST_ENTRIES
@@ -144,7 +144,7 @@ async def test_lost_replies_lose_and_double_nothing(shop: Shop) -> None:
 
     shop.task(count)
     lossy = LosesReplies(shop.engine, {"append": 2})
-    shop.lanes = Lanes(lossy, shop.host)
+    shop.lanes = Writer(lossy, shop.host)
     async with shop.worker():
         id = await shop.submit("count", payload={"n": 3000})
         job = await shop.ended(id)
@@ -216,7 +216,7 @@ async def test_many_streams_at_once_share_writes(shop: Shop) -> None:
 
     shop.task(few)
     calls = LosesReplies(shop.engine, {"append": 10**9})
-    shop.lanes = Lanes(calls, shop.host)
+    shop.lanes = Writer(calls, shop.host)
     async with shop.worker(concurrency=50):
         ids = await shop.submit_many("few", 200, payload={"n": 3})
         jobs = await shop.all_ended(ids)
@@ -257,7 +257,7 @@ async def test_a_run_that_adds_nothing_has_no_scribe(shop: Shop) -> None:
 
     shop.task(plain)
     calls = LosesReplies(shop.engine, {"append": 10**9, "apply": 10**9, "tail": 10**9})
-    shop.lanes = Lanes(calls, shop.host)
+    shop.lanes = Writer(calls, shop.host)
     async with shop.worker():
         await shop.ended(await shop.submit("plain"))
     assert seen == [None]

@@ -20,7 +20,7 @@ from headrace.core.status import Reason, Status
 from headrace.engines.sqlite.store.presence import Presence
 from headrace.worker import delayed_starts
 from headrace.worker.execution.context import Context
-from headrace.worker.process.pool import Children
+from headrace.worker.process.pool import ProcessPool
 from tests.support import process_families
 from tests.support.apps import url_of
 from tests.support.process_tasks import checks, dies, exits, spins, square, steers, waits
@@ -192,7 +192,7 @@ async def test_an_idle_child_that_died_is_replaced(forge: Shop) -> None:
 
 
 def test_a_run_that_is_over_before_its_child_is_there_is_not_begun(tmp_path: Path) -> None:
-    children, note = Children(), tmp_path / "pid"
+    children, note = ProcessPool(), tmp_path / "pid"
     job = submit(UUID(int=1), Spec(task="spins", created_at=NOW), f'{{"note": "{note}"}}', NOW)
     ctx = Context(job, 1, NOW)
     ctx.stopping = "timed_out"
@@ -204,7 +204,7 @@ def test_a_run_that_is_over_before_its_child_is_there_is_not_begun(tmp_path: Pat
 
 
 def test_a_child_told_to_stop_right_behind_its_job_hears_it(tmp_path: Path) -> None:
-    children, endings = Children(), list[Ending]()
+    children, endings = ProcessPool(), list[Ending]()
     job = submit(UUID(int=1), Spec(task="checks", created_at=NOW), f'{{"note": "{tmp_path / "pid"}"}}', NOW)
     ctx = Context(job, 1, NOW)
     thread = threading.Thread(target=lambda: endings.append(children.run(checks.handler, ctx, job)))
@@ -219,7 +219,7 @@ def test_a_child_told_to_stop_right_behind_its_job_hears_it(tmp_path: Path) -> N
 
 
 def test_a_child_holds_what_is_held_for_its_worker_and_nothing_it_starts_does(tmp_path: Path) -> None:
-    children, presence = Children(), Presence(tmp_path / "jobs.db")
+    children, presence = ProcessPool(), Presence(tmp_path / "jobs.db")
     held = presence.attend(uuid4())
     assert held is not None
     children.attended = lambda: held
@@ -237,7 +237,7 @@ def test_a_child_holds_what_is_held_for_its_worker_and_nothing_it_starts_does(tm
     presence.let_go()
 
 
-def _square(children: Children) -> dict[str, int]:
+def _square(children: ProcessPool) -> dict[str, int]:
     spec = Spec(task="square", created_at=NOW)
     job = submit(uuid4(), spec, '{"n": 3}', NOW)
     ending = children.run(square.handler, Context(job, 1, NOW), job)

@@ -28,7 +28,7 @@ from headrace.core.status import Verb
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.client.api.actions import Acted
+    from headrace.client.api.actions import ActionResult
 from headrace.cli.options import value, when
 
 __all__ = [
@@ -80,7 +80,7 @@ class Verdict(NamedTuple):
     """Of a refusal: what it shares with others, so that they can be counted."""
 
     @classmethod
-    def of(cls, acted: Acted) -> Verdict:
+    def of(cls, acted: ActionResult) -> Verdict:
         """The answer of the App, with its exit code."""
         code, why = DONE, ""
         if acted.answer == "not_found":
@@ -257,7 +257,7 @@ def _words(verb: Verb) -> str:
     return verb.replace("_", " ")
 
 
-def _why(acted: Acted) -> str:
+def _why(acted: ActionResult) -> str:
     if acted.error == "Duplicate":
         return "whose dedup key another job holds"
     if acted.error != "TransitionRefused" or acted.job is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.app import App
     from headrace.cli.output.tables import Fitted
-    from headrace.core.auth.api_keys import Key
+    from headrace.core.auth.api_keys import ApiKey
 
 __all__ = ["keys"]
 
@@ -48,7 +48,7 @@ async def _list(app: App, state: State) -> None:
         console().print(_table(found, app.host.clock.now()))
 
 
-def _table(found: Sequence[Key], now: datetime) -> Fitted:
+def _table(found: Sequence[ApiKey], now: datetime) -> Fitted:
     from headrace.cli.output.jobs import table
     from headrace.cli.output.tables import Fitted
     from headrace.cli.output.text import Text
@@ -76,7 +76,7 @@ def _table(found: Sequence[Key], now: datetime) -> Fitted:
     return Fitted(made, ("by", "created"), wrap=True)
 
 
-def _told(key: Key) -> str:
+def _told(key: ApiKey) -> str:
     """What it may do, and where it is bound."""
     bounds = {"customer": (key.customer,) if key.customer else (), "tasks": key.tasks, "queues": key.queues}
     told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)

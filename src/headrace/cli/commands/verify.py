@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headrace.app import App
-    from headrace.core.stats.verification import Book, Verification
+    from headrace.core.stats.verification import Invariant, Verification
 
 __all__ = ["verify"]
 
@@ -45,7 +45,7 @@ def verify(state: State) -> int:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Book], object]]:
+def _progress() -> Iterator[Callable[[Invariant], object]]:
     """A bar that moves with each book, for a person who waits."""
     if not is_terminal(stderr=True):
         yield lambda book: None

@@ -14,7 +14,7 @@ from headrace.cli.output.jobs import STYLES, grid, status_text, table
 from headrace.cli.output.tables import Fitted
 from headrace.cli.output.text import Text
 from headrace.cli.output.words import ago, moment, span
-from headrace.core.batch import Batch, Call, is_over, may_miss_some
+from headrace.core.batch import Batch, BatchCallback, is_over, may_miss_some
 from headrace.core.job import Job
 from headrace.core.status import Status
 
@@ -112,7 +112,7 @@ def batches_view(records: Sequence[Batch], now: datetime) -> Fitted:
     return Fitted(made, ("live", "created", "took", "cancelled"))
 
 
-def _follows(record: Batch, call: Call, job: Job | None) -> Text:
+def _follows(record: Batch, call: BatchCallback, job: Job | None) -> Text:
     text = Text.assemble((call.spec.task, "bold"))
     if job is not None:
         return text.append("  ").append(status_text(job)).append(f"  {job.id}", "cyan")

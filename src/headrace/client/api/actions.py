@@ -42,10 +42,10 @@ import msgspec
 
 from headrace.client.api.filters import Filters, Finding, filter_of
 from headrace.core.codec.record import Record
-from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.errors import HeadraceError, InvalidPayload, InvalidResult, TooManyProfiles
 
-__all__ = ["ACTS", "Acted", "Acting", "ActingOnMany", "Do", "act_on_all", "answered", "only_if"]
+__all__ = ["ACTS", "Acting", "ActingOnMany", "ActionResult", "Do", "act_on_all", "answered", "only_if"]
 
 
 _log = logging.getLogger("headrace.app")
@@ -254,7 +254,7 @@ Do = Callable[[UUID], Awaitable[Job]]
 """Does it to one job."""
 
 
-class Acted(msgspec.Struct, Record, frozen=True, kw_only=True):
+class ActionResult(msgspec.Struct, Record, frozen=True, kw_only=True):
     """What came of an act on one job."""
 
     id: UUID
@@ -278,11 +278,13 @@ class ActingOnMany(Acting, Finding):
         """How many jobs this act would be tried on: ``await app.dry_run("retry", {"task": "resize"})``."""
         return await self.session.engine.records.count_matching(_filter(act, filter), self.session.host.clock.now())
 
-    def cancel_all(self, filter: Filters, *, by: str | None = None) -> AsyncGenerator[Acted, None]:
+    def cancel_all(self, filter: Filters, *, by: str | None = None) -> AsyncGenerator[ActionResult, None]:
         """Cancel all that match: ``async for one in app.cancel_all({"task": "resize"}): print(one.id, one.answer)``."""
         return act_on_all(self, Verb.CANCEL, filter, lambda id: self.cancel(id, by=by))
 
-    def retry_all(self, filter: Filters, *, delay: Seconds = 0.0, by: str | None = None) -> AsyncGenerator[Acted, None]:
+    def retry_all(
+        self, filter: Filters, *, delay: Seconds = 0.0, by: str | None = None
+    ) -> AsyncGenerator[ActionResult, None]:
         """Retry all that match."""
         return act_on_all(self, Verb.RETRY, filter, lambda id: self.retry(id, delay=delay, by=by))
 
@@ -293,7 +295,7 @@ class ActingOnMany(Acting, Finding):
         payload: Mapping[str, Any] | None = None,
         by: str | None = None,
         **options: Unpack[JobOptions],
-    ) -> AsyncGenerator[Acted, None]:
+    ) -> AsyncGenerator[ActionResult, None]:
         """Do the work of all that match again, as new jobs."""
 
         async def do(id: UUID) -> Job:
@@ -302,25 +304,27 @@ class ActingOnMany(Acting, Finding):
 
         return act_on_all(self, Verb.RERUN, filter, do)
 
-    def discard_all(self, filter: Filters, *, by: str | None = None) -> AsyncGenerator[Acted, None]:
+    def discard_all(self, filter: Filters, *, by: str | None = None) -> AsyncGenerator[ActionResult, None]:
         """Discard all that match."""
         return act_on_all(self, Verb.DISCARD, filter, lambda id: self.discard(id, by=by))
 
     def postpone_all(
         self, filter: Filters, until: datetime | Seconds, *, by: str | None = None
-    ) -> AsyncGenerator[Acted, None]:
+    ) -> AsyncGenerator[ActionResult, None]:
         """Let all that match wait for another time."""
         return act_on_all(self, Verb.POSTPONE, filter, lambda id: self.postpone(id, until, by=by))
 
-    def run_now_all(self, filter: Filters, *, by: str | None = None) -> AsyncGenerator[Acted, None]:
+    def run_now_all(self, filter: Filters, *, by: str | None = None) -> AsyncGenerator[ActionResult, None]:
         """Put all that match in line at once."""
         return act_on_all(self, Verb.RUN_NOW, filter, lambda id: self.run_now(id, by=by))
 
-    def move_all(self, filter: Filters, queue: str, *, by: str | None = None) -> AsyncGenerator[Acted, None]:
+    def move_all(self, filter: Filters, queue: str, *, by: str | None = None) -> AsyncGenerator[ActionResult, None]:
         """Move all that match to another queue."""
         return act_on_all(self, Verb.MOVE, filter, lambda id: self.move(id, queue, by=by))
 
-    def reprioritise_all(self, filter: Filters, priority: int, *, by: str | None = None) -> AsyncGenerator[Acted, None]:
+    def reprioritise_all(
+        self, filter: Filters, priority: int, *, by: str | None = None
+    ) -> AsyncGenerator[ActionResult, None]:
         """Give all that match another priority."""
         return act_on_all(self, Verb.REPRIORITISE, filter, lambda id: self.reprioritise(id, priority, by=by))
 
@@ -331,12 +335,12 @@ class ActingOnMany(Acting, Finding):
         result: Any = None,
         error: str | ErrorInfo | None = None,
         by: str | None = None,
-    ) -> AsyncGenerator[Acted, None]:
+    ) -> AsyncGenerator[ActionResult, None]:
         """Set the outcome of all that match."""
         return act_on_all(self, Verb.RESOLVE, filter, lambda id: self.resolve(id, result=result, error=error, by=by))
 
 
-async def act_on_all(app: ActingOnMany, verb: Verb, filter: Filters, do: Do) -> AsyncGenerator[Acted, None]:
+async def act_on_all(app: ActingOnMany, verb: Verb, filter: Filters, do: Do) -> AsyncGenerator[ActionResult, None]:
     """Do it to all that match, one after the other; what came of each."""
     checked = _filter(verb, filter)
     for id in await _found(app, checked):
@@ -345,12 +349,12 @@ async def act_on_all(app: ActingOnMany, verb: Verb, filter: Filters, do: Do) -> 
         yield acted
 
 
-async def answered(app: ActingOnMany, verb: Verb, id: UUID, do: Do) -> Acted:
+async def answered(app: ActingOnMany, verb: Verb, id: UUID, do: Do) -> ActionResult:
     """Act on one job; what came of it, whatever the job is."""
     try:
         job = await do(id)
     except JobNotFound as error:
-        return Acted(id=id, answer="not_found", error="JobNotFound", message=str(error))
+        return ActionResult(id=id, answer="not_found", error="JobNotFound", message=str(error))
     except (TransitionRefused, Duplicate) as error:
         # A key held by another job is a refusal too: the message names the holder, the job is unchanged.
         job = error.job if error.job.id == id else await cast(Any, app).get(id)
@@ -359,11 +363,11 @@ async def answered(app: ActingOnMany, verb: Verb, id: UUID, do: Do) -> Acted:
         # It does not fit the task of this job, or its customer, but perhaps those of another.
         return _refused(await cast(Any, app).get(id), id, error)
     asked = verb is Verb.CANCEL and not job.ended
-    return Acted(id=id, answer="requested" if asked else "done", job=job)
+    return ActionResult(id=id, answer="requested" if asked else "done", job=job)
 
 
-def _refused(job: Job, id: UUID, error: HeadraceError) -> Acted:
-    return Acted(id=id, answer="refused", job=job, error=type(error).__name__, message=str(error))
+def _refused(job: Job, id: UUID, error: HeadraceError) -> ActionResult:
+    return ActionResult(id=id, answer="refused", job=job, error=type(error).__name__, message=str(error))
 
 
 async def _found(app: ActingOnMany, filter: Filter) -> list[bytes]:
@@ -390,4 +394,4 @@ def _filter(act: Verb | str, filter: Filters) -> Filter:
     if not isinstance(filter, Mapping) or not filter:
         raise ConfigError('an act on many jobs needs a filter, as in {"status": "failed", "task": "resize"}')
     given: dict[str, Any] = {name: value for name, value in filter.items() if value is not None}
-    return filter_of(cast(Filters, {"status": sorted(TABLE[Verb(act)])} | given))
+    return filter_of(cast(Filters, {"status": sorted(TRANSITIONS[Verb(act)])} | given))

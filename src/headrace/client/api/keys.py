@@ -17,9 +17,9 @@ from headrace.core.auth.api_keys import (
     MARK,
     SCOPES,
     SHOWN,
-    Grant,
-    Key,
+    ApiKey,
     Keyring,
+    Permissions,
     Scope,
     StoredKey,
     checked_grant,
@@ -53,7 +53,7 @@ class NewKey(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A key that was just made. Its text is here and nowhere else: the store keeps a digest."""
 
     text: str
-    key: Key
+    key: ApiKey
 
     def __repr__(self) -> str:  # which may be logged
         return f"<NewKey {self.key.name!r} {self.key.prefix}…>"
@@ -73,7 +73,7 @@ class Keyed(Sessioned):
         expires: Seconds | None = None,
         profiles: int | None = None,
         by: str | None = None,
-        within: Grant | None = None,
+        within: Permissions | None = None,
     ) -> NewKey:
         """Make a key for the hub. ``text`` of the answer is the key, and cannot be had again.
 
@@ -97,7 +97,7 @@ class Keyed(Sessioned):
         taken = {one.key.prefix for one in (await _ring(self.engine)).keys}
         while (text := written(secret_bytes()))[:SHOWN] in taken:
             pass
-        key = Key(
+        key = ApiKey(
             name=name,
             prefix=text[:SHOWN],
             scopes=tuple(scope for scope in SCOPES if scope in grant.scopes),
@@ -118,7 +118,7 @@ class Keyed(Sessioned):
             raise KeyTaken(name)
         return NewKey(text=text, key=key)
 
-    async def keys(self) -> list[Key]:
+    async def keys(self) -> list[ApiKey]:
         """Every key, by name, also those that have expired; not the keys themselves, which nobody has."""
         return [one.key for one in (await _ring(self.engine)).keys]
 

@@ -31,8 +31,8 @@ from headrace.maintenance.schedules import list_schedules
 
 __all__ = [
     "Moment",
-    "Standing",
     "Stats",
+    "StoreSnapshot",
     "charts",
     "estimated_processing_time",
     "rollups",
@@ -119,7 +119,7 @@ def _within(moment: datetime | None, value: object, name: str) -> datetime:
     return moment
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A store as it stood at one moment."""
 
     counts: Sequence[Count]
@@ -148,14 +148,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return max(now - min(due, default=now), timedelta(0))
 
 
-async def standing(session: Session) -> Standing:
+async def standing(session: Session) -> StoreSnapshot:
     """Read it."""
     engine, now = session.engine, session.host.clock.now()
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
     rows = await workers(session)
     served = {task for row in rows if row.alive for task in row.info.tasks}
     schedules = [doc for doc in await list_schedules(engine) if doc.state(served=doc.task in served) == "active"]
-    return Standing(
+    return StoreSnapshot(
         counts=await engine.records.count(now, history=False),
         paused=frozenset(name for name, rule in limits.queues.items() if rule.paused),
         named=frozenset(limits.queues),

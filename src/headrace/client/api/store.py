@@ -27,7 +27,7 @@ from headrace.core.limits.settings import Limits, limits_of, told_unreadable
 from headrace.core.matching.match import meets
 from headrace.core.matching.shortfall import distance, lacks, told_lacks
 from headrace.core.query import Filter
-from headrace.core.stats.verification import BOOKS, Book, Verification
+from headrace.core.stats.verification import BOOKS, Invariant, Verification
 from headrace.core.status import Status
 from headrace.core.times import CLOCK_APART, told_apart
 from headrace.core.validation import checked_name
@@ -305,9 +305,9 @@ async def _settings(engine: Engine, limits: Limits) -> list[Check]:
     return found
 
 
-async def verify(session: Session, each: Callable[[Book], object] | None = None) -> Verification:
+async def verify(session: Session, each: Callable[[Invariant], object] | None = None) -> Verification:
     """Compare one book after another; ``each`` is called with every one as it is done."""
-    books = list[Book]()
+    books = list[Invariant]()
     for name in BOOKS:
         # Only this one goes by the time: a hub of the version before does not take it.
         now = session.host.clock.now() if name == "messages" else None

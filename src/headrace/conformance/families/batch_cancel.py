@@ -10,7 +10,7 @@ from headrace.conformance.families.batches import Batched
 from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import Lab
 from headrace.core.batch import Batch
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
 from headrace.core.query import Filter
@@ -35,7 +35,7 @@ class Cancelling(Batched):
         batch, jobs = await self.filled(lab, 2, sealed=False)
         lab.later(1)
         found = await self.cancelled(lab, batch, "me")
-        marked = replace(batch, sealed=True, tally=Tally(2), cancelled_at=lab.now, cancelled_by="me")
+        marked = replace(batch, sealed=True, tally=BatchTally(2), cancelled_at=lab.now, cancelled_by="me")
         assert found == marked
         holder = await lab.put("keyed", dedup="k")
         late, twin, other = lab.job(batch=batch.id), lab.job("keyed", dedup="k", batch=batch.id), lab.job("other")
@@ -60,7 +60,7 @@ class Cancelling(Batched):
         assert [isinstance(answer, Inserted) for answer in answers] == [True] * 2
         answers = await lab.engine.jobs.insert([*jobs, lab.job(batch=batch.id)], lab.now, batch)
         assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
-        assert await self.tally(lab, batch) == Tally(2)
+        assert await self.tally(lab, batch) == BatchTally(2)
 
     async def test_its_jobs_are_stopped(self, lab: Lab) -> None:
         batch = self.batch(lab, sealed=False)
@@ -86,7 +86,7 @@ class Cancelling(Batched):
         assert (await lab.get(child)).reason is Reason.PARENT
         for untouched in (done, failed, below, stranger):
             assert await lab.get(untouched) == untouched
-        assert await self.tally(lab, batch) == Tally(6, 1, 1, 3)
+        assert await self.tally(lab, batch) == BatchTally(6, 1, 1, 3)
         assert (await lab.engine.families.process_notes(lab.now)).over == ()
         await lab.finish(asked)
         [over] = (await lab.engine.families.process_notes(lab.now)).over
@@ -109,8 +109,8 @@ class Cancelling(Batched):
         await self.cancelled(lab, batch)
         changes = await lab.process_notes(limit=10)
         assert sorted(change.job.id for change in changes) == sorted(job.id for job in jobs)
-        assert await self.tally(lab, batch) == Tally(25, 0, 0, 25)
-        assert await self.tally(lab, other) == Tally(5)
+        assert await self.tally(lab, batch) == BatchTally(25, 0, 0, 25)
+        assert await self.tally(lab, other) == BatchTally(5)
 
     async def test_a_job_that_is_pruned_between_two_pages_hides_no_other(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 6, sealed=False)
@@ -133,7 +133,7 @@ class Cancelling(Batched):
             assert (again.cancelled_at, again.cancelled_by) == (lab.now, by)
             await lab.process_notes()
             assert (await lab.get(job)).status is Status.CANCELLED
-        assert await self.cancelled(lab, batch, "nobody") == replace(again, tally=Tally(1, 0, 0, 1))
+        assert await self.cancelled(lab, batch, "nobody") == replace(again, tally=BatchTally(1, 0, 0, 1))
 
     async def test_an_abandoned_batch_can_be_cancelled_before_its_submitter_comes_back(self, lab: Lab) -> None:
         batch, [job] = await self.filled(lab, 1, sealed=False)
@@ -158,7 +158,7 @@ class Cancelling(Batched):
                 await lab.process_notes()
                 stored = sum(isinstance(answer, Inserted) for answer in answers)
                 total = len(first) + stored
-                assert await self.tally(lab, batch) == Tally(total, 0, 0, total)
+                assert await self.tally(lab, batch) == BatchTally(total, 0, 0, total)
                 page = await lab.engine.records.find(Filter(batch=batch.id), lab.now)
                 assert [job.status for job in page.items] == [Status.CANCELLED] * total
         finally:

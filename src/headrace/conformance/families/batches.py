@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core.attempt import Completed, Failed
-from headrace.core.batch import Batch, Call
-from headrace.core.change import Tally
+from headrace.core.batch import Batch, BatchCallback
+from headrace.core.change import BatchTally
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import actions
 from headrace.core.query import Filter
@@ -42,7 +42,7 @@ class Batched(Part):
         return batch, jobs
 
     @staticmethod
-    async def tally(lab: Lab, batch: Batch) -> Tally:
+    async def tally(lab: Lab, batch: Batch) -> BatchTally:
         """How it stands."""
         [found] = await lab.engine.families.batches([batch.id])
         assert found is not None
@@ -54,10 +54,10 @@ class Batches(Batched):
 
     async def test_a_batch_comes_with_its_jobs(self, lab: Lab) -> None:
         spec = Spec(task="report", created_at=lab.now, tags=("x",))
-        call = Call(id=lab.new_id(), spec=spec, payload_text='{"a":1}', delay=2.5)
+        call = BatchCallback(id=lab.new_id(), spec=spec, payload_text='{"a":1}', delay=2.5)
         batch, jobs = await self.filled(lab, 3, on_complete=call, on_failure=replace(call, id=lab.new_id()))
         missing = lab.new_id()
-        assert await lab.engine.families.batches([missing, batch.id]) == [None, replace(batch, tally=Tally(3))]
+        assert await lab.engine.families.batches([missing, batch.id]) == [None, replace(batch, tally=BatchTally(3))]
         page = await lab.engine.records.find(Filter(batch=batch.id), lab.now)
         assert [job.id for job in page.items] == [job.id for job in reversed(jobs)]
 
@@ -67,7 +67,7 @@ class Batches(Batched):
         for n in (2, 0, 1):
             for _ in range(2):  # of one moment, and so by id
                 batch, _ = await self.filled(lab, n)
-                made.append(replace(batch, tally=Tally(n)))
+                made.append(replace(batch, tally=BatchTally(n)))
             lab.later(1)
         made.sort(key=lambda one: (one.created_at, one.id), reverse=True)
         found, cursor = list[Batch](), None
@@ -86,7 +86,7 @@ class Batches(Batched):
         made = list[Batch]()
         for customer in ("ours", None, "theirs", "ours", "OURS", "ours"):
             batch, _ = await self.filled(lab, 1, customer=customer)
-            made.append(replace(batch, tally=Tally(1)))
+            made.append(replace(batch, tally=BatchTally(1)))
             lab.later(1)
         ours = [one for one in reversed(made) if one.customer == "ours"]
         first = await lab.engine.families.find_batches(2, customer="ours")
@@ -100,7 +100,7 @@ class Batches(Batched):
         another = lab.job(batch=batch.id)
         await lab.engine.jobs.insert([jobs[0], another], lab.now, replace(batch, sealed=False))
         [found] = await lab.engine.families.batches([batch.id])
-        assert found == replace(batch, tally=Tally(4))
+        assert found == replace(batch, tally=BatchTally(4))
 
     async def test_a_duplicate_is_no_member(self, lab: Lab) -> None:
         await lab.put("a", dedup="k")
@@ -108,7 +108,7 @@ class Batches(Batched):
         one, two = lab.job("a", dedup="k", batch=batch.id), lab.job("b", batch=batch.id)
         answers = await lab.engine.jobs.insert([one, two], lab.now, batch)
         assert isinstance(answers[0], Duplicated)
-        assert await self.tally(lab, batch) == Tally(1)
+        assert await self.tally(lab, batch) == BatchTally(1)
 
     async def test_with_a_batch_it_is_all_or_nothing(self, lab: Lab) -> None:
         batch, missing = self.batch(lab), lab.job("missing")
@@ -123,7 +123,7 @@ class Batches(Batched):
         await lab.put_all(missing)
         again = await lab.engine.jobs.insert([fine[0], stranger, fine[1]], lab.now, batch)
         assert all(isinstance(answer, Inserted) for answer in again)
-        assert await self.tally(lab, batch) == Tally(3)
+        assert await self.tally(lab, batch) == BatchTally(3)
 
     async def test_the_batch_of_a_cancelled_job_is_not_made(self, lab: Lab) -> None:
         parent = await lab.cancel(await lab.running(await lab.worker(), "parent"))
@@ -142,10 +142,10 @@ class Batches(Batched):
         await lab.apply(lab.end(running[2], GIVES_UP), lab.end(running[3], Failed(error=OOPS)))
         await lab.cancel(running[4])
         await lab.cancel(jobs[5])
-        assert await self.tally(lab, batch) == Tally(6, 2, 1, 1)
-        assert await self.tally(lab, other) == Tally(1)
+        assert await self.tally(lab, batch) == BatchTally(6, 2, 1, 1)
+        assert await self.tally(lab, other) == BatchTally(1)
         assert (await lab.engine.families.process_notes(lab.now)).over == ()
-        assert await self.tally(lab, batch) == Tally(6, 2, 1, 1)
+        assert await self.tally(lab, batch) == BatchTally(6, 2, 1, 1)
 
     async def test_a_start_that_rides_with_the_finish_counts_once(self, lab: Lab) -> None:
         batch, _ = await self.filled(lab, 2)
@@ -155,7 +155,7 @@ class Batches(Batched):
         # Said again, as after a lost reply; and by somebody who came too late.
         await lab.engine.jobs.apply(changes, lab.now)
         await lab.apply(*(lab.end(job, GIVES_UP, started_at=lab.now) for job in jobs))
-        assert await self.tally(lab, batch) == Tally(2, 2)
+        assert await self.tally(lab, batch) == BatchTally(2, 2)
 
     async def test_what_is_done_to_ended_jobs_is_counted(self, lab: Lab) -> None:
         batch, _ = await self.filled(lab, 3)
@@ -165,11 +165,11 @@ class Batches(Batched):
         failed_too = await lab.finish(two, GIVES_UP)
         done = await lab.finish(three)
         await lab.do(actions.retry(failed, lab.now))
-        assert await self.tally(lab, batch) == Tally(3, 1, 1)
+        assert await self.tally(lab, batch) == BatchTally(3, 1, 1)
         await lab.do(actions.resolve(failed_too, lab.now, result_text="1"))
-        assert await self.tally(lab, batch) == Tally(3, 2)
+        assert await self.tally(lab, batch) == BatchTally(3, 2)
         await lab.do(actions.discard(done, lab.now))
-        assert await self.tally(lab, batch) == Tally(3, 1, 0, 1)
+        assert await self.tally(lab, batch) == BatchTally(3, 1, 0, 1)
 
     async def test_a_batch_is_over_when_it_is_sealed_and_all_have_ended(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 2, sealed=False)
@@ -181,7 +181,7 @@ class Batches(Batched):
         lab.later(1)
         told = await lab.engine.families.process_notes(lab.now)
         [over] = told.over
-        assert (over.id, over.sealed, over.abandoned, over.tally) == (batch.id, True, False, Tally(2, 0, 0, 2))
+        assert (over.id, over.sealed, over.abandoned, over.tally) == (batch.id, True, False, BatchTally(2, 0, 0, 2))
         assert over.ended_at == lab.now
         # It is told until somebody says that what follows was done.
         lab.later(1)
@@ -222,7 +222,7 @@ class Batches(Batched):
         await lab.process_notes()
         [found] = await lab.engine.families.batches([batch.id])
         assert found is not None
-        assert (found.sealed, found.abandoned, found.tally) == (True, True, Tally(2))
+        assert (found.sealed, found.abandoned, found.tally) == (True, True, BatchTally(2))
 
     async def test_ends_at_the_same_moment_are_all_counted(self, lab: Lab) -> None:
         batch, _ = await self.filled(lab, 40)
@@ -240,7 +240,7 @@ class Batches(Batched):
             await asyncio.gather(finish(lab.engine, changes[:20]), finish(other, changes[20:]))
         finally:
             await other.close()
-        assert await self.tally(lab, batch) == Tally(40, 40)
+        assert await self.tally(lab, batch) == BatchTally(40, 40)
         assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
 
     async def test_what_follows_the_end_is_stored_with_the_word_that_it_was(self, lab: Lab) -> None:

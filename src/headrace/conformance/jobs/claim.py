@@ -12,7 +12,7 @@ from headrace.conformance.lab import OOPS, Choices, Lab, Part
 from headrace.core.attempt import Completed, Failed, Released, Snoozed
 from headrace.core.job import Job
 from headrace.core.lifecycle import execution, loss
-from headrace.core.lifecycle.claim import Ask, order, pick
+from headrace.core.lifecycle.claim import ClaimRequest, order, pick
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.matching.match import serves
 from headrace.core.status import Cause, Status
@@ -170,7 +170,7 @@ class Claiming(Part):
                 if job.status is Status.QUEUED and job.task in tasks and job.queue in served and job.queue != "c"
             ]
             line.sort(key=lambda job: order(job, queues[job.queue]))
-            wanted = pick(line, Ask(n=n, free=free, profiles=frozenset()), lab.now, lab.rules)
+            wanted = pick(line, ClaimRequest(n=n, free=free, profiles=frozenset()), lab.now, lab.rules)
             given = await lab.claim(worker, n, free=free, tasks=tasks, queues=served)
             assert [job.id for job in given] == [job.id for job in wanted]
             for job in given[::2]:
@@ -194,7 +194,9 @@ class Claiming(Part):
         for memory, may in ((16, [0, 1, 3, 4]), (8, [2]), (24, [])):
             offers = {"hardware": {"gpu_memory_gb": memory}}
             served = frozenset(one.id for one in known if serves(one, frozenset({"work"}), offers))
-            answer = await lab.engine.jobs.claim(await lab.worker(), Ask(n=9, free=9, profiles=served), memory, lab.now)
+            answer = await lab.engine.jobs.claim(
+                await lab.worker(), ClaimRequest(n=9, free=9, profiles=served), memory, lab.now
+            )
             assert isinstance(answer, Claimed)
             wanted = [*(first if memory == 24 else ()), *(jobs[at] for at in may)]
             assert [job.id for job in answer.jobs] == [job.id for job in wanted]

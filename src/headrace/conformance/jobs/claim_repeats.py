@@ -12,7 +12,7 @@ from headrace.conformance.jobs.customers import by_customer
 from headrace.conformance.jobs.limits import rule
 from headrace.conformance.lab import Lab, Part
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.matching.customers import Customers
 from headrace.core.query import Filter
 from headrace.engine import Claimed, Engine
@@ -56,7 +56,7 @@ class Repeating(Part):
         sessions: list[Engine] = [lab.engine, *others]
         await lab.put_all(*(job_of(lab, kind, number) for number in range(60)))
         profiles = frozenset(profile.id for profile in (await lab.engine.documents.profiles()).profiles)
-        ask = Ask(n=n, free=n, profiles=profiles, accept=False, **asked)
+        ask = ClaimRequest(n=n, free=n, profiles=profiles, accept=False, **asked)
 
         async def claim(session: Engine, worker: UUID) -> tuple[Job, ...]:
             claimed = await session.jobs.claim(worker, ask, 7, lab.now)

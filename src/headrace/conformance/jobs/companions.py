@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from headrace.conformance.families.batches import Batched
 from headrace.conformance.lab import Lab
 from headrace.conformance.transactions import Undone, able, carry
-from headrace.core.change import Tally
+from headrace.core.change import BatchTally
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
@@ -130,7 +130,7 @@ class Companionship(Batched):
         last = lab.job("hook", waits=1, after=(job.id,), after_when="ended", batch=batch.id)
         child = lab.job("hook", parent=job.id, root=job.id)
         await put(lab, (job, last, child), batch=batch)
-        assert await self.tally(lab, batch) == Tally(2)
+        assert await self.tally(lab, batch) == BatchTally(2)
         await lab.process_notes()
         await lab.cancel(await lab.get(job))
         assert {change.job.id for change in await lab.process_notes()} == {last.id}

@@ -15,7 +15,7 @@ from headrace.conformance.lab import Choices, Lab, Part
 from headrace.core.attempt import Completed
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.matching.customers import Customers, turn_of
 from headrace.core.query import Filter
 from headrace.core.status import HELD, Status
@@ -173,7 +173,7 @@ class OfCustomers(Part):
             for _ in range(3):
                 worker = await lab.worker()
                 profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles)
-                wish = Ask(n=2, free=2, profiles=profiles, queues=("default",), customers=STRICT)
+                wish = ClaimRequest(n=2, free=2, profiles=profiles, queues=("default",), customers=STRICT)
                 answers = await asyncio.gather(
                     *(
                         session.jobs.claim(worker, wish, request, lab.now)
@@ -199,7 +199,11 @@ class OfCustomers(Part):
         try:
             for turn in range(3):
                 asks = [
-                    (session, worker, Ask(n=n, free=n, profiles=profiles, queues=("default",), customers=STRICT))
+                    (
+                        session,
+                        worker,
+                        ClaimRequest(n=n, free=n, profiles=profiles, queues=("default",), customers=STRICT),
+                    )
                     for session in sessions
                     for worker in workers
                     for n in (1, choose(1, 2, 3))

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core.attempt import Completed, Failed
 from headrace.core.batch import Batch
-from headrace.core.change import Change, Conflict, Key
+from headrace.core.change import Change, Conflict, KeyEffect
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.decision import held_until
 from headrace.core.lifecycle.deduplication import meet
 from headrace.core.lifecycle.retention import Kept
@@ -335,7 +335,7 @@ class Uniqueness(Part):
         assert await lab.insert(replace(wanted(lab), id=change.merges or job.id)) == [Duplicated(claimed)]
         freeing = meet(claimed, wanted(lab), lab.now)
         assert freeing is not None
-        assert freeing.key is Key.RELEASE
+        assert freeing.key is KeyEffect.RELEASE
         done = await lab.finish(await lab.start(claimed))
         assert await lab.apply(freeing) == [Conflict(done)]
         assert await lab.gone(freeing.inserts[0])
@@ -428,7 +428,7 @@ class Uniqueness(Part):
         async def claims() -> None:
             for request in range(1000, 1012):
                 profiles = frozenset(one.id for one in (await other.documents.profiles()).profiles)
-                ask = Ask(n=8, free=8, profiles=profiles)
+                ask = ClaimRequest(n=8, free=8, profiles=profiles)
                 claimed = await other.jobs.claim(worker, ask, request, lab.now)
                 assert isinstance(claimed, Claimed)
                 ran.extend(claimed.jobs)

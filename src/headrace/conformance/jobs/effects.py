@@ -12,7 +12,7 @@ from headrace.conformance.families.batches import Batched
 from headrace.conformance.lab import OOPS, Lab
 from headrace.conformance.transactions import Undone, able, apply
 from headrace.core.attempt import Completed, Failed
-from headrace.core.change import Applied, Change, Conflict, Key, Note, Tally, WasStale
+from headrace.core.change import Applied, BatchTally, Change, Conflict, KeyEffect, Note, WasStale
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
 from headrace.core.status import Status
@@ -49,11 +49,11 @@ class Effects(Batched):
     async def test_the_tally_is_added_as_it_is_given(self, lab: Lab) -> None:
         batch, _ = await self.filled(lab, 3)
         first, second, third = [await lab.start(job) for job in await lab.claim(await lab.worker())]
-        await lab.do(replace(lab.end(first, Completed("1")), tally=Tally(completed=2, failed=3)))
+        await lab.do(replace(lab.end(first, Completed("1")), tally=BatchTally(completed=2, failed=3)))
         await lab.do(replace(lab.end(second, Completed("1")), tally=None))
-        assert await self.tally(lab, batch) == Tally(3, 2, 3)
+        assert await self.tally(lab, batch) == BatchTally(3, 2, 3)
         await lab.do(lab.end(third, Completed("1")))
-        assert await self.tally(lab, batch) == Tally(3, 3, 3)
+        assert await self.tally(lab, batch) == BatchTally(3, 3, 3)
 
     async def test_inserted_jobs_are_stored_with_the_change(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -107,7 +107,7 @@ class Effects(Batched):
         ended = await lab.cancel(await lab.put(dedup="k"))
         hook = lab.job("hook")
         change = with_inserts(actions.retry(ended, lab.now), hook)
-        assert change.key is Key.TAKE
+        assert change.key is KeyEffect.TAKE
         await lab.do(change)
         assert (await lab.get(hook)).task == "hook"
 
@@ -116,7 +116,7 @@ class Effects(Batched):
         [job] = [await lab.start(job) for job in await lab.claim(await lab.worker())]
         member = lab.job("hook", batch=batch.id, waits=1, after=(job.id,))
         await lab.do(with_inserts(lab.end(job, Completed("1")), member))
-        assert await self.tally(lab, batch) == Tally(2, 1)
+        assert await self.tally(lab, batch) == BatchTally(2, 1)
         assert [change.job.id for change in await lab.process_notes()] == [member.id]
         assert (await lab.get(member)).status is Status.QUEUED
 

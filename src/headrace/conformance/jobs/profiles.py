@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from headrace.conformance.lab import Lab, Part
 from headrace.conformance.transactions import alone, insert
 from headrace.core.attempt import Completed
-from headrace.core.auth.api_keys import Key, StoredKey
+from headrace.core.auth.api_keys import ApiKey, StoredKey
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Conflict, LeftOut
 from headrace.core.job import Job
@@ -48,7 +48,9 @@ async def allow(
 ) -> None:
     """A key of the customer that says so."""
     at = datetime(2030, 1, 1, tzinfo=UTC)
-    key = Key(name=name, prefix="hr_12345678", scopes=("submit",), customer=customer, created_at=at, profiles=profiles)
+    key = ApiKey(
+        name=name, prefix="hr_12345678", scopes=("submit",), customer=customer, created_at=at, profiles=profiles
+    )
     key = replace(key, expires_at=until)
     document = msgspec.json.encode(StoredKey("0" * 64, key)).decode()
     rev = next((one.rev for one in await lab.engine.documents.settings(f"key:{name}")), 0)

@@ -12,7 +12,7 @@ from headrace.core.attempt import Completed, Failed, Released, Snoozed
 from headrace.core.change import Applied, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution, loss
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.suspects import ALONE, AMONG, REQUIREMENT
 from headrace.core.status import Cause, Outcome, Status
@@ -241,7 +241,7 @@ async def _claimed(
         known = (await lab.engine.documents.profiles()).profiles
         served = [one for one in known if tasks is None or one.task in tasks]
         profiles = frozenset(one.id for one in served if one.requires.get(REQUIREMENT, 0) == level)
-        ask = Ask(n=n, free=n, profiles=profiles)
+        ask = ClaimRequest(n=n, free=n, profiles=profiles)
         claimed = await lab.engine.jobs.claim(worker, ask, lab.host.dice.token(), lab.now)
         assert isinstance(claimed, Claimed)
         given += claimed.jobs

@@ -12,7 +12,7 @@ from headrace.core.attempt import Completed, Released, Snoozed
 from headrace.core.batch import Batch
 from headrace.core.lifecycle import actions, loss
 from headrace.core.query import Filter
-from headrace.core.stats.verification import BOOKS, Book
+from headrace.core.stats.verification import BOOKS, Invariant
 from headrace.core.status import ENDED, Cause, Status
 from headrace.core.webhooks.delivery import KEPT, NUMBER, QUEUE, TASK, first_told
 from headrace.core.webhooks.messages import lost
@@ -21,7 +21,7 @@ from headrace.core.webhooks.target import EVENTS, Target
 __all__ = ["Verifying"]
 
 
-async def verify(lab: Lab) -> dict[str, Book]:
+async def verify(lab: Lab) -> dict[str, Invariant]:
     """All books, none of which may have a finding."""
     books = {name: await lab.engine.records.verify(name, lab.now) for name in BOOKS}
     for name, book in books.items():

@@ -22,7 +22,7 @@ from headrace.contrib.django.models import Job
 from headrace.contrib.django.project import project_app
 from headrace.core.job import Job as StoredJob
 from headrace.core.job import as_id
-from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.query import Page
 from headrace.core.status import Verb
 from headrace.errors import ConfigError, EngineError, HeadraceError, JobNotFound
@@ -130,7 +130,7 @@ class JobAdmin(admin.ModelAdmin):
         except EngineError as error:
             return self._shown(request, "job", {"title": "Job", "problem": str(error)}, 503)
         job, may = found["job"], self.has_change_permission(request)
-        acts = [act for act in ACTS if may and job["status"] in TABLE[act.verb]]
+        acts = [act for act in ACTS if may and job["status"] in TRANSITIONS[act.verb]]
         context = {"title": job["task"], "subtitle": str(job["id"]), "acts": acts, **found, **(extra_context or {})}
         return self._shown(request, "job", context)
 

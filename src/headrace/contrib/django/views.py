@@ -29,8 +29,8 @@ from headrace.endpoints.arguments import Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
-from headrace.endpoints.request import HEADERS, Asked
-from headrace.endpoints.responses import Answer, Answers
+from headrace.endpoints.request import HEADERS, EndpointRequest
+from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.routes import (
     ACTS,
     LARGEST_BODY,
@@ -113,7 +113,7 @@ def job_view(
                 task.handler.uncounted = bindings[names].uncounted
             binding = bindings[names]
 
-            async def answer(asked: Asked) -> Any:
+            async def answer(asked: EndpointRequest) -> Any:
                 return await submitting.answer(
                     task, lambda: binding.arguments(asked, media, body, form_of), asked, Here.of(request)
                 )
@@ -170,7 +170,7 @@ def status_urls(
                 if may_see is not None and may_see(request) is False:
                     raise forbidden()
 
-                async def answer(asked: Asked) -> Any:
+                async def answer(asked: EndpointRequest) -> Any:
                     return await page.do(pages, id, asked)
 
                 return _answered(jobs, request, values, identity, None, answer)
@@ -195,7 +195,7 @@ def _answered(
     values: dict[str, Any],
     identity: Identity | None,
     fixed: str | None,
-    answer: Callable[[Asked], Awaitable[Any]],
+    answer: Callable[[EndpointRequest], Awaitable[Any]],
 ) -> HttpResponse:
     """The response to a request, whose answer is made on the background loop; what is Django's is read before."""
     caller = None if identity is None else identity_text(identity(request))
@@ -272,7 +272,7 @@ def _response(jobs: App, request: HttpRequest, answer: Any) -> HttpResponse:
         return StreamingHttpResponse(
             _Streamed(told) if isinstance(request, ASGIRequest) else told, headers=dict(EVENT_HEADERS)
         )
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, EndpointResponse):
         return answer
     response = HttpResponse(answer.body, status=answer.status, headers=sent_headers(answer), content_type=answer.media)
     if not answer.body and answer.status != 200:

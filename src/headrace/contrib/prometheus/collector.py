@@ -12,7 +12,7 @@ from headrace.contrib.prometheus.catalogue import empty
 from headrace.contrib.prometheus.process import Process
 from headrace.contrib.prometheus.store import Store, StoreReader
 from headrace.errors import ConfigError
-from headrace.runtime.totals import Sums
+from headrace.runtime.totals import FinishTotals
 
 __all__ = ["HeadraceCollector"]
 
@@ -32,7 +32,7 @@ class HeadraceCollector(Collector):
         self._reader = StoreReader(app, every, patience)
         self._store = Store(app, self._reader) if store else None
 
-    def follow(self, sums: Sums) -> None:
+    def follow(self, sums: FinishTotals) -> None:
         """Tell of these, too: what others finished whom this process stands in for, as a hub does."""
         self._process.follow(sums)
 

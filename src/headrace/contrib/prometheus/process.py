@@ -12,7 +12,7 @@ from headrace.core.stats.histogram import BOUNDS, Histogram
 from headrace.core.stats.rollup import Totals
 from headrace.core.status import Outcome
 from headrace.core.webhooks.delivery import TASK
-from headrace.runtime.totals import Pair, Sums
+from headrace.runtime.totals import FinishTotals, Pair
 from headrace.runtime.writes.left_out import COUNTED
 from headrace.worker.worker import Worker
 
@@ -33,13 +33,13 @@ class Process:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._sums: list[Sums] = []
+        self._sums: list[FinishTotals] = []
         app.local_workers.tell(self._follow)
 
     def _follow(self, worker: Worker) -> None:
         self.follow(worker.sums)
 
-    def follow(self, sums: Sums) -> None:
+    def follow(self, sums: FinishTotals) -> None:
         """Tell of these, too: what others finished whom this process stands in for."""
         sums.follow()
         self._sums.append(sums)

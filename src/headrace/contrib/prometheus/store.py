@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric as Family
 
-from headrace.client.api.stats import Standing
+from headrace.client.api.stats import StoreSnapshot
 from headrace.contrib.prometheus.catalogue import gauge
 from headrace.core.query import HISTORY
 from headrace.core.stats.rollup import OTHER
@@ -43,7 +43,7 @@ _OVERDUE = 30.0
 class Figures(msgspec.Struct, frozen=True):
     """What was read, and when."""
 
-    standing: Standing
+    standing: StoreSnapshot
     read_at: float
     """Monotonic."""
     took: float
@@ -164,7 +164,7 @@ class Store:
         if figures is not None:
             yield from self._standing(figures.standing)
 
-    def _standing(self, standing: Standing) -> Iterator[Family]:
+    def _standing(self, standing: StoreSnapshot) -> Iterator[Family]:
         now = self._app.host.clock.now()
         own = {handler.policy.queue for handler in self._app.handlers.values()}
         for queue in sorted({*own, *standing.named}) + [count.queue for count in standing.counts]:

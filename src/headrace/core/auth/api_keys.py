@@ -20,9 +20,9 @@ __all__ = [
     "MARK",
     "SCOPES",
     "SHOWN",
-    "Grant",
-    "Key",
+    "ApiKey",
     "Keyring",
+    "Permissions",
     "Scope",
     "StoredKey",
     "checked_grant",
@@ -48,7 +48,7 @@ MOST = 100
 """Tasks or queues that a key may be bound to."""
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody may do at a hub, and with what."""
 
     scopes: frozenset[Scope]
@@ -71,7 +71,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         return self.expires_at is not None and self.expires_at <= now
 
 
-class Key(msgspec.Struct, Record, frozen=True, kw_only=True):
+class ApiKey(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A key as it is shown: everything but the key itself."""
 
     name: str
@@ -91,11 +91,11 @@ class Key(msgspec.Struct, Record, frozen=True, kw_only=True):
     """When it was last used, to the hour; None: never."""
 
     @property
-    def grant(self) -> Grant:
+    def grant(self) -> Permissions:
         """What its holder may do."""
         tasks = None if self.tasks is None else frozenset(self.tasks)
         queues = None if self.queues is None else frozenset(self.queues)
-        return Grant(
+        return Permissions(
             scopes=frozenset(self.scopes),
             customer=self.customer,
             tasks=tasks,
@@ -109,7 +109,7 @@ class StoredKey(msgspec.Struct, frozen=True):
     """A key as the store keeps it: its digest, which says nothing about the key."""
 
     digest: str
-    key: Key
+    key: ApiKey
 
 
 class Keyring(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ def checked_grant(
     queues: Iterable[Any] | None,
     expires_at: datetime | None,
     profiles: Any = None,
-) -> Grant:
+) -> Permissions:
     """What a new key is to allow.
 
     :raises ConfigError: naming what cannot be used
@@ -162,7 +162,7 @@ def checked_grant(
             raise ConfigError(f"{' and '.join(reach)} reaches everybody's jobs: such a key cannot have a customer")
     elif profiles is not None:
         raise ConfigError("profiles are those of a customer: name the customer, too")
-    return Grant(
+    return Permissions(
         scopes=frozenset(scope for scope in SCOPES if scope in given),
         customer=customer,
         tasks=_names(tasks, "tasks"),
@@ -181,7 +181,7 @@ def _names(given: Iterable[Any] | None, what: str) -> frozenset[str] | None:
     return names
 
 
-def lacks(granter: Grant, wanted: Grant) -> str | None:
+def lacks(granter: Permissions, wanted: Permissions) -> str | None:
     """What somebody would have to have to give away this, in words; None: nothing."""
     if "engine" in wanted.scopes:
         return "a key with the scope engine is made on the command line only, next to the store"

@@ -18,9 +18,9 @@ import msgspec
 __all__ = [
     "KEPT",
     "MADE_OF",
-    "Lease",
-    "Secret",
+    "JobLease",
     "Secrets",
+    "SigningSecret",
     "derived",
     "lease_text",
     "read_lease",
@@ -40,7 +40,7 @@ _LONGEST = 256
 """Characters of the longest text that is looked at."""
 
 
-class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
+class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
     """What texts are signed with; its id says in a text which one it was."""
 
     id: str
@@ -59,13 +59,13 @@ class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
 class Secrets(msgspec.Struct, frozen=True):
     """The secrets of a store, the newest first: it signs, all of them are believed."""
 
-    secrets: tuple[Secret, ...] = ()
+    secrets: tuple[SigningSecret, ...] = ()
 
-    def rotated(self, new: Secret, *, forget: bool = False) -> Secrets:
+    def rotated(self, new: SigningSecret, *, forget: bool = False) -> Secrets:
         """The same with another one that signs; ``forget``: what was signed before is void at once."""
         return Secrets((new,) if forget else (new, *self.secrets)[:KEPT])
 
-    def settled(self, new: Secret, *, believes: bool) -> Secrets:
+    def settled(self, new: SigningSecret, *, believes: bool) -> Secrets:
         """As they ought to be stored, by what the next one would be, which signs if none does.
 
         While it is derived, those in the store are believed for a while; while it is not, nobody knows the derived.
@@ -80,14 +80,14 @@ class Secrets(msgspec.Struct, frozen=True):
 
     def filled(self, data: Callable[[str], bytes]) -> Secrets:
         """With those that are derived, by their ids."""
-        return Secrets(tuple(Secret(one.id, data(one.id)) if one.is_derived else one for one in self.secrets))
+        return Secrets(tuple(SigningSecret(one.id, data(one.id)) if one.is_derived else one for one in self.secrets))
 
-    def named(self, id: str) -> Secret | None:
+    def named(self, id: str) -> SigningSecret | None:
         """The secret of this id, if it is believed."""
         return next((one for one in self.secrets if one.id == id), None)
 
 
-class Lease(msgspec.Struct, frozen=True):
+class JobLease(msgspec.Struct, frozen=True):
     """Which job, at which epoch, was given to which worker."""
 
     job: UUID
@@ -95,7 +95,7 @@ class Lease(msgspec.Struct, frozen=True):
     worker: UUID
 
 
-def lease_text(secrets: Secrets, namespace: str, key: str | None, lease: Lease) -> str:
+def lease_text(secrets: Secrets, namespace: str, key: str | None, lease: JobLease) -> str:
     """The lease as it is given to the worker; ``key``: the one with which it came in. Always the same text."""
     body = lease.job.bytes + lease.epoch.to_bytes(_EPOCH, "big") + lease.worker.bytes
     return _signed(secrets, _LEASE, namespace, key, body)
@@ -106,13 +106,13 @@ def token_text(secrets: Secrets, namespace: str, key: str | None, worker: UUID) 
     return _signed(secrets, _TOKEN, namespace, key, worker.bytes)
 
 
-def read_lease(secrets: Secrets, namespace: str, key: str | None, text: str) -> Lease | None:
+def read_lease(secrets: Secrets, namespace: str, key: str | None, text: str) -> JobLease | None:
     """The lease in a text; None: it is none, or not of this store, this namespace or this key."""
     body = _read(secrets, _LEASE, namespace, key, text)
     if body is None or len(body) != 32 + _EPOCH:
         return None
     epoch = int.from_bytes(body[16 : 16 + _EPOCH], "big")
-    return Lease(UUID(bytes=body[:16]), epoch, UUID(bytes=body[16 + _EPOCH :]))
+    return JobLease(UUID(bytes=body[:16]), epoch, UUID(bytes=body[16 + _EPOCH :]))
 
 
 def read_token(secrets: Secrets, namespace: str, key: str | None, text: str) -> UUID | None:
@@ -154,7 +154,7 @@ def _read(secrets: Secrets, domain: str, namespace: str, key: str | None, text: 
     return body if right and found == domain and _text(body) == data and _text(given) == mac else None
 
 
-def _mac(secret: Secret, domain: str, namespace: str, key: str | None, body: bytes) -> bytes:
+def _mac(secret: SigningSecret, domain: str, namespace: str, key: str | None, body: bytes) -> bytes:
     said = b"".join(_counted(domain, namespace, "" if key is None else f"key {key}")) + body
     return hmac.digest(secret.data, said, sha256)
 

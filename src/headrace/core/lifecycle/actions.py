@@ -10,13 +10,13 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo, Event
-from headrace.core.change import Change, Key
+from headrace.core.change import Change, KeyEffect
 from headrace.core.defaults import Retention, Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.decision import LOOSE, change, dated, ended, expired, key_freed, key_kept, placed, soonest
 from headrace.core.lifecycle.retention import is_past
 from headrace.core.lifecycle.submission import submit
-from headrace.core.lifecycle.transitions import TABLE, check
+from headrace.core.lifecycle.transitions import TRANSITIONS, check
 from headrace.core.status import Reason, Status, Verb
 from headrace.core.times import utc
 from headrace.core.validation import checked_note
@@ -55,7 +55,7 @@ def _event(
 
 def _check_idle(job: Job, verb: Verb) -> None:
     """Refuse an act on a job in whose status it means nothing, and say what would help."""
-    if job.status in TABLE[verb]:
+    if job.status in TRANSITIONS[verb]:
         return
     why = f"it is {job.status}"
     if job.held:
@@ -126,7 +126,7 @@ def retry(job: Job, now: datetime, *, delay: float = 0.0, by: str | None = None)
         "finished_at": None,
         "streak": None,
     }
-    key = Key.KEEP if job.spec.dedup is None else Key.TAKE
+    key = KeyEffect.KEEP if job.spec.dedup is None else KeyEffect.TAKE
     event = _event(job, Verb.RETRY, now, by, details={"delay": delay} if delay else None)
     return change(job, Verb.RETRY, now, fields, owner=False, key=key, event=event)
 
@@ -173,7 +173,7 @@ def reprioritise(job: Job, priority: int, now: datetime, *, by: str | None = Non
 def discard(job: Job, now: datetime, *, by: str | None = None, note: str | None = None) -> Change:
     """Put an ended job away: it no longer counts as done or as a dead letter."""
     fields = {"status": Status.CANCELLED, "reason": Reason.DISCARDED}
-    key = Key.KEEP if job.spec.dedup_for is None else key_freed(job)
+    key = KeyEffect.KEEP if job.spec.dedup_for is None else key_freed(job)
     event = _event(job, Verb.DISCARD, now, by, note)
     return change(job, Verb.DISCARD, now, fields, owner=False, key=key, event=event)
 
@@ -194,7 +194,7 @@ def resolve(
     else:
         fields = ended(job, Status.FAILED, now, Reason.NON_RETRYABLE) | {"error": error}
     ends = key_freed(job) if error is not None else key_kept(job, dated(job, now))
-    key = Key.KEEP if job.ended else ends
+    key = KeyEffect.KEEP if job.ended else ends
     return change(job, Verb.RESOLVE, now, fields, owner=False, key=key, event=_event(job, Verb.RESOLVE, now, by, note))
 
 

@@ -16,12 +16,12 @@ from headrace.core.lifecycle.transitions import check
 from headrace.core.matching.customers import Customers
 from headrace.core.status import Status, Verb
 
-__all__ = ["Ask", "Grant", "Order", "grant", "order", "pick", "promoted", "stops"]
+__all__ = ["ClaimRequest", "Grant", "Order", "grant", "order", "pick", "promoted", "stops"]
 
 Order = tuple[int, int, datetime, int]
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker asks for."""
 
     n: int
@@ -72,7 +72,7 @@ class Grant(msgspec.Struct, frozen=True):
         )
 
 
-def grant(worker: UUID, ask: Ask, request: int, now: datetime, rules: Rules) -> Grant:
+def grant(worker: UUID, ask: ClaimRequest, request: int, now: datetime, rules: Rules) -> Grant:
     """Decide what claiming means for this ask, once for the whole batch."""
     if ask.accept:
         return Grant(Status.ACCEPTED, worker, request, now, now, now + timedelta(seconds=rules.start))
@@ -92,7 +92,7 @@ def order(job: Job, queue_priority: int = 0) -> Order:
     return (-queue_priority, -priority, job.arrived_at, job.seq)
 
 
-def stops(taken: int, unstarted_losses: int, ask: Ask, rules: Rules) -> bool:
+def stops(taken: int, unstarted_losses: int, ask: ClaimRequest, rules: Rules) -> bool:
     """Whether claiming must end before this job.
 
     A job that was lost unstarted too often is given only straight into a free slot, never to a buffer; and it is
@@ -101,7 +101,7 @@ def stops(taken: int, unstarted_losses: int, ask: Ask, rules: Rules) -> bool:
     return unstarted_losses >= rules.fragile_after and taken >= ask.free
 
 
-def pick(jobs: Iterable[Job], ask: Ask, now: datetime, rules: Rules) -> list[Job]:
+def pick(jobs: Iterable[Job], ask: ClaimRequest, now: datetime, rules: Rules) -> list[Job]:
     """Of claimable jobs in order, those the ask is given."""
     taken: list[Job] = []
     for job in jobs:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-__all__ = ["KEPT", "NOTICED", "SETTING", "Step", "Steps", "extended", "on_record"]
+__all__ = ["KEPT", "NOTICED", "SETTING", "ClockStep", "Steps", "extended", "on_record"]
 
 SETTING = "clock:steps"
 """The setting under which they are on record."""
@@ -22,7 +22,7 @@ NOTICED = 60.0
 _ALIKE = 1.0
 
 
-class Step(msgspec.Struct, frozen=True):
+class ClockStep(msgspec.Struct, frozen=True):
     """A jump of the store's time."""
 
     at: datetime
@@ -34,7 +34,7 @@ class Step(msgspec.Struct, frozen=True):
 class Steps(msgspec.Struct, frozen=True):
     """The steps on record, oldest first: a setting."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ClockStep, ...] = ()
 
     def to_text(self) -> str:
         """As JSON."""
@@ -46,7 +46,7 @@ class Steps(msgspec.Struct, frozen=True):
         return msgspec.json.decode(text, type=cls)
 
 
-def extended(deadline: datetime, since: datetime | None, steps: Iterable[Step]) -> datetime:
+def extended(deadline: datetime, since: datetime | None, steps: Iterable[ClockStep]) -> datetime:
     """The deadline that was counted from this moment, put off by all steps forward since.
 
     A moment counts as before a step if the clock without the step could have shown it until everybody had noticed. So
@@ -59,12 +59,12 @@ def extended(deadline: datetime, since: datetime | None, steps: Iterable[Step]) 
     return deadline + timedelta(seconds=late)
 
 
-def on_record(known: Sequence[Step], seen: Sequence[Step], now: datetime) -> tuple[Step, ...]:
+def on_record(known: Sequence[ClockStep], seen: Sequence[ClockStep], now: datetime) -> tuple[ClockStep, ...]:
     """The record once all steps that one clock has seen are on it: each once, and none that is too old to matter.
 
     Several clocks see the same step, each at a moment of its own. One on record stands for one of those seen.
     """
-    oldest, left, added = now - timedelta(seconds=KEPT), list(known), list[Step]()
+    oldest, left, added = now - timedelta(seconds=KEPT), list(known), list[ClockStep]()
     for step in seen:
         same = next((one for one in left if _same(one, step)), None)
         if same is None:
@@ -75,6 +75,6 @@ def on_record(known: Sequence[Step], seen: Sequence[Step], now: datetime) -> tup
     return tuple(sorted(kept, key=lambda step: step.at))
 
 
-def _same(one: Step, other: Step) -> bool:
+def _same(one: ClockStep, other: ClockStep) -> bool:
     apart = abs((one.at - other.at).total_seconds())
     return abs(one.by - other.by) <= _ALIKE and apart <= NOTICED

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from headrace.core.attempt import Attempt, ErrorInfo, Event, Streak
-from headrace.core.change import Change, Key, Note, Tally
+from headrace.core.change import BatchTally, Change, KeyEffect, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.suspects import level_of
@@ -38,7 +38,7 @@ __all__ = [
     "tally_of_new",
 ]
 
-_KEEP, _QUEUED = Key.KEEP, Status.QUEUED  # looked up once: see lifecycle
+_KEEP, _QUEUED = KeyEffect.KEEP, Status.QUEUED  # looked up once: see lifecycle
 
 LOOSE: dict[str, Any] = {
     "worker": None,
@@ -52,7 +52,7 @@ LOOSE: dict[str, Any] = {
 
 ENDS = (Note.ENDED,)
 """The notes of nearly every change that ends a job."""
-COMPLETES = Tally(completed=1)
+COMPLETES = BatchTally(completed=1)
 """What the completion of a live job adds to its batch."""
 
 
@@ -74,7 +74,7 @@ def change(
     *,
     owner: bool,
     closes: Attempt | None = None,
-    key: Key = Key.KEEP,
+    key: KeyEffect = KeyEffect.KEEP,
     event: Event | None = None,
 ) -> Change:
     """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
@@ -123,18 +123,18 @@ def may_have_children(job: Job) -> bool:
 _COUNTED = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
 
 
-def _tally(before: Status, after: Status) -> Tally | None:
+def _tally(before: Status, after: Status) -> BatchTally | None:
     """What a change from one status to another adds to the counts of a batch; None: nothing."""
     was, now = _COUNTED.get(before), _COUNTED.get(after)
     if was == now:
         return None
     counts = {} if was is None else {was: -1}
-    return Tally(**counts if now is None else counts | {now: 1})
+    return BatchTally(**counts if now is None else counts | {now: 1})
 
 
-def tally_of_new(job: Job) -> Tally:
+def tally_of_new(job: Job) -> BatchTally:
     """What a new job adds to the counts of its batch."""
-    return Tally(total=1, **({_COUNTED[job.status]: 1} if job.ended else {}))
+    return BatchTally(total=1, **({_COUNTED[job.status]: 1} if job.ended else {}))
 
 
 def close(
@@ -191,9 +191,9 @@ def again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay:
     }
 
 
-def key_freed(job: Job) -> Key:
+def key_freed(job: Job) -> KeyEffect:
     """The dedup key goes with the last live status."""
-    return _KEEP if job.spec.dedup is None else Key.RELEASE
+    return _KEEP if job.spec.dedup is None else KeyEffect.RELEASE
 
 
 def held_until(job: Job) -> datetime | None:
@@ -202,13 +202,13 @@ def held_until(job: Job) -> datetime | None:
     return None if spec.dedup_for is None else spec.created_at + timedelta(seconds=spec.dedup_for)
 
 
-def key_kept(job: Job, at: datetime) -> Key:
+def key_kept(job: Job, at: datetime) -> KeyEffect:
     """The dedup key of a job that completes at this moment: it goes, or is held for the rest of its period."""
     spec = job.spec
     if spec.dedup is None:
         return _KEEP
     until = None if spec.dedup_for is None else held_until(job)
-    return Key.RELEASE if until is None or until <= at else _KEEP
+    return KeyEffect.RELEASE if until is None or until <= at else _KEEP
 
 
 def placed(now: datetime, available_at: datetime, waits: int = 0) -> Status:

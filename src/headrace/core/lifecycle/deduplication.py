@@ -18,10 +18,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from headrace.core.attempt import Event
-from headrace.core.change import Change, Key
+from headrace.core.change import Change, KeyEffect
 from headrace.core.job import Job, Spec, Values
 from headrace.core.lifecycle.decision import change, dated, held_until, placed
-from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.matching.customers import own
 from headrace.core.status import HELD, Status, Verb
 from headrace.core.times import utc
@@ -90,14 +90,14 @@ def meet(holder: Job, job: Job, now: datetime) -> Change | None:
     if holder.ended:
         # A period keeps submits away, not a person who wants the work done again.
         return lapse(holder, now, job) if has_lapsed(holder, now) or job.spec.rerun_of is not None else None
-    if not replaces(job.spec) or holder.status not in TABLE[Verb.REPLACE]:
+    if not replaces(job.spec) or holder.status not in TRANSITIONS[Verb.REPLACE]:
         return None
     return replaced(holder, job, now)
 
 
 def lapse(holder: Job, now: datetime, job: Job | None = None) -> Change:
     """A completed job lets go of its dedup key, for ``job`` if that is given."""
-    freed = change(holder, Verb.LAPSE, now, {}, owner=False, key=Key.RELEASE)
+    freed = change(holder, Verb.LAPSE, now, {}, owner=False, key=KeyEffect.RELEASE)
     return freed if job is None else replace(freed, inserts=(job,))
 
 
@@ -108,7 +108,9 @@ def replaced(holder: Job, job: Job, now: datetime) -> Change:
 
 def _let_go(holder: Job, job: Job, now: datetime) -> Change:
     event = Event(Verb.REPLACE, dated(holder, now), details={"new_job": str(job.id)})
-    decided = change(holder, Verb.REPLACE, now, {"status": holder.status}, owner=False, key=Key.RELEASE, event=event)
+    decided = change(
+        holder, Verb.REPLACE, now, {"status": holder.status}, owner=False, key=KeyEffect.RELEASE, event=event
+    )
     return replace(decided, inserts=(job,))
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["FREE", "HOLDER", "SLACK", "Lease", "given_back", "holder_of", "taken", "void_after"]
+__all__ = ["FREE", "HOLDER", "SLACK", "DutyLease", "given_back", "holder_of", "taken", "void_after"]
 
 HOLDER = "holder:"
 """What the key of the setting begins with in which a holder that is no worker says how its death can be proved; its id
@@ -17,7 +17,7 @@ SLACK = timedelta(seconds=2)
 """How far the clocks of two who want a duty may be apart."""
 
 
-class Lease(msgspec.Struct, frozen=True):
+class DutyLease(msgspec.Struct, frozen=True):
     """A duty as the store keeps it."""
 
     token: int = 0
@@ -26,11 +26,13 @@ class Lease(msgspec.Struct, frozen=True):
     until: datetime | None = None
 
 
-FREE = Lease()
+FREE = DutyLease()
 """A duty that nobody ever had."""
 
 
-def taken(lease: Lease, holder: UUID, seconds: float, now: datetime, longest: float | None = None) -> Lease | None:
+def taken(
+    lease: DutyLease, holder: UUID, seconds: float, now: datetime, longest: float | None = None
+) -> DutyLease | None:
     """The lease once ``holder`` has taken or renewed it for so long; None: another holds it.
 
     A lease that ends later than it can have been taken for is void: whoever wrote it had a wrong clock, or the clock
@@ -38,10 +40,10 @@ def taken(lease: Lease, holder: UUID, seconds: float, now: datetime, longest: fl
     """
     until = now + timedelta(seconds=seconds)
     if lease.holder == holder:
-        return Lease(lease.token, holder, until)
+        return DutyLease(lease.token, holder, until)
     if lease.until is not None and now < lease.until <= void_after(seconds, now, longest):
         return None
-    return Lease(lease.token + 1, holder, until)
+    return DutyLease(lease.token + 1, holder, until)
 
 
 def void_after(seconds: float, now: datetime, longest: float | None = None) -> datetime:
@@ -49,11 +51,11 @@ def void_after(seconds: float, now: datetime, longest: float | None = None) -> d
     return now + timedelta(seconds=max(seconds, longest or 0.0)) + SLACK
 
 
-def given_back(lease: Lease, holder: UUID) -> Lease:
+def given_back(lease: DutyLease, holder: UUID) -> DutyLease:
     """The lease once ``holder`` has given it back; that of another stays as it is."""
-    return Lease(lease.token) if lease.holder == holder else lease
+    return DutyLease(lease.token) if lease.holder == holder else lease
 
 
-def holder_of(lease: Lease, now: datetime) -> UUID | None:
+def holder_of(lease: DutyLease, now: datetime) -> UUID | None:
     """Who has the duty now; None: it is free."""
     return None if lease.until is None or lease.until <= now else lease.holder

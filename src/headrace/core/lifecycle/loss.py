@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo, Failed, TimedOut
-from headrace.core.change import Change, Key
+from headrace.core.change import Change, KeyEffect
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.decision import LOOSE, again, change, close, ended, key_freed, over
@@ -157,5 +157,5 @@ def _lose_started(
         closes = replace(closes, retry_at=fields["available_at"])
     if died:
         fields |= {"suspect": job.suspect + 1, "spared": job.spared or spared}
-    key = key_freed(job) if fields["status"] in ENDED else Key.KEEP
+    key = key_freed(job) if fields["status"] in ENDED else KeyEffect.KEEP
     return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key)

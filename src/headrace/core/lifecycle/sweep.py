@@ -9,10 +9,10 @@ from headrace.core.change import Change
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import expire
-from headrace.core.lifecycle.clock_steps import Step, extended
+from headrace.core.lifecycle.clock_steps import ClockStep, extended
 from headrace.core.lifecycle.decision import expired, soonest
 from headrace.core.lifecycle.loss import lose
-from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.status import Cause, Status, Verb
 
 __all__ = ["cause_of", "sweep"]
@@ -23,7 +23,7 @@ _DEADLINE = {Status.ASSIGNED: Cause.ACCEPT_BY, Status.ACCEPTED: Cause.START_BY, 
 
 
 def cause_of(
-    job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int = 0, steps: Sequence[Step] = ()
+    job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int = 0, steps: Sequence[ClockStep] = ()
 ) -> Cause | None:
     """Why a held job must be taken from its worker now, or None if it may keep it.
 
@@ -57,14 +57,14 @@ def sweep(
     heard_at: datetime | None = None,
     beside_suspect: bool = False,
     mass_death: bool = False,
-    steps: Sequence[Step] = (),
+    steps: Sequence[ClockStep] = (),
 ) -> Change | None:
     """The change the sweeper must write about this job, if any.
 
     ``heard_at``: the last beat of its worker; ``beside_suspect``, ``mass_death``: as of ``lose``; ``steps``: as of
     ``cause_of``.
     """
-    if job.status in TABLE[Verb.EXPIRE]:
+    if job.status in TRANSITIONS[Verb.EXPIRE]:
         return expire(job, now) if expired(job, now) else None
     cause = cause_of(job, now, rules, alive=alive, unnamed=unnamed, steps=steps)
     if cause is None:

@@ -6,14 +6,14 @@ from headrace.core.job import Job
 from headrace.core.status import Status, Verb
 from headrace.errors import TransitionRefused
 
-__all__ = ["TABLE", "check"]
+__all__ = ["TRANSITIONS", "check"]
 
 S, V = Status, Verb
 
 _PLACED = frozenset({S.WAITING, S.QUEUED, S.SCHEDULED})
 _STAYS = {one: frozenset({one}) for one in (S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING)}
 
-TABLE: dict[Verb, dict[Status, frozenset[Status]]] = {
+TRANSITIONS: dict[Verb, dict[Status, frozenset[Status]]] = {
     V.ADMIT: {S.PENDING: _PLACED | {S.FAILED}},
     V.UNBLOCK: {S.WAITING: frozenset({S.QUEUED, S.SCHEDULED, S.CANCELLED, S.FAILED})},
     V.PROMOTE: dict.fromkeys((S.SCHEDULED, S.RETRYING), frozenset({S.QUEUED})),
@@ -65,6 +65,6 @@ TABLE: dict[Verb, dict[Status, frozenset[Status]]] = {
 
 def check(job: Job, verb: Verb, to: Status | None = None) -> None:
     """Refuse a pair of verb and status that is not in the table."""
-    targets = TABLE[verb].get(job.status)
+    targets = TRANSITIONS[verb].get(job.status)
     if targets is None or (to is not None and to not in targets):
         raise TransitionRefused(job, verb)

@@ -13,18 +13,18 @@ from datetime import datetime
 import msgspec
 
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle.claim import Ask, stops
+from headrace.core.lifecycle.claim import ClaimRequest, stops
 from headrace.core.limits.rate import Rate, Spent, micros, next_permit, permits, spend, trimmed
 from headrace.core.limits.settings import Bound, Group, Limits
 from headrace.errors import ConfigError
 
-__all__ = ["Dealt", "Entry", "Turn", "Usage", "deal", "forgets", "lapses", "refusal", "wanted"]
+__all__ = ["Dealt", "QueuedEntry", "Turn", "Usage", "forgets", "lapses", "refusal", "select_jobs", "wanted"]
 
 Turn = tuple[str, str]
 """A task and a key, whose turn is remembered."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class QueuedEntry(msgspec.Struct, frozen=True, gc=False):
     """A job in line, with what a deal must know of it."""
 
     seq: int
@@ -50,9 +50,9 @@ class Usage(msgspec.Struct):
 
 
 class Dealt(msgspec.Struct):
-    """The answer of ``deal``: the jobs that the worker is given, in order, and what must be stored with that."""
+    """The answer of ``select_jobs``: the jobs that the worker is given, in order, and what must be stored with that."""
 
-    taken: list[Entry]
+    taken: list[QueuedEntry]
     spent: dict[Bound, Spent]
     """What has to be remembered of rates."""
     turned: dict[Turn, int]
@@ -79,7 +79,7 @@ def forgets(last: int, before: datetime, *, in_line: bool) -> bool:
     return not in_line and last <= micros(before)
 
 
-def refusal(ask: Ask, limits: Limits) -> ConfigError | None:
+def refusal(ask: ClaimRequest, limits: Limits) -> ConfigError | None:
     """Why an ask cannot be answered: it chooses customers where jobs of all stand in one line; None if it can."""
     if ask.customers is None:
         return None
@@ -98,7 +98,7 @@ def refusal(ask: Ask, limits: Limits) -> ConfigError | None:
     )
 
 
-def wanted(group: Group, ask: Ask, limits: Limits) -> int:
+def wanted(group: Group, ask: ClaimRequest, limits: Limits) -> int:
     """How many jobs of a queue and a task can be given at most: limited ones only into free slots."""
     if limits.closed(group.queue, group.task):
         return 0
@@ -128,8 +128,8 @@ class _Source(msgspec.Struct, eq=False):
 
     group: Group
     kind: _Kind
-    entries: Iterator[Entry]
-    head: Entry
+    entries: Iterator[QueuedEntry]
+    head: QueuedEntry
     turn: Turn | None
     concurrency: list[tuple[Bound, int]] | None = None
     paced: Sequence[tuple[Bound, Rate]] = ()
@@ -177,9 +177,9 @@ _Place = tuple[int, int, int, int, int, _Source]
 one of them is unread: an engine may still know a job by the line that it was moved from."""
 
 
-def deal(
-    lines: Iterable[tuple[Group, Iterable[Entry]]],
-    ask: Ask,
+def select_jobs(
+    lines: Iterable[tuple[Group, Iterable[QueuedEntry]]],
+    ask: ClaimRequest,
     now: datetime,
     rules: Rules,
     limits: Limits,
@@ -223,7 +223,7 @@ def deal(
     return dealt
 
 
-def _laid_out(lines: Iterable[tuple[Group, Iterable[Entry]]], limits: Limits, usage: Usage) -> list[_Place]:
+def _laid_out(lines: Iterable[tuple[Group, Iterable[QueuedEntry]]], limits: Limits, usage: Usage) -> list[_Place]:
     kinds: dict[tuple[str, str], _Kind] = {}
     table: list[_Place] = []
     for group, entries in lines:

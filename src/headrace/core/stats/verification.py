@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.codec.record import Record
 from headrace.core.query import Ledger
 
-__all__ = ["BOOKS", "MOST_FINDINGS", "Book", "Finding", "Verification", "ledger_book"]
+__all__ = ["BOOKS", "MOST_FINDINGS", "Invariant", "Mismatch", "Verification", "ledger_book"]
 
 BOOKS: dict[str, str] = {
     "ledger": "every job that was ever submitted is live, ended or pruned; pruned jobs are counted by how they ended",
@@ -30,7 +30,7 @@ MOST_FINDINGS = 10
 """How many findings of a book are told; all are counted."""
 
 
-class Finding(msgspec.Struct, Record, frozen=True):
+class Mismatch(msgspec.Struct, Record, frozen=True):
     """Something that does not agree."""
 
     what: str
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, Record, frozen=True):
     """The id of the job or batch, or the name of the queue or key; ``#`` and the order number of a job that is gone."""
 
 
-class Book(msgspec.Struct, Record, frozen=True):
+class Invariant(msgspec.Struct, Record, frozen=True):
     """One book, compared with what it is about, as of one moment."""
 
     name: str
@@ -48,11 +48,11 @@ class Book(msgspec.Struct, Record, frozen=True):
     """How many rows were compared."""
     wrong: int = 0
     """How many of them do not agree."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Mismatch, ...] = ()
     """The first of those."""
 
     @classmethod
-    def of(cls, name: str, checked: int, findings: Iterable[Finding] = (), wrong: int | None = None) -> Book:
+    def of(cls, name: str, checked: int, findings: Iterable[Mismatch] = (), wrong: int | None = None) -> Invariant:
         """The book of this name; ``wrong``: how many findings there are, if not all are given."""
         found = tuple(findings)
         return cls(name, BOOKS[name], checked, len(found) if wrong is None else wrong, found[:MOST_FINDINGS])
@@ -62,17 +62,17 @@ class Verification(msgspec.Struct, Record, frozen=True):
     """What came of comparing all books."""
 
     ok: bool
-    books: tuple[Book, ...]
+    books: tuple[Invariant, ...]
 
 
-def ledger_book(ledger: Ledger) -> Book:
+def ledger_book(ledger: Ledger) -> Invariant:
     """The book ``ledger``."""
-    found = list[Finding]()
+    found = list[Mismatch]()
     if ledger.unaccounted > 0:
-        found.append(Finding(f"{ledger.unaccounted} jobs are missing: {ledger.accepted} were submitted"))
+        found.append(Mismatch(f"{ledger.unaccounted} jobs are missing: {ledger.accepted} were submitted"))
     elif ledger.unaccounted < 0:
-        found.append(Finding(f"there are {-ledger.unaccounted} jobs more than were submitted ({ledger.accepted})"))
+        found.append(Mismatch(f"there are {-ledger.unaccounted} jobs more than were submitted ({ledger.accepted})"))
     if ledger.pruned_unknown < 0:
         by_kind = ledger.pruned - ledger.pruned_unknown
-        found.append(Finding(f"{ledger.pruned} jobs were pruned, but {by_kind} by how they ended"))
-    return Book.of("ledger", ledger.accepted, found)
+        found.append(Mismatch(f"{ledger.pruned} jobs were pruned, but {by_kind} by how they ended"))
+    return Invariant.of("ledger", ledger.accepted, found)

@@ -18,7 +18,7 @@ from headrace.core.job import Job, Spec, derived_id
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import ENDED, Status, Verb
-from headrace.core.webhooks.target import Occasion, Target, Told
+from headrace.core.webhooks.target import Notified, Occasion, Target
 
 __all__ = [
     "GAP",
@@ -121,7 +121,7 @@ def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple
         after = () if last is None or at - last.at >= KEPT else (last.last,)
         message, about = message_of(shown, event), (str(job.id),)
         inserts.append(delivery(id, target, message, at, after=after, tags=about, number=count))
-        told[target.id] = Told(target.id, count, id, at, spoke)
+        told[target.id] = Notified(target.id, count, id, at, spoke)
     return (replace(job, told=tuple(told.values())), tuple(inserts)) if inserts else (job, ())
 
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 from headrace.core.job import Job
 from headrace.core.webhooks.delivery import KEPT, NUMBER, TASK
-from headrace.core.webhooks.target import Told
+from headrace.core.webhooks.target import Notified
 
 __all__ = ["lost", "missing"]
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-def lost(one: Told, made_at: datetime, sent: Mapping[int, datetime | None], now: datetime) -> list[tuple[int, int]]:
+def lost(one: Notified, made_at: datetime, sent: Mapping[int, datetime | None], now: datetime) -> list[tuple[int, int]]:
     """The numbers of messages to a target that are missing, from one to another, and cannot have been pruned.
 
     ``made_at``: when the job was made; ``sent``: by number the messages that are there, with when they were made, as

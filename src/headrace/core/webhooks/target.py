@@ -12,7 +12,7 @@ import msgspec
 from headrace.core.codec.record import Record
 from headrace.errors import ConfigError, shown
 
-__all__ = ["EVENTS", "GROUPS", "Occasion", "Target", "Told", "checked_events", "messages_ahead"]
+__all__ = ["EVENTS", "GROUPS", "Notified", "Occasion", "Target", "checked_events", "messages_ahead"]
 
 Occasion = Literal["submitted", "started", "progress", "retrying", "completed", "failed", "cancelled"]
 """What a webhook tells of."""
@@ -39,7 +39,7 @@ class Target(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     """Whose webhook it is; None: the operator's."""
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
+class Notified(msgspec.Struct, frozen=True, array_like=True):
     """What one target was told of a job: how often, and by which delivery the last time."""
 
     target: str

@@ -17,13 +17,13 @@ from starlette.responses import Response, StreamingResponse
 
 from headrace import errors
 from headrace.core.auth.api_keys import Scope
-from headrace.dashboard.page import Ask, Foreign, Missing
+from headrace.dashboard.page import Foreign, Missing, PageRequest
 from headrace.dashboard.security import HEADER, secured
 
 if TYPE_CHECKING:
     from headrace.dashboard.dashboard import Dashboard
 
-__all__ = ["Act", "Done", "Endpoint", "Refused", "endpoint"]
+__all__ = ["Act", "ActionRefused", "Done", "Endpoint", "endpoint"]
 
 _log = logging.getLogger("headrace.dashboard")
 
@@ -33,7 +33,7 @@ LARGEST = 4 * 1024 * 1024
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """It is not done, and this is why."""
 
     def __init__(self, status: int, text: str, field: str | None = None, data: Any = None) -> None:
@@ -56,7 +56,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: Any = None
 
 
-Does = Callable[[Ask, Any], Awaitable[Done | AsyncIterator[dict[str, Any]]]]
+Does = Callable[[PageRequest, Any], Awaitable[Done | AsyncIterator[dict[str, Any]]]]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def endpoint(dashboard: Dashboard, acts: Mapping[str, Act]) -> Endpoint:
     async def dashboard_act(request: Request) -> Response:
         try:
             return secured(await _act(dashboard, acts, request))
-        except Refused as refused:
+        except ActionRefused as refused:
             return _problem(refused.status, str(refused), refused.field, refused.data)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody hears it
@@ -121,19 +121,19 @@ async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) 
         return viewer
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refused(415, "Acts are sent as JSON.")
+        raise ActionRefused(415, "Acts are sent as JSON.")
     tokens = await dashboard.tokens()
     if not tokens.accepts(request, viewer, request.headers.get(HEADER, "")):
-        raise Refused(403, "This page is too old, or not one of ours: load it again.")
+        raise ActionRefused(403, "This page is too old, or not one of ours: load it again.")
     given = msgspec.json.decode(await _body(request), type=dict[str, Any])
     act, trial = acts.get(str(given.pop("act", ""))), given.pop("trial", False) is True
     if act is None:
-        raise Refused(404, "There is no such act.")
+        raise ActionRefused(404, "There is no such act.")
     if act.scope not in viewer.scopes:
-        raise Refused(403, f"You may not do this: it needs the scope {act.scope}.")
+        raise ActionRefused(403, f"You may not do this: it needs the scope {act.scope}.")
     if act.whose == "operator" and viewer.customer is not None:
-        raise Refused(403, "This concerns more than one customer.")
-    ask = Ask(dashboard, request, viewer)
+        raise ActionRefused(403, "This concerns more than one customer.")
+    ask = PageRequest(dashboard, request, viewer)
     if trial:
         return await _tried(ask, act, given)
     answer = await act.do(ask, msgspec.convert(given, act.body))
@@ -143,11 +143,17 @@ async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) 
     return StreamingResponse(_lines(dashboard, answer), media_type="application/x-ndjson")
 
 
-async def _tried(ask: Ask, act: Act, given: dict[str, Any]) -> Response:
+async def _tried(ask: PageRequest, act: Act, given: dict[str, Any]) -> Response:
     try:
         told = msgspec.convert(given, act.body)
         answer = Done() if act.check is None else await act.check(ask, told)
-    except (Refused, errors.InvalidPayload, errors.ConfigError, errors.UnknownTask, msgspec.ValidationError) as error:
+    except (
+        ActionRefused,
+        errors.InvalidPayload,
+        errors.ConfigError,
+        errors.UnknownTask,
+        msgspec.ValidationError,
+    ) as error:
         text, field = _said(error)
         return _problem(200, text, field, getattr(error, "data", None))
     return Response(msgspec.json.encode(answer), media_type="application/json")
@@ -180,7 +186,7 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > LARGEST:
-            raise Refused(413, "That is too much at once.")
+            raise ActionRefused(413, "That is too much at once.")
         parts.append(part)
     return b"".join(parts)
 

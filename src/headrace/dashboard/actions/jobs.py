@@ -13,16 +13,16 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from headrace.client.api.actions import Acted, answered
+from headrace.client.api.actions import ActionResult, answered
 from headrace.client.api.filters import Filters
 from headrace.client.draft import Draft
 from headrace.core.job import Job
-from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.status import Verb
 from headrace.core.validation import NAME
-from headrace.dashboard.actions.endpoint import Act, Done, Refused
+from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
 from headrace.dashboard.format import count
-from headrace.dashboard.page import Ask, Missing
+from headrace.dashboard.page import Missing, PageRequest
 from headrace.dashboard.pages.batches import batch_of
 from headrace.dashboard.pages.jobs import filters_in
 from headrace.errors import HeadraceError, InvalidPayload, UnknownTask
@@ -84,7 +84,7 @@ class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
     dry: bool = False
 
 
-async def on_one(ask: Ask, told: OnOne) -> Done:
+async def on_one(ask: PageRequest, told: OnOne) -> Done:
     """Do it to one job."""
     job, verb = await ask.job(str(told.id)), Verb(told.verb)
     _check(ask, verb, told, [job])
@@ -97,7 +97,7 @@ async def on_one(ask: Ask, told: OnOne) -> Done:
     return Done(told=text, go=ask.link(f"/jobs/{made.id}") if made.id != job.id else None)
 
 
-async def check_one(ask: Ask, told: OnOne) -> Done:
+async def check_one(ask: PageRequest, told: OnOne) -> Done:
     """Whether the job could be rerun with this payload."""
     job = await ask.job(str(told.id))
     _check(ask, Verb(told.verb), told, [job])
@@ -106,40 +106,40 @@ async def check_one(ask: Ask, told: OnOne) -> Done:
     return Done()
 
 
-async def payload_of(ask: Ask, task: str, payload: dict[str, Any], data: Any = None) -> Draft[Any]:
+async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data: Any = None) -> Draft[Any]:
     """A draft with this payload, which stands in one field of a form; :raises Refused: it does not fit the task"""
     try:
         draft, _ = await ask.app.draft_with_warnings(task, payload)
     except (InvalidPayload, UnknownTask) as error:
-        raise Refused(422, str(error), "payload", data) from None
+        raise ActionRefused(422, str(error), "payload", data) from None
     return draft
 
 
-def _check(ask: Ask, verb: Verb, told: Details, jobs: Sequence[Job]) -> None:
+def _check(ask: PageRequest, verb: Verb, told: Details, jobs: Sequence[Job]) -> None:
     """Refuse what this viewer may not do, whatever the job is."""
     viewer = ask.viewer
     if viewer.customer is not None and (verb not in OF_CUSTOMERS or told.payload is not None):
-        raise Refused(403, "This is not for the key of a customer.")
+        raise ActionRefused(403, "This is not for the key of a customer.")
     if verb is Verb.MOVE and told.queue is not None:
         may_submit(ask, None, told.queue)
     if verb is Verb.RERUN:
         for job in jobs:
             may_submit(ask, job.task if told.payload is not None else None, job.queue, ours=told.payload is None)
             if viewer.tasks is not None and job.task not in viewer.tasks:
-                raise Refused(403, f"You may not submit the task {job.task!r}.")
+                raise ActionRefused(403, f"You may not submit the task {job.task!r}.")
 
 
-def may_submit(ask: Ask, task: str | None, queue: str, *, ours: bool = False) -> None:
+def may_submit(ask: PageRequest, task: str | None, queue: str, *, ours: bool = False) -> None:
     """Let pass what this viewer may submit; ``ours``: also where it is headrace's own queue."""
     viewer = ask.viewer
     for what, name, bound in (("task", task, viewer.tasks), ("queue", queue, viewer.queues)):
         if name is not None and name.startswith(OURS) and not ours:
-            raise Refused(403, f"{what}s named {OURS}… are headrace's own.")
+            raise ActionRefused(403, f"{what}s named {OURS}… are headrace's own.")
         if name is not None and bound is not None and name not in bound:
-            raise Refused(403, f"You may use the {what}s {', '.join(sorted(bound))} alone, not {name!r}.")
+            raise ActionRefused(403, f"You may use the {what}s {', '.join(sorted(bound))} alone, not {name!r}.")
 
 
-async def _do(ask: Ask, verb: Verb, told: Details, id: UUID) -> Job:
+async def _do(ask: PageRequest, verb: Verb, told: Details, id: UUID) -> Job:
     app, by = ask.app, ask.viewer.name
     match verb:
         case Verb.CANCEL:
@@ -165,29 +165,29 @@ async def _do(ask: Ask, verb: Verb, told: Details, id: UUID) -> Job:
 
 def _needed(value: Any, what: str) -> Any:
     if value is None:
-        raise Refused(400, f"Say {what}.")
+        raise ActionRefused(400, f"Say {what}.")
     return value
 
 
 # -- on many
 
 
-async def on_many(ask: Ask, told: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
+async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
     """Do it to all that were chosen or match; a dry run only counts them."""
     verb = Verb(told.verb)
     _check(ask, verb, told, ())
     if told.payload is not None or verb is Verb.RESOLVE:
-        raise Refused(400, "This is done to one job at a time.")
+        raise ActionRefused(400, "This is done to one job at a time.")
     if told.ids is not None:
         if told.dry:
             found = [job for job in await ask.app.get_many(told.ids) if job is not None]
             mine = [job for job in found if ask.viewer.customer in (None, job.customer)]
-            return Done(count=sum(job.status in TABLE[verb] for job in mine))
+            return Done(count=sum(job.status in TRANSITIONS[verb] for job in mine))
         acting, of = _each(ask, verb, told, told.ids), len(told.ids)
         return _counted(verb, acting, of)
     bound = ask.viewer.tasks is not None or ask.viewer.queues is not None
     if bound and verb in (Verb.RERUN, Verb.MOVE):
-        raise Refused(403, "This key may do this to one job at a time.")
+        raise ActionRefused(403, "This key may do this to one job at a time.")
     frozen, filters = _frozen(ask, verb, told.filter or {})
     of = 0 if filters is None else await ask.app.dry_run(verb, filters)
     if told.dry or filters is None:
@@ -197,7 +197,7 @@ async def on_many(ask: Ask, told: OnMany) -> Done | AsyncIterator[dict[str, Any]
     return _counted(verb, _all(ask, verb, told, filters), of)
 
 
-def _frozen(ask: Ask, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any], Filters | None]:
+def _frozen(ask: PageRequest, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any], Filters | None]:
     """The filter with its moments fixed, and the jobs it stands for: only those that are there when it is first asked
     for, in statuses that the act can begin from; None: there are none."""
     now = ask.now
@@ -208,13 +208,15 @@ def _frozen(ask: Ask, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any]
         del asked["within"]
     if "created_before" not in asked:
         asked["created_before"], filters["created_before"] = now.isoformat(), now
-    wanted = {str(one) for one in cast(Any, filters).get("status") or TABLE[verb]} & {str(one) for one in TABLE[verb]}
+    wanted = {str(one) for one in cast(Any, filters).get("status") or TRANSITIONS[verb]} & {
+        str(one) for one in TRANSITIONS[verb]
+    }
     if not wanted:
         return asked, None
     return asked, {**filters, "status": sorted(wanted)}
 
 
-async def _each(ask: Ask, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[Acted, None]:
+async def _each(ask: PageRequest, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[ActionResult, None]:
     for id in ids:
         try:
             job = await ask.job(str(id))
@@ -223,13 +225,13 @@ async def _each(ask: Ask, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> Asyn
                 await ask.dashboard.gate.admit(ask.viewer, job)
             acted = await answered(ask.app, verb, id, lambda id: _do(ask, verb, told, id))
         except Missing as missing:  # pruned since it was chosen: the others are acted on all the same
-            acted = Acted(id=id, answer="not_found", message=f"there is no {missing}")
-        except Refused as refused:
-            acted = Acted(id=id, answer="refused", message=str(refused))
+            acted = ActionResult(id=id, answer="not_found", message=f"there is no {missing}")
+        except ActionRefused as refused:
+            acted = ActionResult(id=id, answer="refused", message=str(refused))
         yield acted
 
 
-def _all(ask: Ask, verb: Verb, told: OnMany, filters: Filters) -> AsyncGenerator[Acted, None]:
+def _all(ask: PageRequest, verb: Verb, told: OnMany, filters: Filters) -> AsyncGenerator[ActionResult, None]:
     app, by = ask.app, ask.viewer.name
     match verb:
         case Verb.CANCEL:
@@ -250,7 +252,7 @@ def _all(ask: Ask, verb: Verb, told: OnMany, filters: Filters) -> AsyncGenerator
             return app.reprioritise_all(filters, _needed(told.priority, "a priority"), by=by)
 
 
-async def _counted(verb: Verb, acting: AsyncGenerator[Acted, None], of: int) -> AsyncIterator[dict[str, Any]]:
+async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: int) -> AsyncIterator[dict[str, Any]]:
     """How far it is, from time to time, and at the end what came of it."""
     counts, said, why = Counter[str](), 0.0, None
     loop = asyncio.get_running_loop()
@@ -284,7 +286,7 @@ class NewJob(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     tags: tuple[Name, ...] = ()
 
 
-async def submit(ask: Ask, told: NewJob) -> Done:
+async def submit(ask: PageRequest, told: NewJob) -> Done:
     """Submit a job."""
     draft = await _draft(ask, told)
     handle = await draft.submit()
@@ -298,13 +300,13 @@ async def submit(ask: Ask, told: NewJob) -> Done:
     return Done(told=text, go=ask.link(f"/jobs/{handle.id}"))
 
 
-async def check_job(ask: Ask, told: NewJob) -> Done:
+async def check_job(ask: PageRequest, told: NewJob) -> Done:
     """Whether it could be submitted."""
     await _draft(ask, told)
     return Done()
 
 
-async def _draft(ask: Ask, told: NewJob) -> Draft[Any]:
+async def _draft(ask: PageRequest, told: NewJob) -> Draft[Any]:
     options: dict[str, Any] = {
         name: value for name in ("queue", "priority", "delay", "customer") if (value := getattr(told, name)) is not None
     }
@@ -325,14 +327,14 @@ class OfId(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     id: UUID
 
 
-async def cancel_batch(ask: Ask, told: OfId) -> Done:
+async def cancel_batch(ask: PageRequest, told: OfId) -> Done:
     """Cancel those jobs of a batch that have not ended."""
     batch = await batch_of(ask, str(told.id))
     live = await ask.app.batch_handle(batch.id).cancel(by=ask.viewer.name)
     return Done(told=f"{count(live)} jobs of the batch are cancelled.")
 
 
-async def redeliver(ask: Ask, told: OfId) -> Done:
+async def redeliver(ask: PageRequest, told: OfId) -> Done:
     """Send a message of a webhook once more."""
     job = await ask.job(str(told.id))
     if job.ended:

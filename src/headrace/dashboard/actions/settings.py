@@ -12,10 +12,10 @@ from headrace.core.limits.rate import Rate
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Cron, Every, Rule, Timed
 from headrace.core.validation import COUNT, NAME
-from headrace.dashboard.actions.endpoint import Act, Done, Refused
+from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
 from headrace.dashboard.actions.jobs import may_submit, payload_of
 from headrace.dashboard.format import length
-from headrace.dashboard.page import Ask
+from headrace.dashboard.page import PageRequest
 from headrace.dashboard.pages.schedules import fires_of
 from headrace.errors import ConfigError
 
@@ -57,76 +57,78 @@ class SetRate(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
     keyed: bool = False
 
 
-async def pause_queue(ask: Ask, told: Named) -> Done:
+async def pause_queue(ask: PageRequest, told: Named) -> Done:
     """Start none of its jobs."""
     await ask.app.pause_queue(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is paused; what runs goes on.")
 
 
-async def resume_queue(ask: Ask, told: Named) -> Done:
+async def resume_queue(ask: PageRequest, told: Named) -> Done:
     """Start its jobs again."""
     await ask.app.resume_queue(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} goes on.")
 
 
-async def set_queue(ask: Ask, told: SetQueue) -> Done:
+async def set_queue(ask: PageRequest, told: SetQueue) -> Done:
     """Change its settings."""
     said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
     await ask.app.set_queue(told.name, **said, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is set.")
 
 
-async def reset_queue(ask: Ask, told: Named) -> Done:
+async def reset_queue(ask: PageRequest, told: Named) -> Done:
     """Let the code say what holds."""
     await ask.app.reset_queue(told.name, by=ask.viewer.name)
     return Done(told=f"For queue {told.name} the code applies again.")
 
 
-async def set_limit(ask: Ask, told: SetLimit) -> Done:
+async def set_limit(ask: PageRequest, told: SetLimit) -> Done:
     """Change the limits of a task."""
     said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
     await ask.app.set_limit(told.name, **said, by=ask.viewer.name)
     return Done(told=f"The limits of {told.name} are set.", go=ask.link(f"/limits/{told.name}"))
 
 
-async def reset_limit(ask: Ask, told: Named) -> Done:
+async def reset_limit(ask: PageRequest, told: Named) -> Done:
     """Let the code say what holds."""
     await ask.app.reset_limit(told.name, by=ask.viewer.name)
     return Done(told=f"For task {told.name} the code applies again.")
 
 
-async def check_rates(ask: Ask, told: SetQueue | SetLimit) -> Done:
+async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
     """Whether the rates are there: one that is not limits nothing, and may be a slip."""
     known = await ask.shared("rates", ask.app.rates)
     for name in told.rates or ():
         if name not in known:
-            raise Refused(400, f"There is no rate {name!r}: it limits nothing until it is set.", "rates")
+            raise ActionRefused(400, f"There is no rate {name!r}: it limits nothing until it is set.", "rates")
     return Done()
 
 
-async def check_limit(ask: Ask, told: SetLimit) -> Done:
+async def check_limit(ask: PageRequest, told: SetLimit) -> Done:
     """Whether somebody knows the task, and the rates are there."""
     if (strange := await ask.app.strange_name("task", told.name)) is not None:
-        raise Refused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
+        raise ActionRefused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
     return await check_rates(ask, told)
 
 
-async def check_rate(ask: Ask, told: SetRate) -> Done:
+async def check_rate(ask: PageRequest, told: SetRate) -> Done:
     """Whether it is a rate, and whether there is one of this name."""
     Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
     if (there := (await ask.shared("rates", ask.app.rates)).get(told.name)) is not None:
-        raise Refused(400, f"It is there, and allows {there.limit} in {length(there.per)}: this changes it.", "name")
+        raise ActionRefused(
+            400, f"It is there, and allows {there.limit} in {length(there.per)}: this changes it.", "name"
+        )
     return Done()
 
 
-async def set_rate(ask: Ask, told: SetRate) -> Done:
+async def set_rate(ask: PageRequest, told: SetRate) -> Done:
     """Make or change a rate."""
     rate = Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
     await ask.app.set_rate(told.name, rate, by=ask.viewer.name)
     return Done(told=f"The rate {told.name} is set.")
 
 
-async def forget_rate(ask: Ask, told: Named) -> Done:
+async def forget_rate(ask: PageRequest, told: Named) -> Done:
     """Delete a rate."""
     await ask.app.forget_rate(told.name, by=ask.viewer.name)
     return Done(told=f"The rate {told.name} is deleted.")
@@ -158,16 +160,16 @@ class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
         try:
             zone(self.tz)
         except ConfigError as error:
-            raise Refused(400, str(error), "tz") from None
+            raise ActionRefused(400, str(error), "tz") from None
         try:
             if self.kind == "cron":
                 return Cron(self.expr, tz=self.tz, **kept)
             return Every(seconds=self.seconds, **kept)
         except ConfigError as error:
-            raise Refused(400, str(error), "expr" if self.kind == "cron" else "seconds") from None
+            raise ActionRefused(400, str(error), "expr" if self.kind == "cron" else "seconds") from None
 
 
-async def try_schedule(ask: Ask, told: SetSchedule) -> Done:
+async def try_schedule(ask: PageRequest, told: SetSchedule) -> Done:
     """When it would fire, and whether its payload fits the task."""
     rule = told.rule()
     fires = fires_of(rule, await ask.app.next_fires(rule, 6))
@@ -176,17 +178,17 @@ async def try_schedule(ask: Ask, told: SetSchedule) -> Done:
     return Done(data=data)
 
 
-async def set_schedule(ask: Ask, told: SetSchedule) -> Done:
+async def set_schedule(ask: PageRequest, told: SetSchedule) -> Done:
     """Make a schedule, or change the one of this name."""
     if not told.name:
-        raise Refused(400, "Give it a name.", "name")
+        raise ActionRefused(400, "Give it a name.", "name")
     draft = await payload_of(ask, told.task, told.payload)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
     await ask.app.schedule(told.name, told.rule(), draft, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is set.", go=ask.link(f"/schedules/{told.name}"))
 
 
-async def edit_schedule(ask: Ask, told: SetSchedule) -> Done:
+async def edit_schedule(ask: PageRequest, told: SetSchedule) -> Done:
     """Change the rule and the payload of a schedule."""
     known = await ask.app.get_schedule(told.name)
     may_submit(ask, known.task, known.queue)
@@ -195,19 +197,19 @@ async def edit_schedule(ask: Ask, told: SetSchedule) -> Done:
     return Done(told=f"Schedule {told.name} is changed.")
 
 
-async def pause_schedule(ask: Ask, told: Named) -> Done:
+async def pause_schedule(ask: PageRequest, told: Named) -> Done:
     """Let it rest."""
     await ask.app.pause_schedule(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is paused.")
 
 
-async def resume_schedule(ask: Ask, told: Named) -> Done:
+async def resume_schedule(ask: PageRequest, told: Named) -> Done:
     """Let it fire again."""
     await ask.app.resume_schedule(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} fires again.")
 
 
-async def trigger_schedule(ask: Ask, told: Named) -> Done:
+async def trigger_schedule(ask: PageRequest, told: Named) -> Done:
     """Submit its job now."""
     known = await ask.app.get_schedule(told.name)
     may_submit(ask, known.task, known.queue)
@@ -215,7 +217,7 @@ async def trigger_schedule(ask: Ask, told: Named) -> Done:
     return Done(told="The job is submitted.", go=ask.link(f"/jobs/{handle.id}"))
 
 
-async def delete_schedule(ask: Ask, told: Named) -> Done:
+async def delete_schedule(ask: PageRequest, told: Named) -> Done:
     """Remove it."""
     await ask.app.delete_schedule(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is deleted; its jobs stay.", go=ask.link("/schedules"))
@@ -230,11 +232,11 @@ class OfWorker(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     id: UUID
 
 
-async def drain_worker(ask: Ask, told: OfWorker) -> Done:
+async def drain_worker(ask: PageRequest, told: OfWorker) -> Done:
     """Have a worker finish what it has, and leave."""
     row = next((one for one in await ask.app.workers() if one.info.id == told.id), None)
     if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
-        raise Refused(409, "This worker is part of a hub, and leaves with it.")
+        raise ActionRefused(409, "This worker is part of a hub, and leaves with it.")
     await ask.app.drain_worker(told.id, by=ask.viewer.name)
     return Done(told="The worker takes no more jobs, and leaves when it is done.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.dashboard.page import View
+from headrace.dashboard.page import PageView
 from headrace.dashboard.pages import (
     batches,
     dead_letters,
@@ -19,7 +19,7 @@ from headrace.dashboard.pages import (
 
 __all__ = ["VIEWS"]
 
-VIEWS: tuple[View, ...] = (
+VIEWS: tuple[PageView, ...] = (
     *overview.VIEWS,
     *jobs.VIEWS,
     *job.VIEWS,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from headrace.core.batch import Batch
 from headrace.core.query import Page
-from headrace.dashboard.page import Ask, Missing, Shown, View
+from headrace.dashboard.page import Missing, PageRequest, PageView, Shown
 from headrace.errors import JobNotFound
 
 __all__ = ["VIEWS", "batch_of"]
 
 
-async def batches(ask: Ask) -> Shown:
+async def batches(ask: PageRequest) -> Shown:
     """All of them, newest first."""
     whose, cursor = ask.viewer.customer, ask.given("cursor")
     page = await ask.shared(
@@ -19,7 +19,7 @@ async def batches(ask: Ask) -> Shown:
     return Shown("batches.html", "Batches", {"page": page, "cursor": cursor})
 
 
-async def batch(ask: Ask) -> Shown:
+async def batch(ask: PageRequest) -> Shown:
     """One of them."""
     found, cursor = await batch_of(ask, ask.request.path_params["id"]), ask.given("cursor")
     key = ("jobs of batch", found.id, ask.viewer.customer, cursor)
@@ -35,7 +35,7 @@ async def batch(ask: Ask) -> Shown:
     return Shown("batch.html", f"Batch {str(found.id)[-8:]}", data, every=1.0 if found.ended_at is None else 5.0)
 
 
-async def batch_of(ask: Ask, id: str) -> Batch:
+async def batch_of(ask: PageRequest, id: str) -> Batch:
     """A batch that the viewer may see; :raises Missing:"""
     try:
         found = await ask.app.batch_handle(id).refresh()
@@ -47,6 +47,6 @@ async def batch_of(ask: Ask, id: str) -> Batch:
 
 
 VIEWS = (
-    View("/batches", "batches", batches, "batches", "customer"),
-    View("/batches/{id}", "batch", batch, "batches", "customer"),
+    PageView("/batches", "batches", batches, "batches", "customer"),
+    PageView("/batches/{id}", "batch", batch, "batches", "customer"),
 )

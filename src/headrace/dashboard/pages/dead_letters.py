@@ -16,7 +16,7 @@ from headrace.core.status import Status
 from headrace.dashboard.chart_data import Span
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count
-from headrace.dashboard.page import Ask, Shown, View
+from headrace.dashboard.page import PageRequest, PageView, Shown
 
 __all__ = ["COUNTED", "VIEWS", "counted_of"]
 
@@ -45,7 +45,7 @@ class Spark:
     width: float = WIDE / COLUMNS * 0.8
 
 
-async def dead(ask: Ask) -> Shown:
+async def dead(ask: PageRequest) -> Shown:
     """The groups, the largest first."""
     filters: Filters = {}
     for name in ("task", "queue", "customer"):
@@ -72,7 +72,7 @@ async def dead(ask: Ask) -> Shown:
     return Shown("dead.html", "Dead letters", data | more)
 
 
-async def _over_time(ask: Ask, task: str | None, queue: str | None) -> charting.Drawing | None:
+async def _over_time(ask: PageRequest, task: str | None, queue: str | None) -> charting.Drawing | None:
     """How many jobs of each task failed for good in each hour of the last day, from rollups: those of all customers."""
     if ask.viewer.customer is not None or ask.given("customer") is not None:
         return None
@@ -86,7 +86,7 @@ def _drawn(sums: Span, task: str | None, queue: str | None) -> charting.Drawing 
     return charting.stacked(charts, parts, count) if parts else None
 
 
-async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
+async def _groups(ask: PageRequest, filters: Filters) -> dict[str, Any]:
     groups = await ask.app.failures(limit=GROUPS, among=COUNTED, **filters)
     found = list[tuple[FailureGroup, Spark | None, Job | None]]()
     for group in groups:
@@ -100,7 +100,7 @@ async def _groups(ask: Ask, filters: Filters) -> dict[str, Any]:
     return {"groups": found, "all": len(groups) < GROUPS, "jobs": jobs, "counted": counted}
 
 
-async def counted_of(ask: Ask) -> int | None:
+async def counted_of(ask: PageRequest) -> int | None:
     """How many failed jobs at most are in groups, if there may be more; how many others have is told to no customer."""
     if ask.viewer.customer is not None:
         return COUNTED
@@ -127,4 +127,4 @@ def _spark(group: FailureGroup, jobs: Sequence[Job]) -> Spark | None:
     return Spark(tuple(bars), len(moments) if group.jobs > len(moments) else 0, since, max(moments))
 
 
-VIEWS = (View("/dead", "dead", dead, "dead", "customer"),)
+VIEWS = (PageView("/dead", "dead", dead, "dead", "customer"),)

@@ -9,13 +9,13 @@ from typing import Any
 
 from headrace.core.hidden_errors import hidden_history
 from headrace.core.job import Job
-from headrace.core.lifecycle.transitions import TABLE
+from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.query import seen_status
 from headrace.core.status import Status, Verb
 from headrace.core.webhooks.delivery import TASK as DELIVER
 from headrace.dashboard.drawings.graph import graph
 from headrace.dashboard.drawings.timeline import timeline
-from headrace.dashboard.page import Ask, Shown, View, audit_of_job
+from headrace.dashboard.page import PageRequest, PageView, Shown, audit_of_job
 from headrace.errors import JobNotFound
 
 __all__ = ["VIEWS"]
@@ -50,7 +50,7 @@ class Chain:
     """Whether these are all of them."""
 
 
-async def job(ask: Ask) -> Shown:
+async def job(ask: PageRequest) -> Shown:
     """The page of a job."""
     found = await ask.job(ask.request.path_params["id"])
     data = await ask.shared(
@@ -61,12 +61,12 @@ async def job(ask: Ask) -> Shown:
         "job": found,
         "status": status,
         "line": timeline(found, data["history"], now),
-        "acts": [(verb.value, name, kind) for verb, name, kind in ACTS if found.status in TABLE[verb]],
+        "acts": [(verb.value, name, kind) for verb, name, kind in ACTS if found.status in TRANSITIONS[verb]],
     }
     return Shown("job.html", f"{found.task} {str(found.id)[-8:]}", data, every=2.0 if found.ended else 1.0)
 
 
-async def _about(ask: Ask, job: Job) -> dict[str, Any]:
+async def _about(ask: PageRequest, job: Job) -> dict[str, Any]:
     app, to = ask.app, ask.viewer.customer
     history, told, steps, lines, items = await asyncio.gather(
         app.history(job.id),
@@ -98,13 +98,13 @@ async def _about(ask: Ask, job: Job) -> dict[str, Any]:
     }
 
 
-async def _deliveries(ask: Ask, job: Job) -> Sequence[Job]:
+async def _deliveries(ask: PageRequest, job: Job) -> Sequence[Job]:
     if not job.webhook:
         return ()
     return ask.seen((await ask.app.deliveries(job=job.id, customer=ask.viewer.customer, limit=50)).items)
 
 
-async def _chain(ask: Ask, job: Job) -> Chain:
+async def _chain(ask: PageRequest, job: Job) -> Chain:
     """What this job is a rerun of, back to the first one, and all reruns since: the oldest first."""
     back, whole = list[Job](), True
     while whole and (before := (back[-1] if back else job).rerun_of) is not None:
@@ -124,7 +124,7 @@ async def _chain(ask: Ask, job: Job) -> Chain:
     return Chain(ask.seen(sorted(known.values(), key=lambda one: one.seq)), whole)
 
 
-async def _relatives(ask: Ask, job: Job) -> list[Job]:
+async def _relatives(ask: PageRequest, job: Job) -> list[Job]:
     """Those that it has to do with, and that the viewer may see."""
     app = ask.app
     root = job.root or job.id
@@ -141,7 +141,7 @@ async def _relatives(ask: Ask, job: Job) -> list[Job]:
     return list(ask.seen({one.id: one for one in found if one.id != job.id}.values()))
 
 
-async def _seen(ask: Ask, id: Any) -> Job | None:
+async def _seen(ask: PageRequest, id: Any) -> Job | None:
     """Another job, if it is there and the viewer may see it."""
     if id is None:
         return None
@@ -152,7 +152,7 @@ async def _seen(ask: Ask, id: Any) -> Job | None:
     return found if ask.viewer.customer in (None, found.customer) else None
 
 
-async def log(ask: Ask) -> Shown:
+async def log(ask: PageRequest) -> Shown:
     """The log of a job from its beginning, a page at a time."""
     found, cursor = await ask.job(ask.request.path_params["id"]), ask.given("cursor")
     page = await ask.app.log_page(found.id, limit=LINES, cursor=cursor)
@@ -166,6 +166,6 @@ async def log(ask: Ask) -> Shown:
 
 
 VIEWS = (
-    View("/jobs/{id}", "job", job, "jobs", "customer", alike=0.0),  # somebody looks at it to see it move
-    View("/jobs/{id}/log", "log", log, "jobs", "customer"),
+    PageView("/jobs/{id}", "job", job, "jobs", "customer", alike=0.0),  # somebody looks at it to see it move
+    PageView("/jobs/{id}/log", "log", log, "jobs", "customer"),
 )

@@ -16,7 +16,7 @@ from headrace.client.api.filters import Filters, filter_of
 from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.core.status import Reason, Status
-from headrace.dashboard.page import Ask, Shown, View
+from headrace.dashboard.page import PageRequest, PageView, Shown
 from headrace.errors import ConfigError
 
 __all__ = ["FIELDS", "NAMES", "VIEWS", "filters_in"]
@@ -72,7 +72,7 @@ def _moment(name: str, text: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-async def jobs(ask: Ask) -> Shown:
+async def jobs(ask: PageRequest) -> Shown:
     """A page of them, newest first."""
     try:
         filters, asked = filters_in(ask.request.query_params, ask.now)
@@ -88,7 +88,7 @@ async def jobs(ask: Ask) -> Shown:
     return Shown("jobs.html", "Jobs", data)
 
 
-async def _look(ask: Ask, filters: Filters, cursor: str | None) -> tuple[Page[Job], int]:
+async def _look(ask: PageRequest, filters: Filters, cursor: str | None) -> tuple[Page[Job], int]:
     """A page, and at how many jobs it looked for a text; 0: an index found them."""
     if "text" not in filters:
         return await ask.app.jobs(limit=PAGE, cursor=cursor, **filters), 0
@@ -101,7 +101,7 @@ async def _look(ask: Ask, filters: Filters, cursor: str | None) -> tuple[Page[Jo
     return Page(tuple(found), cursor), LOOKS * 5000
 
 
-async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:
+async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What the filters can be set to."""
     tasks, queues = list[str](), list[str]()
     if ask.viewer.customer is None:
@@ -123,7 +123,7 @@ async def _surroundings(ask: Ask, asked: Mapping[str, Any]) -> dict[str, Any]:
 # -- the same for programs
 
 
-async def _exported(ask: Ask, kept: Filters) -> AsyncIterator[Job]:
+async def _exported(ask: PageRequest, kept: Filters) -> AsyncIterator[Job]:
     cursor, left = None, EXPORTED
     while left > 0:
         page = await ask.app.jobs(limit=min(500, left), cursor=cursor, **kept)
@@ -135,7 +135,7 @@ async def _exported(ask: Ask, kept: Filters) -> AsyncIterator[Job]:
             return
 
 
-async def as_json(ask: Ask) -> Response:
+async def as_json(ask: PageRequest) -> Response:
     """The jobs that match, as one array."""
     kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])  # where an error can still be answered
 
@@ -155,7 +155,7 @@ COLUMNS = (
 )
 
 
-async def as_csv(ask: Ask) -> Response:
+async def as_csv(ask: PageRequest) -> Response:
     """The jobs that match, as lines for a spreadsheet."""
     kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])
 
@@ -194,7 +194,7 @@ def _saved(name: str) -> dict[str, str]:
 
 
 VIEWS = (
-    View("/jobs", "jobs", jobs, "jobs", "customer"),
-    View("/jobs.json", "jobs_json", as_json, "jobs", "customer"),
-    View("/jobs.csv", "jobs_csv", as_csv, "jobs", "customer"),
+    PageView("/jobs", "jobs", jobs, "jobs", "customer"),
+    PageView("/jobs.json", "jobs_json", as_json, "jobs", "customer"),
+    PageView("/jobs.csv", "jobs_csv", as_csv, "jobs", "customer"),
 )

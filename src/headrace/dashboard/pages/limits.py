@@ -11,7 +11,7 @@ from headrace.client.api.limits import LimitInfo
 from headrace.client.api.queues import QueueInfo
 from headrace.core.job import Job
 from headrace.core.status import HELD, Status
-from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
 
 __all__ = ["VIEWS"]
 
@@ -35,7 +35,7 @@ class KeyLine:
     """Its place among those that may be given a job next; None: it has none in line, or no room."""
 
 
-async def limits(ask: Ask) -> Shown:
+async def limits(ask: PageRequest) -> Shown:
     """Everything that limits anything."""
     app = ask.app
     found = await ask.shared("limits", app.limits)
@@ -61,7 +61,7 @@ def _users(rate: str, limits: Iterable[LimitInfo], queues: Iterable[QueueInfo]) 
     return named + [f"queue {one.name}" for one in queues if rate in one.rates]
 
 
-async def limit(ask: Ask) -> Shown:
+async def limit(ask: PageRequest) -> Shown:
     """The limits of one task, and who holds its slots."""
     app, task = ask.app, ask.request.path_params["task"]
     known = {one.task: one for one in await ask.shared("limits", app.limits)}
@@ -113,6 +113,6 @@ def _keys(rule: LimitInfo, held: dict[str, int], jobs: Iterable[Job], queued: It
 
 
 VIEWS = (
-    View("/limits", "limits", limits, "limits"),
-    View("/limits/{task:path}", "limit", limit, "limits"),
+    PageView("/limits", "limits", limits, "limits"),
+    PageView("/limits/{task:path}", "limit", limit, "limits"),
 )

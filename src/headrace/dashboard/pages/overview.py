@@ -14,7 +14,7 @@ from headrace.dashboard import alerts
 from headrace.dashboard.chart_data import Span
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count, length
-from headrace.dashboard.page import Ask, Shown, View
+from headrace.dashboard.page import PageRequest, PageView, Shown
 from headrace.dashboard.pages.dead_letters import COUNTED
 
 __all__ = ["VIEWS"]
@@ -32,7 +32,7 @@ RECENT = timedelta(days=1)
 """How far back errors are shown here; the page of dead letters has all."""
 
 
-async def overview(ask: Ask) -> Shown:
+async def overview(ask: PageRequest) -> Shown:
     """Everything at a glance."""
     app, now = ask.app, ask.now
     span = ask.given("range") if ask.given("range") in RANGES else "1h"
@@ -97,7 +97,7 @@ def _figures(charts: Charts) -> dict[str, Any]:
     }
 
 
-async def _charts(ask: Ask, span: str, by: str) -> tuple[charting.Drawing | None, charting.Drawing | None]:
+async def _charts(ask: PageRequest, span: str, by: str) -> tuple[charting.Drawing | None, charting.Drawing | None]:
     """What is drawn of attempts and of times; None: it is still being added up."""
     _, seconds, step = RANGES[span]
     sums = await (ask.hour() if step is Step.MINUTE else ask.past(seconds, step))
@@ -136,7 +136,7 @@ def _drawn(sums: Span, by: str) -> tuple[charting.Drawing, charting.Drawing]:
     return drawing, waits
 
 
-async def _problems(ask: Ask) -> list[alerts.Problem]:
+async def _problems(ask: PageRequest) -> list[alerts.Alert]:
     app = ask.app
     checks, queues, limits, usage, hour = await asyncio.gather(
         ask.soon("doctor", lambda: app.doctor(store=False), 10.0),
@@ -154,4 +154,4 @@ async def _problems(ask: Ask) -> list[alerts.Problem]:
     return sorted(found, key=lambda one: one.level != "fail")
 
 
-VIEWS = (View("/", "overview", overview, "overview"),)
+VIEWS = (PageView("/", "overview", overview, "overview"),)

@@ -13,7 +13,7 @@ from headrace.core.query import Page
 from headrace.core.status import HELD, Status
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count
-from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
 
 __all__ = ["VIEWS"]
 
@@ -24,7 +24,7 @@ LOOKED_AT = 500
 CUSTOMERS = 50
 
 
-async def queues(ask: Ask) -> Shown:
+async def queues(ask: PageRequest) -> Shown:
     """A page of them, in the order in which workers serve them."""
     cursor = ask.given("cursor")
     page = page_of_queues(await ask.queues(), PAGE, cursor)
@@ -34,7 +34,7 @@ async def queues(ask: Ask) -> Shown:
     return Shown("queues.html", "Queues", {"page": page, "cursor": cursor, "held": usage.queues, "hour": hour})
 
 
-async def queue(ask: Ask) -> Shown:
+async def queue(ask: PageRequest) -> Shown:
     """One of them."""
     app, name = ask.app, ask.request.path_params["name"]
     known = {one.name: one for one in await ask.queues()}
@@ -68,7 +68,7 @@ class Customers:
     """By how many jobs this was worked out, if there are more: the newest."""
 
 
-async def _customers(ask: Ask, queue: str) -> Customers:
+async def _customers(ask: PageRequest, queue: str) -> Customers:
     async def newest(*statuses: Status) -> Page[Job]:
         find = partial(ask.app.jobs, queue=queue, status=[*statuses], limit=LOOKED_AT)
         return await ask.shared(("customers of", queue, statuses), find)
@@ -82,6 +82,6 @@ async def _customers(ask: Ask, queue: str) -> Customers:
 
 
 VIEWS = (
-    View("/queues", "queues", queues, "queues"),
-    View("/queues/{name:path}", "queue", queue, "queues"),
+    PageView("/queues", "queues", queues, "queues"),
+    PageView("/queues/{name:path}", "queue", queue, "queues"),
 )

@@ -10,7 +10,7 @@ from zoneinfo import available_timezones
 from headrace.client.api.schedules import ScheduleInfo
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Continuous, Cron, Every
-from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
 from headrace.errors import ConfigError, UnknownSchedule
 
 __all__ = ["VIEWS", "Fire", "fires_of"]
@@ -43,7 +43,7 @@ class Line:
     """Whether there are too many to draw them all."""
 
 
-async def schedules(ask: Ask) -> Shown:
+async def schedules(ask: PageRequest) -> Shown:
     """All of them."""
     app, now = ask.app, ask.now
     span = ask.given("span") if ask.given("span") in SPANS else "24h"
@@ -63,7 +63,7 @@ async def schedules(ask: Ask) -> Shown:
     return Shown("schedules.html", "Schedules", data)
 
 
-async def _lines(ask: Ask, found: Sequence[ScheduleInfo], now: datetime, seconds: float) -> list[Line]:
+async def _lines(ask: PageRequest, found: Sequence[ScheduleInfo], now: datetime, seconds: float) -> list[Line]:
     lines = list[Line]()
     for info in found:
         marks = list[tuple[float, datetime]]()
@@ -76,14 +76,14 @@ async def _lines(ask: Ask, found: Sequence[ScheduleInfo], now: datetime, seconds
     return sorted(lines, key=lambda one: (one.info.next_fire is None, one.info.next_fire or now, one.info.name))
 
 
-async def _next(ask: Ask, name: str, number: int) -> list[datetime]:
+async def _next(ask: PageRequest, name: str, number: int) -> list[datetime]:
     try:
         return await ask.app.next_fires(name, number)
     except (ConfigError, UnknownSchedule):
         return []
 
 
-async def schedule(ask: Ask) -> Shown:
+async def schedule(ask: PageRequest) -> Shown:
     """One of them."""
     app, name = ask.app, ask.request.path_params["name"]
     try:
@@ -125,6 +125,6 @@ def _zones() -> list[str]:
 
 
 VIEWS = (
-    View("/schedules", "schedules", schedules, "schedules"),
-    View("/schedules/{name:path}", "schedule", schedule, "schedules"),
+    PageView("/schedules", "schedules", schedules, "schedules"),
+    PageView("/schedules/{name:path}", "schedule", schedule, "schedules"),
 )

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from starlette.responses import Response
 
-from headrace.dashboard.page import Ask, Missing, Shown, View
+from headrace.dashboard.page import Missing, PageRequest, PageView, Shown
 from headrace.dashboard.pages.batches import batch_of
 from headrace.dashboard.pages.jobs import NAMES
 from headrace.dashboard.renderer import MENU
@@ -32,7 +32,7 @@ class Found:
     address: str
 
 
-async def find(ask: Ask) -> Shown | Response:
+async def find(ask: PageRequest) -> Shown | Response:
     """What the text may mean: as a page, or for the script of one."""
     text = (ask.given("q") or "").strip()
     found = await ask.shared(("find", text, ask.viewer.customer, ask.base), lambda: _find(ask, text))
@@ -44,7 +44,7 @@ async def find(ask: Ask) -> Shown | Response:
     return Shown("find.html", "Search", {"text": text, "found": found}, every=0)
 
 
-async def _find(ask: Ask, text: str) -> list[Found]:
+async def _find(ask: PageRequest, text: str) -> list[Found]:
     lower, own = text.lower(), ask.viewer.customer
     found = [
         Found("page", title, "", ask.link(path))
@@ -64,7 +64,7 @@ async def _nothing() -> list[Found]:
     return []
 
 
-async def _named(ask: Ask, lower: str) -> list[Found]:
+async def _named(ask: PageRequest, lower: str) -> list[Found]:
     """Whose names have the text in them; those that begin with it are first."""
     app, found = ask.app, list[Found]()
     for task in await ask.shared("tasks", app.tasks, 5.0):
@@ -80,7 +80,7 @@ async def _named(ask: Ask, lower: str) -> list[Found]:
     return sorted(fitting, key=lambda one: (not one.name.lower().startswith(lower), one.kind, one.name))
 
 
-async def _by_id(ask: Ask, text: str) -> list[Found]:
+async def _by_id(ask: PageRequest, text: str) -> list[Found]:
     """The job or batch of this id, or jobs whose ids have it in them, among the newest."""
     try:
         id = UUID(text)
@@ -101,4 +101,4 @@ async def _by_id(ask: Ask, text: str) -> list[Found]:
     return found
 
 
-VIEWS = (View("/find", "find", find, "jobs", "customer"),)
+VIEWS = (PageView("/find", "find", find, "jobs", "customer"),)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count
 from headrace.dashboard.forms import fields_of
-from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
 
 __all__ = ["VIEWS"]
 
 
-async def tasks(ask: Ask) -> Shown:
+async def tasks(ask: PageRequest) -> Shown:
     """All of them."""
     app = ask.app
     found = await ask.shared("tasks", app.tasks, 5.0)
@@ -29,7 +29,7 @@ async def tasks(ask: Ask) -> Shown:
     return Shown("tasks.html", "Tasks", data)
 
 
-async def task(ask: Ask) -> Shown:
+async def task(ask: PageRequest) -> Shown:
     """One of them."""
     app, name = ask.app, ask.request.path_params["name"]
     known = {one.name: one for one in await ask.shared("tasks", app.tasks, 5.0)}
@@ -55,6 +55,6 @@ async def task(ask: Ask) -> Shown:
 
 
 VIEWS = (
-    View("/tasks", "tasks", tasks, "tasks"),
-    View("/tasks/{name:path}", "task", task, "tasks"),
+    PageView("/tasks", "tasks", tasks, "tasks"),
+    PageView("/tasks/{name:path}", "task", task, "tasks"),
 )

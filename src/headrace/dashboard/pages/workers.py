@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from headrace.dashboard.page import Ask, Missing, Shown, View, audit_of
+from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
 from headrace.errors import UnknownWorker
 
 __all__ = ["VIEWS"]
 
 
-async def workers(ask: Ask) -> Shown:
+async def workers(ask: PageRequest) -> Shown:
     """All of them, the silent ones first."""
     rows = await ask.shared("workers", ask.app.workers)
     ordered = sorted(rows, key=lambda row: (row.alive, row.info.host, row.info.started_at))
     return Shown("workers.html", "Workers", {"rows": ordered})
 
 
-async def worker(ask: Ask) -> Shown:
+async def worker(ask: PageRequest) -> Shown:
     """One of them."""
     app = ask.app
     try:
@@ -43,6 +43,6 @@ async def worker(ask: Ask) -> Shown:
 
 
 VIEWS = (
-    View("/workers", "workers", workers, "workers"),
-    View("/workers/{id}", "worker", worker, "workers"),
+    PageView("/workers", "workers", workers, "workers"),
+    PageView("/workers/{id}", "worker", worker, "workers"),
 )

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, mark_pages, response_of
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.fastapi.openapi import status_responses
-from headrace.endpoints.request import Asked, HungUp
+from headrace.endpoints.request import EndpointRequest, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text
 from headrace.endpoints.status import TOKEN, StatusPages
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["expanded", "status_router"]
 
-Show = Callable[[StatusPages, str, Asked, Mapping[str, Any]], Coroutine[Any, Any, Any]]
+Show = Callable[[StatusPages, str, EndpointRequest, Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
 
 class _Page(NamedTuple):

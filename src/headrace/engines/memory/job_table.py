@@ -20,11 +20,11 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.attempt import Attempt, Event
-from headrace.core.change import Change, Key
+from headrace.core.change import Change, KeyEffect
 from headrace.core.entry import Cursor, Entry, Kind
 from headrace.core.explain.position import BY_WORK
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, order
+from headrace.core.lifecycle.claim import ClaimRequest, order
 from headrace.core.lifecycle.deduplication import has_lapsed, request_of
 from headrace.core.lifecycle.retention import is_past, up_to
 from headrace.core.lifecycle.suspects import requirements_of
@@ -37,7 +37,7 @@ from headrace.core.matching.match import Profile
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.errors import HeadraceError
 
-__all__ = ["Index", "KeptEntries", "Sort", "Table"]
+__all__ = ["Index", "JobTable", "KeptEntries", "Sort"]
 
 
 Sort = tuple[Any, ...]
@@ -131,7 +131,7 @@ Line = tuple[str, int, str | None, tuple[str | None, ...]]
 their place in line."""
 
 
-class Table:
+class JobTable:
     """Every job, indexed by what the verbs ask for; an index follows from the record and is never set by itself."""
 
     def __init__(self) -> None:
@@ -218,8 +218,8 @@ class Table:
         self.put(job)
         if change.verb is not Verb.PROGRESS or change.inserts:  # else it may be repeated without being known
             self.last_change[job.id] = change.id
-        if (dedup := dedup_of(job.spec)) is not None and change.key is not Key.KEEP:
-            if change.key is Key.TAKE:
+        if (dedup := dedup_of(job.spec)) is not None and change.key is not KeyEffect.KEEP:
+            if change.key is KeyEffect.TAKE:
                 self.keys[job.spec.task, dedup] = job.id
             elif self._has_key(job):
                 del self.keys[job.spec.task, dedup]
@@ -272,7 +272,7 @@ class Table:
 
     # -- reading
 
-    def served(self, ask: Ask, limits: Limits) -> Iterator[tuple[Group, Index]]:
+    def served(self, ask: ClaimRequest, limits: Limits) -> Iterator[tuple[Group, Index]]:
         """The lines of this ask, and what limits them; those of paused queues are left out."""
         tasks = {profile.id: profile.task for profile in self.profiles.values()}
         for (queue, profile, key, whose), line in self.lines.items():

@@ -10,11 +10,11 @@ from uuid import UUID
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, grant, order, promoted
+from headrace.core.lifecycle.claim import ClaimRequest, grant, order, promoted
 from headrace.core.lifecycle.decision import expired
 from headrace.core.lifecycle.retention import latest_end
 from headrace.core.limits.rate import micros
-from headrace.core.limits.selection import Dealt, Entry, deal, forgets, lapses, refusal
+from headrace.core.limits.selection import Dealt, QueuedEntry, forgets, lapses, refusal, select_jobs
 from headrace.core.matching.customers import turn_of
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
@@ -53,7 +53,7 @@ class Jobs:
                 state.relations.make(batch)
             return [_insert(state, job, others.get(job.id, ()), now) for job in jobs]
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         with self._state() as state:
             table = state.table
             if (why := refusal(ask, state.limits)) is not None:
@@ -146,19 +146,19 @@ def _promote(state: State, now: datetime, limit: int | None) -> int:
     return len(due)
 
 
-def _deal(state: State, worker: UUID, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
+def _deal(state: State, worker: UUID, ask: ClaimRequest, now: datetime) -> tuple[Dealt, list[Job]]:
     """Deal jobs within the limits; what was spent and which keys had their turn is remembered."""
     table, limits = state.table, state.limits
     found: dict[int, Job] = {}
 
-    def entries(line: Index) -> Iterator[Entry]:
+    def entries(line: Index) -> Iterator[QueuedEntry]:
         for _, id in line:
             job = table.records[id]
             found[job.seq] = job
-            yield Entry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
+            yield QueuedEntry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
 
     lines = [(group, entries(line)) for group, line in table.served(ask, limits)]
-    dealt = deal(lines, ask, now, state.rules, limits, state.usage, table.held_of(worker))
+    dealt = select_jobs(lines, ask, now, state.rules, limits, state.usage, table.held_of(worker))
     state.spent = {bound: one for bound, one in (state.spent | dealt.spent).items() if lapses(one) > now}
     state.turns |= dict.fromkeys(dealt.turned, micros(now))
     return dealt, [found[entry.seq] for entry in dealt.taken]

@@ -16,9 +16,9 @@ from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.stats.failures import FailureGroup, grouped
-from headrace.core.stats.verification import Book, ledger_book
+from headrace.core.stats.verification import Invariant, ledger_book
 from headrace.core.status import LIVE, Status
-from headrace.engines.memory.job_table import Table
+from headrace.engines.memory.job_table import JobTable
 from headrace.engines.memory.state import Session
 from headrace.engines.memory.verification import verify
 
@@ -74,7 +74,7 @@ class Records:
             kept, pruned = (_by_kind(counts) for counts in (_lengths(table), table.pruned_as))
             return Ledger.of(table.accepted, len(table.records) - sum(kept), kept, table.pruned, pruned)
 
-    async def verify(self, book: str, now: datetime | None = None) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         if book == "ledger":
             return ledger_book(await self.ledger())
         with self._state() as state:
@@ -89,7 +89,7 @@ class Records:
             return _position(state.table, job, now, window, most)
 
 
-def _lengths(table: Table) -> Mapping[Status, int]:
+def _lengths(table: JobTable) -> Mapping[Status, int]:
     return {status: len(index) for status, index in table.ended.items()}
 
 
@@ -97,7 +97,7 @@ def _by_kind(counts: Mapping[Status, int]) -> tuple[int, int, int]:
     return counts[Status.COMPLETED], counts[Status.FAILED], counts[Status.CANCELLED]
 
 
-def _position(table: Table, job: Job, now: datetime, window: float, most: int) -> Position:
+def _position(table: JobTable, job: Job, now: datetime, window: float, most: int) -> Position:
     """How many jobs are before this one, and the recent pace of its queue."""
     due = [table.records[id] for id in islice(table.deferred.upto(now), most + 1)]
     looked_at = list(islice(_before(table, as_seen(job, now), due, now), most + 1))
@@ -124,7 +124,7 @@ def _position(table: Table, job: Job, now: datetime, window: float, most: int) -
     )
 
 
-def _before(table: Table, job: Job, due: list[Job], now: datetime) -> Iterator[Job]:
+def _before(table: JobTable, job: Job, due: list[Job], now: datetime) -> Iterator[Job]:
     place = order(job, 0)
     for (queue, *_), line in table.lines.items():
         if queue == job.queue:

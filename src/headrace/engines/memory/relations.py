@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.batch import Batch, cancelled, cursor_at, is_over, is_silent, newest_first, refusal_of_member, sealed
-from headrace.core.change import Applied, Change, LeftOut, Note, Tally, Verdict
+from headrace.core.change import Applied, BatchTally, Change, LeftOut, Note, Verdict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle import family
@@ -144,7 +144,7 @@ class Relations:
 
     # -- batches
 
-    def _count(self, id: UUID, tally: Tally) -> None:
+    def _count(self, id: UUID, tally: BatchTally) -> None:
         if (batch := self.batches.get(id)) is not None:
             self.batches[id] = replace(batch, tally=batch.tally.plus(tally))
 

@@ -10,11 +10,11 @@ from datetime import datetime
 from uuid import UUID
 
 from headrace.core.audit import KEPT, Audited
-from headrace.core.change import Applied, Change, Conflict, Key, LeftOut, Verdict, judge
+from headrace.core.change import Applied, Change, Conflict, KeyEffect, LeftOut, Verdict, judge
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.deduplication import is_repeat, request_of
-from headrace.core.lifecycle.duty import Lease, given_back
+from headrace.core.lifecycle.duty import DutyLease, given_back
 from headrace.core.limits.profiles import allowed, staked_by
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.selection import Turn, Usage
@@ -25,7 +25,7 @@ from headrace.core.status import Verb
 from headrace.core.webhooks.delivery import unchained
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
-from headrace.engines.memory.job_table import Table
+from headrace.engines.memory.job_table import JobTable
 from headrace.engines.memory.relations import Relations
 from headrace.errors import HeadraceError, KeyReused, NotOpen
 
@@ -51,14 +51,14 @@ class State:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.table = Table()
+        self.table = JobTable()
         self.relations = Relations(self.table.records, rules)
         self.workers: dict[UUID, Worker] = {}
         self.settings: dict[str, Setting] = {}
         self.settings_rev = 0
         self.audit: deque[Audited] = deque(maxlen=KEPT)
         """The newest first."""
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, DutyLease] = {}
         self.spent: dict[Bound, Spent] = {}
         """What was used of rates."""
         self.rollups: list[Rollup] = []
@@ -146,7 +146,7 @@ class State:
     def apply(self, change: Change, now: datetime) -> Verdict:
         """Apply one change as a whole, if possible; the verdict."""
         job = self.table.records.get(change.job.id)
-        holder = self.table.holder(change.job) if change.key is Key.TAKE else None
+        holder = self.table.holder(change.job) if change.key is KeyEffect.TAKE else None
         closed = None if change.attempt is None else self.table.attempt(change.job.id, change.attempt.number)
         verdict = judge(change, self.table.last_change.get(change.job.id), job, holder, closed)
         if verdict is not None:

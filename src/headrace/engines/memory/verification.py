@@ -9,7 +9,7 @@ from uuid import UUID
 
 from headrace.core.change import Note
 from headrace.core.job import Job
-from headrace.core.stats.verification import Book, Finding
+from headrace.core.stats.verification import Invariant, Mismatch
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.core.webhooks.messages import missing
 from headrace.engines.memory.state import State
@@ -17,36 +17,36 @@ from headrace.engines.memory.state import State
 __all__ = ["verify"]
 
 
-def verify(state: State, book: str, now: datetime | None) -> Book:
+def verify(state: State, book: str, now: datetime | None) -> Invariant:
     """Compare one book, other than the ledger."""
     if book == "messages":
         found = [] if now is None else missing(state.table.records.values(), now)
-        return Book.of(book, _jobs(state), (_about(*one) for one in found))
-    return Book.of(book, _CHECKED.get(book, _jobs)(state), _BOOKS[book](state))
+        return Invariant.of(book, _jobs(state), (_about(*one) for one in found))
+    return Invariant.of(book, _CHECKED.get(book, _jobs)(state), _BOOKS[book](state))
 
 
 def _jobs(state: State) -> int:
     return len(state.table.records)
 
 
-def _about(job: Job, what: str) -> Finding:
-    return Finding(what, str(job.id))
+def _about(job: Job, what: str) -> Mismatch:
+    return Mismatch(what, str(job.id))
 
 
-def _parts(state: State) -> Iterator[Finding]:
+def _parts(state: State) -> Iterator[Mismatch]:
     table = state.table
     for what, kept in (("an attempt", table.attempts), ("an act", table.events), ("a change", table.last_change)):
         for id in kept:
             if id not in table.records:
-                yield Finding(f"{what} of a job that is gone", str(id))
+                yield Mismatch(f"{what} of a job that is gone", str(id))
 
 
-def _keys(state: State) -> Iterator[Finding]:
+def _keys(state: State) -> Iterator[Mismatch]:
     keys, held = state.table.keys, set(state.table.keys.values())
     for id in held:
         job = state.table.records.get(id)
         if job is None or (job.ended and (job.status is not Status.COMPLETED or job.spec.dedup_for is None)):
-            yield Finding("it has ended, and still holds its dedup key", str(id))
+            yield Mismatch("it has ended, and still holds its dedup key", str(id))
     for job in state.table.records.values():
         if job.status not in LIVE or job.spec.dedup is None or job.id in held:
             continue
@@ -55,10 +55,10 @@ def _keys(state: State) -> Iterator[Finding]:
             yield _about(job, "it is live, and does not hold its dedup key")
     for key, count in Counter(keys.values()).items():
         if count > 1:
-            yield Finding("it holds more than one dedup key", str(key))
+            yield Mismatch("it holds more than one dedup key", str(key))
 
 
-def _lines(state: State) -> Iterator[Finding]:
+def _lines(state: State) -> Iterator[Mismatch]:
     table = state.table
     found: dict[UUID, list[str]] = {}
     indexes = [("in line", line) for line in table.lines.values()] + [("deferred", table.deferred)]
@@ -69,7 +69,7 @@ def _lines(state: State) -> Iterator[Finding]:
         if found.pop(job.id, []) != _looked_for(job.status):
             yield _about(job, f"it is {job.status}, and not where such jobs are looked for")
     for id in found:
-        yield Finding("it is looked for, and gone", str(id))
+        yield Mismatch("it is looked for, and gone", str(id))
 
 
 def _looked_for(status: Status) -> list[str]:
@@ -78,7 +78,7 @@ def _looked_for(status: Status) -> list[str]:
     return ["deferred"] if status in DEFERRED else [status.value] if status in ENDED else []
 
 
-def _held(state: State) -> Iterator[Finding]:
+def _held(state: State) -> Iterator[Mismatch]:
     for job in state.table.records.values():
         if job.held and (job.worker is None or job.worker not in state.workers):
             yield _about(job, "it is held, and its worker is not known")
@@ -86,7 +86,7 @@ def _held(state: State) -> Iterator[Finding]:
             yield _about(job, "its worker does not have it among those that it holds")
 
 
-def _attempts(state: State) -> Iterator[Finding]:
+def _attempts(state: State) -> Iterator[Mismatch]:
     for job in state.table.records.values():
         kept = state.table.attempts.get(job.id, {})
         last = job.attempt if job.streak is None else job.streak.number
@@ -96,7 +96,7 @@ def _attempts(state: State) -> Iterator[Finding]:
             yield _about(job, "an attempt is on record that it has not come to")
 
 
-def _waits(state: State) -> Iterator[Finding]:
+def _waits(state: State) -> Iterator[Mismatch]:
     records, relations = state.table.records, state.relations
     noted = {(note, id) for note, id, _ in relations.notes}
     for job in records.values():
@@ -108,7 +108,7 @@ def _waits(state: State) -> Iterator[Finding]:
             yield _about(job, "it waits, but for nothing that is live, and no note is on its way")
 
 
-def _batches(state: State) -> Iterator[Finding]:
+def _batches(state: State) -> Iterator[Mismatch]:
     members: dict[object, Counter[Status]] = {}
     for job in state.table.records.values():
         if job.spec.batch is not None:
@@ -118,14 +118,14 @@ def _batches(state: State) -> Iterator[Finding]:
         live = sum(count for status, count in there.items() if status not in ENDED)
         fewer = any(getattr(tally, status.value) < there[status] for status in ENDED)
         if tally.total - tally.ended != live or fewer:
-            yield Finding(f"it counts {tally}, and has {dict(there)}", str(batch.id))
+            yield Mismatch(f"it counts {tally}, and has {dict(there)}", str(batch.id))
 
 
-def _nothing(state: State) -> Iterator[Finding]:
+def _nothing(state: State) -> Iterator[Mismatch]:
     return iter(())
 
 
-_BOOKS: dict[str, Callable[[State], Iterator[Finding]]] = {
+_BOOKS: dict[str, Callable[[State], Iterator[Mismatch]]] = {
     "parts": _parts,
     "keys": _keys,
     "lines": _lines,

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
-from headrace.core.change import Change, Key, Verdict
+from headrace.core.change import Change, KeyEffect, Verdict
 from headrace.core.job import Job
 from headrace.engine import Companions, Enlisted, InsertAnswer, Statements
 from headrace.engines.postgres.jobs.apply import Applying, Inserts
@@ -47,7 +47,7 @@ class Transactions:
     ) -> Statements[Verdict]:
         # This transaction may stay open for long. With the key locked, an insert that wants it is refused for now
         # instead of waiting for this transaction.
-        if change.key is Key.RELEASE and change.job.spec.dedup is not None:
+        if change.key is KeyEffect.RELEASE and change.job.spec.dedup is not None:
             document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
             yield Waiting(sql("lock_keys", self._schema), document, trying)
         if moving is not None:

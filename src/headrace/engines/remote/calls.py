@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine.wire import LONG, OLDEST, PROTOCOL, Hello, Verb, common, decode, encode
+from headrace.engine.wire import LONG, OLDEST, PROTOCOL, Hello, WireCall, common, decode, encode
 from headrace.engines.remote.connection import Address, Answer, Lost, NotSent, Pool
 from headrace.engines.validation import UNENCODABLE
 from headrace.errors import (
@@ -67,7 +67,7 @@ def decoded(body: bytes, kind: Any, address: Address) -> Any:
         raise EngineError(text) from None
 
 
-def meaning(answer: Answer, address: Address, verb: Verb | None, *, admitted: bool) -> HeadraceError:
+def meaning(answer: Answer, address: Address, verb: WireCall | None, *, admitted: bool) -> HeadraceError:
     """The error that an answer is. ``admitted``: whether this session was let in before; ``verb``: None for hello."""
     if answer.kind == MSGPACK and verb is not None:
         error: HeadraceError = decoded(answer.body, HeadraceError, address)
@@ -110,7 +110,7 @@ def _of_others(answer: Answer, address: Address, admitted: bool) -> HeadraceErro
     )
 
 
-def _not_understood(answer: Answer, problem: _Problem, where: str, verb: Verb | None) -> HeadraceError:
+def _not_understood(answer: Answer, problem: _Problem, where: str, verb: WireCall | None) -> HeadraceError:
     if problem.kind == "protocol":
         return OtherProtocol(f"{where} does not speak as this version does: {problem.words}; upgrade the older")
     if answer.status == 413:
@@ -192,7 +192,7 @@ class Calls:
             self._protocol, self._heads = found, {}
         return hello
 
-    async def call(self, verb: Verb, arguments: Any) -> Any:
+    async def call(self, verb: WireCall, arguments: Any) -> Any:
         """The hub's answer to a verb.
 
         :raises Unavailable: it could not be asked, or it did not answer
@@ -224,7 +224,7 @@ class Calls:
             else:
                 raise failure
 
-    def _request(self, verb: Verb, arguments: Any) -> bytes:
+    def _request(self, verb: WireCall, arguments: Any) -> bytes:
         try:
             body = encode(arguments)
         except UNENCODABLE as error:  # of which UnicodeEncodeError is one

@@ -27,7 +27,7 @@ from headrace.core.limits.settings import Bound, Group, counted_by, limits_of
 from headrace.core.matching.customers import REQUIREMENT, dedup_of
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, ENDED, HELD, Reason, Status
-from headrace.core.webhooks.target import Told
+from headrace.core.webhooks.target import Notified
 from headrace.engine import Duplicated, InsertAnswer
 from headrace.engines.validation import UNENCODABLE
 from headrace.errors import HeadraceError, KeyReused, Unstorable
@@ -198,7 +198,7 @@ class State(msgspec.Struct, array_like=True):
     reprioritised_to: int | None = None
     fingerprint: str | None = None
     failed_at: int | None = None
-    told: tuple[Told, ...] | None = None
+    told: tuple[Notified, ...] | None = None
 
 
 def key_of(job: Job) -> str | None:

@@ -12,8 +12,8 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.batch import Batch, Call, cursor_at, newest_first
-from headrace.core.change import Tally
+from headrace.core.batch import Batch, BatchCallback, cursor_at, newest_first
+from headrace.core.change import BatchTally
 from headrace.core.query import Page
 from headrace.engines.sql.columns import Column, arguments, function, names, row
 from headrace.engines.sql.encoding import Micros, Moments, encode, micros
@@ -22,7 +22,7 @@ from headrace.engines.sql.templates import Fetch
 __all__ = ["COLUMNS", "SqlFamilies", "batch_of", "row_of_batch"]
 
 
-_COUNTS = Tally.__struct_fields__
+_COUNTS = BatchTally.__struct_fields__
 _TALLY = f"tally=Tally({', '.join(_COUNTS)})"
 
 
@@ -69,9 +69,9 @@ _batch: Callable[..., Batch] = function(
         f"Batch({arguments(column for column in COLUMNS if column.read)})",
     ],
     Batch=Batch,
-    Tally=Tally,
+    Tally=BatchTally,
     UUID=UUID,
-    read_calls=msgspec.json.Decoder(tuple[Call | None, Call | None]).decode,
+    read_calls=msgspec.json.Decoder(tuple[BatchCallback | None, BatchCallback | None]).decode,
 )
 
 

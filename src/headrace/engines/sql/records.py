@@ -14,7 +14,7 @@ from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen
 from headrace.core.stats.failures import FailureGroup
-from headrace.core.stats.verification import Book, ledger_book
+from headrace.core.stats.verification import Invariant, ledger_book
 from headrace.core.status import LIVE, Status
 from headrace.core.webhooks.delivery import KEPT
 from headrace.engine import Check
@@ -64,14 +64,14 @@ class SqlRecords:
     async def ledger(self) -> Ledger:
         return ledger_of(*(await self._search("ledger"))[0])
 
-    async def verify(self, book: str, now: datetime | None = None) -> Book:
+    async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         if book == "ledger":
             return ledger_book(await self.ledger())
         if book == "settings":
             return settings_book(await self._search("verify_settings"))
         if book == "messages":
             if now is None:
-                return Book.of(book, 0)
+                return Invariant.of(book, 0)
             oldest = now - KEPT
             return book_of(book, await self._compare(book, micros(oldest), _told_moment(oldest)))
         return book_of(book, await self._compare(book))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.core.stats.verification import MOST_FINDINGS, Book, Finding
+from headrace.core.stats.verification import MOST_FINDINGS, Invariant, Mismatch
 from headrace.core.status import Status
 from headrace.core.webhooks.delivery import TASK
 from headrace.engines.limits_cache import readable_queue
@@ -45,21 +45,23 @@ def counting(book: str, statement: str, schema: str = "") -> str:
     )
 
 
-def book_of(book: str, rows: Sequence[Any]) -> Book:
+def book_of(book: str, rows: Sequence[Any]) -> Invariant:
     """The book in the answer of the statement."""
-    found = [Finding(what, about) for _, _, about, what in rows if what is not None]
-    return Book.of(book, rows[0][0], found, wrong=rows[0][1])
+    found = [Mismatch(what, about) for _, _, about, what in rows if what is not None]
+    return Invariant.of(book, rows[0][0], found, wrong=rows[0][1])
 
 
-def settings_book(rows: Iterable[Any]) -> Book:
+def settings_book(rows: Iterable[Any]) -> Invariant:
     """The book ``settings`` in the answer of its statement."""
-    found, checked = list[Finding](), 0
+    found, checked = list[Mismatch](), 0
     for name, value, priority, paused in rows:
         checked, rule = checked + 1, readable_queue(value)
         if rule is not None and (priority, paused) != (rule.priority, rule.paused):
             said = "nothing" if priority is None else _told(priority, bool(paused))
-            found.append(Finding(f"claims read {said}, and the setting says {_told(rule.priority, rule.paused)}", name))
-    return Book.of("settings", checked, found)
+            found.append(
+                Mismatch(f"claims read {said}, and the setting says {_told(rule.priority, rule.paused)}", name)
+            )
+    return Invariant.of("settings", checked, found)
 
 
 def _told(priority: int, paused: bool) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
-from headrace.client.api.actions import Acted
+from headrace.client.api.actions import ActionResult
 from headrace.client.api.filters import Filters
 from headrace.core.attempt import ErrorInfo
 from headrace.core.job import Job
@@ -31,7 +31,7 @@ from headrace.hub.api.jobs import Number
 from headrace.hub.api.ndjson import lines_response, wants_lines
 from headrace.hub.auth.customers import customer_of, job_of, location_of, may_submit
 from headrace.hub.live.connections import REVOKED
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 from headrace.hub.server.problems import FAULT, problem_of
 
 if TYPE_CHECKING:
@@ -55,18 +55,18 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     makes: ClassVar[bool] = False
     """Whether it makes jobs, as submits do: it counts as one."""
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
         """Do it to one job."""
         raise NotImplementedError
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         """Do it to all that match."""
         raise NotImplementedError
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: OperationRequest) -> None:
         """Whether the caller may ask for it, whatever the job; :raises Problem: 403"""
 
-    async def kept(self, ask: Ask, filter: Filters) -> Filters:
+    async def kept(self, ask: OperationRequest, filter: Filters) -> Filters:
         """The filter of an act on many, kept to what the caller may do it to; :raises Problem: 403"""
         return filter
 
@@ -76,11 +76,11 @@ class Cancel(Act, frozen=True):
 
     verb: ClassVar[Verb] = Verb.CANCEL
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
         job = await ask.hub.app.cancel(job.id, by=ask.caller.name)
-        return Answer(job_view(job), 200 if job.ended else 202)
+        return OperationReply(job_view(job), 200 if job.ended else 202)
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.cancel_all(filter, by=by)
 
 
@@ -93,12 +93,12 @@ class Retry(Act, frozen=True):
     delay: Seconds = 0.0
     """Not before so many seconds from now."""
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
         await ask.hub.caps.live(ask.caller, task=job.task)
         await ask.hub.caps.told(ask.caller, job.task, job.queue, job.spec.webhook or ())
-        return Answer(job_view(await ask.hub.app.retry(job.id, delay=self.delay, by=ask.caller.name)))
+        return OperationReply(job_view(await ask.hub.app.retry(job.id, delay=self.delay, by=ask.caller.name)))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.retry_all(filter, delay=self.delay, by=by)
 
 
@@ -130,7 +130,7 @@ class Rerun(Act, frozen=True):
         values = {name: getattr(self, name) for name in Rerun.__struct_fields__ if name != "payload"}
         return {name: value for name, value in values.items() if value is not UNSET}
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
         if self.payload is not None or self.options:
             _not_ours("task", job.task)
         may_submit(ask, job.task, job.queue if self.queue is UNSET else self.queue)
@@ -140,12 +140,12 @@ class Rerun(Act, frozen=True):
         await ask.hub.caps.told(ask.caller, job.task, queue, job.spec.webhook or ())
         again = await ask.hub.app.rerun(job.id, payload=self.payload, by=ask.caller.name, **self.options)
         made = again.last or await again.refresh()
-        return Answer(job_view(made), 200 if again.duplicate else 201, location_of(ask, made))
+        return OperationReply(job_view(made), 200 if again.duplicate else 201, location_of(ask, made))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.rerun_all(filter, payload=self.payload, by=by, **self.options)
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: OperationRequest) -> None:
         if self.customer is not UNSET:
             customer_of(ask, self.customer)
         if self.queue is not UNSET:
@@ -154,7 +154,7 @@ class Rerun(Act, frozen=True):
         if self.priority is not UNSET:
             ask.hub.caps.urgent(ask.caller, self.priority)
 
-    async def kept(self, ask: Ask, filter: Filters) -> Filters:
+    async def kept(self, ask: OperationRequest, filter: Filters) -> Filters:
         for field, bound in (("task", ask.caller.tasks), ("queue", ask.caller.queues if self.queue is UNSET else None)):
             named = _names(filter.get(field))
             if bound is not None and not named <= bound:
@@ -176,10 +176,10 @@ class Discard(Act, frozen=True):
 
     verb: ClassVar[Verb] = Verb.DISCARD
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.discard(job.id, by=ask.caller.name)))
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
+        return OperationReply(job_view(await ask.hub.app.discard(job.id, by=ask.caller.name)))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.discard_all(filter, by=by)
 
 
@@ -207,11 +207,11 @@ class Resolve(Act, frozen=True):
         told = ErrorInfo(**msgspec.structs.asdict(error)) if isinstance(error, Error) else error
         return {"result": self.result, "error": told}
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
         with ask.hub.app.lanes.load.taking(len(msgspec.json.encode(self.result))):  # as the result of a worker
-            return Answer(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
+            return OperationReply(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.resolve_all(filter, by=by, **self.outcome)
 
 
@@ -220,10 +220,10 @@ class RunNow(Act, frozen=True):
 
     verb: ClassVar[Verb] = Verb.RUN_NOW
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.run_now(job.id, by=ask.caller.name)))
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
+        return OperationReply(job_view(await ask.hub.app.run_now(job.id, by=ask.caller.name)))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.run_now_all(filter, by=by)
 
 
@@ -235,10 +235,10 @@ class Postpone(Act, frozen=True):
     until: Moment | Seconds
     """A moment, or so many seconds from now."""
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.postpone(job.id, self.until, by=ask.caller.name)))
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
+        return OperationReply(job_view(await ask.hub.app.postpone(job.id, self.until, by=ask.caller.name)))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.postpone_all(filter, self.until, by=by)
 
 
@@ -249,13 +249,13 @@ class Move(Act, frozen=True):
 
     queue: Name
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.move(job.id, self.queue, by=ask.caller.name)))
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
+        return OperationReply(job_view(await ask.hub.app.move(job.id, self.queue, by=ask.caller.name)))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.move_all(filter, self.queue, by=by)
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: OperationRequest) -> None:
         _not_ours("queue", self.queue)
         may_submit(ask, None, self.queue)
 
@@ -267,13 +267,13 @@ class Reprioritise(Act, frozen=True):
 
     priority: Priority
 
-    async def on_one(self, ask: Ask, job: Job) -> Answer:
-        return Answer(job_view(await ask.hub.app.reprioritise(job.id, self.priority, by=ask.caller.name)))
+    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
+        return OperationReply(job_view(await ask.hub.app.reprioritise(job.id, self.priority, by=ask.caller.name)))
 
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
+    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
         return app.reprioritise_all(filter, self.priority, by=by)
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: OperationRequest) -> None:
         ask.hub.caps.urgent(ask.caller, self.priority)
 
 
@@ -304,7 +304,7 @@ MOST = 1000
 # -- on one
 
 
-async def act(ask: Ask) -> Answer:
+async def act(ask: OperationRequest) -> OperationReply:
     """Do what the body says to the job in the path."""
     told: Act = ask.body
     job = await job_of(ask, ask.path["id"])
@@ -340,7 +340,7 @@ def _word(verb: Verb) -> str:
 ActOnAll: Any = Union[tuple(map(_on_all, ACTS.values()))]  # noqa: UP007  # made here
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ActionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came of an act on one of many jobs."""
 
     id: UUID
@@ -355,7 +355,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str | None = None
 
     @classmethod
-    def of(cls, acted: Acted) -> Verdict:
+    def of(cls, acted: ActionResult) -> ActionVerdict:
         """The verdict as it is on the wire: without the whole job."""
         job = acted.job
         return cls(
@@ -384,11 +384,11 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Verdicts(msgspec.Struct, frozen=True):
     """What came of an act on many jobs."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ActionVerdict, ...]
     counts: Counts
 
 
-async def act_on_all(ask: Ask) -> Answer | Response:
+async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
     """Do it to all jobs that match, the oldest first, each judged by itself; ``dry_run`` only counts them.
 
     Without a ``status`` those are tried that the act can begin from. The answer is one document for up to 1,000 jobs;
@@ -406,7 +406,7 @@ async def act_on_all(ask: Ask) -> Answer | Response:
     is_capped = body.revives and ask.caller.customer is not None
     count = await app.dry_run(body.verb, filter) if body.dry_run or is_capped or not lines else 0
     if body.dry_run:
-        return Answer(Number(count))
+        return OperationReply(Number(count))
     if not lines and count > MOST:
         remedy = "name fewer, or send Accept: application/x-ndjson"
         text = f"{count:,} match, and a document has room for {MOST:,}: {remedy}"
@@ -419,20 +419,20 @@ async def act_on_all(ask: Ask) -> Answer | Response:
         acting = body.on_all(app, filter, ask.caller.name)
         first = await anext(acting, None)  # here, where an error is a problem
         return lines_response(ask.request, _lines(ask, first, acting))
-    verdicts = [Verdict.of(acted) async for acted in body.on_all(app, filter, ask.caller.name)]
-    return Answer(Verdicts(tuple(verdicts), _counted(Counter(one.answer for one in verdicts))))
+    verdicts = [ActionVerdict.of(acted) async for acted in body.on_all(app, filter, ask.caller.name)]
+    return OperationReply(Verdicts(tuple(verdicts), _counted(Counter(one.answer for one in verdicts))))
 
 
 async def _lines(
-    ask: Ask, acted: Acted | None, acting: AsyncGenerator[Acted, None]
-) -> AsyncGenerator[Sequence[Verdict | Counts], None]:
+    ask: OperationRequest, acted: ActionResult | None, acting: AsyncGenerator[ActionResult, None]
+) -> AsyncGenerator[Sequence[ActionVerdict | Counts], None]:
     counts, stopped = Counter[str](), None
     problem: ProblemDetails | None = None
     try:
         async with aclosing(acting):
             while acted is not None:
                 counts[acted.answer] += 1
-                yield [Verdict.of(acted)]
+                yield [ActionVerdict.of(acted)]
                 if ask.hub.draining.is_set():
                     stopped = "the hub is about to stop"
                     break
@@ -509,7 +509,7 @@ OPERATIONS = (
         do=act_on_all,
         body=ActOnAll,
         gives={200: Verdicts | Number},
-        lines=(None, Verdict),
+        lines=(None, ActionVerdict),
         refuses=(409,),
         example={"act": "retry", "filter": {"status": "failed", "task": "resize"}, "dry_run": True},
         answered={

@@ -9,12 +9,12 @@ from uuid import UUID
 import msgspec
 
 from headrace.client.api.filters import Filters
-from headrace.core.batch import Batch, Call
-from headrace.core.change import Tally
+from headrace.core.batch import Batch, BatchCallback
+from headrace.core.change import BatchTally
 from headrace.errors import JobNotFound
 from headrace.hub.api.documents import JobPage, no_such, page_view
 from headrace.hub.api.filters import SaidStatus, filters_in
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "BatchPage", "BatchView", "CancelledBatch", "Follow"]
 
@@ -39,7 +39,7 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all of its jobs are there; until then it does not end."""
     abandoned: bool
     """Whether it was sealed because its submitter added nothing for an hour: some jobs may be missing."""
-    tally: Tally
+    tally: BatchTally
     ended_at: datetime | None
     cancelled_at: datetime | None
     cancelled_by: str | None
@@ -60,7 +60,7 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _follow(call: Call | None, customer: str | None) -> Follow | None:
+def _follow(call: BatchCallback | None, customer: str | None) -> Follow | None:
     """What follows may be nobody's, or somebody else's job."""
     if call is None or customer not in (None, call.spec.customer):
         return None
@@ -98,33 +98,33 @@ class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-async def list_batches(ask: Ask) -> Answer:
+async def list_batches(ask: OperationRequest) -> OperationReply:
     """The caller's batches, newest first."""
     whose = ask.caller.customer
     page = await ask.hub.app.batches(limit=ask.query.limit, cursor=ask.query.cursor, customer=whose)
-    return Answer(BatchPage(tuple(BatchView.of(one, whose) for one in page.items), page.cursor))
+    return OperationReply(BatchPage(tuple(BatchView.of(one, whose) for one in page.items), page.cursor))
 
 
-async def get_batch(ask: Ask) -> Answer:
+async def get_batch(ask: OperationRequest) -> OperationReply:
     """One batch."""
-    return Answer(BatchView.of(await _batch(ask), ask.caller.customer))
+    return OperationReply(BatchView.of(await _batch(ask), ask.caller.customer))
 
 
-async def cancel_batch(ask: Ask) -> Answer:
+async def cancel_batch(ask: OperationRequest) -> OperationReply:
     """Cancel those of its jobs that have not ended."""
     handle = ask.hub.app.batch_handle((await _batch(ask)).id)
     live = await handle.cancel(by=ask.caller.name)
-    return Answer(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))
+    return OperationReply(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))
 
 
-async def jobs_of_batch(ask: Ask) -> Answer:
+async def jobs_of_batch(ask: OperationRequest) -> OperationReply:
     """A page of its jobs."""
     batch, asked = await _batch(ask), ask.query
     filters: Filters = {**filters_in(ask, asked), "batch": batch.id}
-    return Answer(page_view(await ask.hub.app.jobs(limit=asked.limit, cursor=asked.cursor, **filters)))
+    return OperationReply(page_view(await ask.hub.app.jobs(limit=asked.limit, cursor=asked.cursor, **filters)))
 
 
-async def _batch(ask: Ask) -> Batch:
+async def _batch(ask: OperationRequest) -> Batch:
     """The batch that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
     nothing = no_such("batch", f"no batch {ask.path['id']!r}")
     try:

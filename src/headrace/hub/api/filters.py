@@ -14,7 +14,7 @@ from headrace.core.status import Reason
 from headrace.http.problems import Fault, Problem
 from headrace.hub.api.hidden_errors import hides
 from headrace.hub.auth.customers import filters_of
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.operation import OperationRequest
 
 __all__ = ["JobFilters", "SaidStatus", "filters_in"]
 
@@ -80,7 +80,7 @@ class JobFilters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 _SAME = {"type": "task", "customer_id": "customer"}
 
 
-def filters_in(ask: Ask, asked: msgspec.Struct) -> Filters:
+def filters_in(ask: OperationRequest, asked: msgspec.Struct) -> Filters:
     """The filters that a request names, in our words and kept to the caller's customer.
 
     ``asked``: has all fields of ``JobFilters``, or some of them, and perhaps others that are no filters.

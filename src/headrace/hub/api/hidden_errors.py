@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.auth.api_keys import Grant
+from headrace.core.auth.api_keys import Permissions
 from headrace.core.hidden_errors import hidden_error, hidden_group, hidden_payload
 from headrace.core.stats.failures import FailureGroup
 from headrace.core.webhooks.delivery import TASK
@@ -17,7 +17,7 @@ from headrace.hub.options import HubOptions
 __all__ = ["hidden_document", "hides"]
 
 
-def hides(options: HubOptions, caller: Grant) -> bool:
+def hides(options: HubOptions, caller: Permissions) -> bool:
     """Whether this caller is told references of errors, and not their texts."""
     return options.errors == "hidden" and caller.customer is not None
 

@@ -27,8 +27,8 @@ from headrace.hub.api.filters import JobFilters, filters_in
 from headrace.hub.api.hidden_errors import hides
 from headrace.hub.api.ndjson import lines_response, wants_lines
 from headrace.hub.auth.customers import filters_of, job_of
-from headrace.hub.server.long_poll import LONGEST, patiently
-from headrace.hub.server.operation import Answer, Ask, Do, Operation
+from headrace.hub.server.long_poll import LONGEST, wait_within
+from headrace.hub.server.operation import Do, Operation, OperationReply, OperationRequest
 from headrace.runtime.watch.stream import StreamItem
 
 __all__ = ["OPERATIONS"]
@@ -74,15 +74,15 @@ class Number(msgspec.Struct, frozen=True):
     count: int
 
 
-async def list_jobs(ask: Ask) -> Answer:
+async def list_jobs(ask: OperationRequest) -> OperationReply:
     """The jobs that match, the newest first, a page at a time."""
     query: FindJobs = ask.query
     return await _found(ask, filters_in(ask, query), query.limit, query.cursor)
 
 
-async def count_jobs(ask: Ask) -> Answer:
+async def count_jobs(ask: OperationRequest) -> OperationReply:
     """How many jobs match. All of them are looked at, so it may take long for a ``text``."""
-    return Answer(Number(await ask.hub.app.count(**filters_in(ask, ask.query))))
+    return OperationReply(Number(await ask.hub.app.count(**filters_in(ask, ask.query))))
 
 
 class Paged(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,13 +92,13 @@ class Paged(msgspec.Struct, frozen=True, kw_only=True):
     cursor: JobCursor | None = None
 
 
-async def list_children(ask: Ask) -> Answer:
+async def list_children(ask: OperationRequest) -> OperationReply:
     """The jobs that the handler of this one submitted, the newest first."""
     job, query = await _job(ask), ask.query
     return await _found(ask, filters_of(ask, {"parent": job.id}), query.limit, query.cursor)
 
 
-async def _found(ask: Ask, filters: Filters, limit: int, cursor: str | None) -> Answer:
+async def _found(ask: OperationRequest, filters: Filters, limit: int, cursor: str | None) -> OperationReply:
     """A page of jobs, read in parts so that it does not become too large."""
     found, size = list[Job](), 0
     while True:
@@ -109,7 +109,7 @@ async def _found(ask: Ask, filters: Filters, limit: int, cursor: str | None) -> 
         cursor = page.cursor
         if cursor is None or len(found) >= limit or len(page.items) < wanted or size >= PAGE_BYTES:
             break
-    return Answer(FoundJobs(tuple(map(job_view, found)), cursor, cursor is not None and len(found) < limit))
+    return OperationReply(FoundJobs(tuple(map(job_view, found)), cursor, cursor is not None and len(found) < limit))
 
 
 # -- one
@@ -126,7 +126,7 @@ def _is_known(request: Request, job: Job) -> bool:
     return is_known(request.headers.getlist("if-none-match"), job)
 
 
-async def show_job(ask: Ask) -> Answer:
+async def show_job(ask: OperationRequest) -> OperationReply:
     """The job as it stands.
 
     With ``wait`` and ``If-None-Match`` it is answered as soon as the job differs from what the client has. If it does
@@ -136,11 +136,11 @@ async def show_job(ask: Ask) -> Answer:
     if not job.ended and _is_known(ask.request, job):
         job = await _later(ask, job, lambda one: not _is_known(ask.request, one))
     if _is_known(ask.request, job):
-        return Answer(None, 304, tagged(job))
-    return Answer(job_view(job), 200, tagged(job))
+        return OperationReply(None, 304, tagged(job))
+    return OperationReply(job_view(job), 200, tagged(job))
 
 
-async def show_result(ask: Ask) -> Response | Answer:
+async def show_result(ask: OperationRequest) -> Response | OperationReply:
     """What the handler returned, as it is, also if that is ``null``.
 
     With ``wait`` it is answered as soon as the job has ended. A job that has no result is refused (409): ``not-ended``
@@ -152,7 +152,7 @@ async def show_result(ask: Ask) -> Response | Answer:
     if job.status is not Status.COMPLETED:
         raise _no_result(hidden_job(job) if hides(ask.hub.options, ask.caller) else job)
     if _is_known(ask.request, job):
-        return Answer(None, 304, tagged(job))
+        return OperationReply(None, 304, tagged(job))
     return Response(job.result_text or "null", 200, tagged(job), "application/json")
 
 
@@ -166,7 +166,7 @@ def _no_result(job: Job) -> Problem:
     return Problem(409, str(job.status), "The job has no result", text, job_id=id)
 
 
-async def _later(ask: Ask, job: Job, is_it: Callable[[Job], bool]) -> Job:
+async def _later(ask: OperationRequest, job: Job, is_it: Callable[[Job], bool]) -> Job:
     """The job as soon as it is so, or as it is when the client's patience or this hub ends."""
     query: Patience = ask.query
     if not query.wait:
@@ -180,15 +180,15 @@ async def _later(ask: Ask, job: Job, is_it: Callable[[Job], bool]) -> Job:
                 if is_it(last):
                     return
 
-    await patiently(ask, query.wait, follow())
+    await wait_within(ask, query.wait, follow())
     return last
 
 
-async def show_history(ask: Ask) -> Answer:
+async def show_history(ask: OperationRequest) -> OperationReply:
     """Its attempts, and what people and programs did to it."""
     job = await _job(ask)
     history = await ask.hub.app.history(job.id)
-    return Answer(hidden_history(history, job) if hides(ask.hub.options, ask.caller) else history)
+    return OperationReply(hidden_history(history, job) if hides(ask.hub.options, ask.caller) else history)
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -198,14 +198,14 @@ class Explained(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...]
 
 
-async def explain_job(ask: Ask) -> Answer:
+async def explain_job(ask: OperationRequest) -> OperationReply:
     """Why it is in its status and what it waits for, in sentences and as data."""
     hidden = hides(ask.hub.options, ask.caller)
     told = await ask.hub.app.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
-    return Answer(Explained(str(told), told.facts))
+    return OperationReply(Explained(str(told), told.facts))
 
 
-async def _job(ask: Ask) -> Job:
+async def _job(ask: OperationRequest) -> Job:
     return await job_of(ask, ask.path["id"])
 
 
@@ -230,7 +230,7 @@ class ReadItems(msgspec.Struct, frozen=True, kw_only=True):
     """Of the page before; it is ``attempt.number`` of the last item that was read."""
 
 
-async def read_logs(ask: Ask) -> Answer | Response:
+async def read_logs(ask: OperationRequest) -> OperationReply | Response:
     """The lines of its log, the oldest first; a page has a cursor as long as more may come.
 
     With ``Accept: application/x-ndjson`` all lines behind the cursor that are there, one after the other.
@@ -242,7 +242,7 @@ async def read_logs(ask: Ask) -> Answer | Response:
     )
 
 
-async def read_items(ask: Ask) -> Answer | Response:
+async def read_items(ask: OperationRequest) -> OperationReply | Response:
     """The items of its stream; a page has a cursor as long as more may come.
 
     An item that is ``restarted`` is the first of a new beginning: those read before count no more. With
@@ -252,10 +252,12 @@ async def read_items(ask: Ask) -> Answer | Response:
     return await _entries(ask, lambda limit, cursor: app.item_page(id, limit=limit, cursor=cursor))
 
 
-async def _entries(ask: Ask, read: Callable[[int, str | None], Awaitable[Page[Any]]]) -> Answer | Response:
+async def _entries(
+    ask: OperationRequest, read: Callable[[int, str | None], Awaitable[Page[Any]]]
+) -> OperationReply | Response:
     query: ReadLogs | ReadItems = ask.query
     if not wants_lines(ask.request):
-        return Answer(await read(query.limit, query.cursor))
+        return OperationReply(await read(query.limit, query.cursor))
     first = await read(MOST, query.cursor)  # here, where an error is a problem
 
     async def parts() -> AsyncGenerator[Sequence[Any], None]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.auth.api_keys import Key, Scope
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.core.auth.api_keys import ApiKey, Scope
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "KeyList", "KeyMade", "KeyWanted"]
 
@@ -31,16 +31,16 @@ class KeyMade(msgspec.Struct, frozen=True):
     """A new key. It cannot be had again."""
 
     text: str
-    key: Key
+    key: ApiKey
 
 
 class KeyList(msgspec.Struct, frozen=True):
     """All keys, without the keys themselves."""
 
-    keys: list[Key]
+    keys: list[ApiKey]
 
 
-async def create(ask: Ask) -> Answer:
+async def create(ask: OperationRequest) -> OperationReply:
     """Make a key, of what the caller may do."""
     wanted: KeyWanted = ask.body
     made = await ask.hub.app.create_key(
@@ -54,18 +54,18 @@ async def create(ask: Ask) -> Answer:
         by=ask.caller.name,
         within=ask.caller,
     )
-    return Answer(KeyMade(made.text, made.key), 201, {"Cache-Control": "no-store"})
+    return OperationReply(KeyMade(made.text, made.key), 201, {"Cache-Control": "no-store"})
 
 
-async def list_keys(ask: Ask) -> Answer:
+async def list_keys(ask: OperationRequest) -> OperationReply:
     """Every key, also those that have expired."""
-    return Answer(KeyList(await ask.hub.app.keys()))
+    return OperationReply(KeyList(await ask.hub.app.keys()))
 
 
-async def revoke(ask: Ask) -> Answer:
+async def revoke(ask: OperationRequest) -> OperationReply:
     """Revoke a key, on every hub."""
     await ask.hub.app.revoke_key(ask.path["name"], by=ask.caller.name)
-    return Answer(status=204)
+    return OperationReply(status=204)
 
 
 _EXAMPLE = {

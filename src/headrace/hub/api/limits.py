@@ -11,7 +11,7 @@ from headrace.client.api.limits import LimitInfo
 from headrace.core.limits.rate import Rate
 from headrace.errors import LONGEST
 from headrace.hub.api.documents import Amount, Listed, Name, no_such, warnings_about
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "LimitSettings", "LimitView", "RateSettings", "RateView"]
 
@@ -56,38 +56,38 @@ class RateView(RateSettings, frozen=True, kw_only=True, forbid_unknown_fields=Fa
 # -- limits of tasks
 
 
-async def list_limits(ask: Ask) -> Answer:
+async def list_limits(ask: OperationRequest) -> OperationReply:
     """The limits of every limited task."""
-    return Answer(Listed(tuple(await ask.hub.app.limits())))
+    return OperationReply(Listed(tuple(await ask.hub.app.limits())))
 
 
-async def get_limit(ask: Ask) -> Answer:
+async def get_limit(ask: OperationRequest) -> OperationReply:
     """The limits of one task."""
     app, task = ask.hub.app, ask.path["task"]
     view = await _limit(app, task)
     if not view.live and (strange := await app.strange_name("task", task)):
         raise no_such("task", strange)
-    return Answer(view)
+    return OperationReply(view)
 
 
-async def set_limit(ask: Ask) -> Answer:
+async def set_limit(ask: OperationRequest) -> OperationReply:
     """Change the limits of a task."""
     app, task, said = ask.hub.app, ask.path["task"], msgspec.structs.asdict(ask.body)
     await app.set_limit(task, **said, by=ask.caller.name)
     view = await _limit(app, task)
-    return Answer(msgspec.structs.replace(view, warnings=await warnings_about(app, "task", task, view.rates)))
+    return OperationReply(msgspec.structs.replace(view, warnings=await warnings_about(app, "task", task, view.rates)))
 
 
-async def reset_limit(ask: Ask) -> Answer:
+async def reset_limit(ask: OperationRequest) -> OperationReply:
     """Drop what was set while running."""
     await ask.hub.app.reset_limit(ask.path["task"], by=ask.caller.name)
-    return Answer(await _limit(ask.hub.app, ask.path["task"]))
+    return OperationReply(await _limit(ask.hub.app, ask.path["task"]))
 
 
-async def forget_limit(ask: Ask) -> Answer:
+async def forget_limit(ask: OperationRequest) -> OperationReply:
     """Delete all stored limits of a task."""
     await ask.hub.app.forget_limit(ask.path["task"], by=ask.caller.name)
-    return Answer(status=204)
+    return OperationReply(status=204)
 
 
 async def _limit(app: App, task: str) -> LimitView:
@@ -98,39 +98,41 @@ async def _limit(app: App, task: str) -> LimitView:
 # -- rates
 
 
-async def list_rates(ask: Ask) -> Answer:
+async def list_rates(ask: OperationRequest) -> OperationReply:
     """Every rate."""
-    return Answer(Listed(tuple(_rate(name, rate) for name, rate in sorted((await ask.hub.app.rates()).items()))))
+    return OperationReply(
+        Listed(tuple(_rate(name, rate) for name, rate in sorted((await ask.hub.app.rates()).items())))
+    )
 
 
-async def get_rate(ask: Ask) -> Answer:
+async def get_rate(ask: OperationRequest) -> OperationReply:
     """One rate."""
     name = ask.path["name"]
     rate = (await ask.hub.app.rates()).get(name)
     if rate is None:
         raise no_such("rate", f"nobody has defined a rate {name!r}")
-    return Answer(_rate(name, rate))
+    return OperationReply(_rate(name, rate))
 
 
-async def set_rate(ask: Ask) -> Answer:
+async def set_rate(ask: OperationRequest) -> OperationReply:
     """Make or change a rate."""
     app, name, said = ask.hub.app, ask.path["name"], ask.body
     rate = Rate(said.limit, per=said.per, kind=said.kind, keyed=said.keyed)
     await app.set_rate(name, rate, by=ask.caller.name)
-    return Answer(_rate(name, rate, await warnings_about(app, "rate", name)))
+    return OperationReply(_rate(name, rate, await warnings_about(app, "rate", name)))
 
 
-async def reset_rate(ask: Ask) -> Answer:
+async def reset_rate(ask: OperationRequest) -> OperationReply:
     """Drop what was set of a rate while running; what the code says of it is left."""
     await ask.hub.app.reset_rate(ask.path["name"], by=ask.caller.name)
     rate = (await ask.hub.app.rates()).get(ask.path["name"])
-    return Answer(status=204) if rate is None else Answer(_rate(ask.path["name"], rate))
+    return OperationReply(status=204) if rate is None else OperationReply(_rate(ask.path["name"], rate))
 
 
-async def forget_rate(ask: Ask) -> Answer:
+async def forget_rate(ask: OperationRequest) -> OperationReply:
     """Delete a stored rate."""
     await ask.hub.app.forget_rate(ask.path["name"], by=ask.caller.name)
-    return Answer(status=204)
+    return OperationReply(status=204)
 
 
 def _rate(name: str, rate: Rate, warnings: tuple[str, ...] = ()) -> RateView:

@@ -11,7 +11,7 @@ from headrace.client.api.queues import QUEUE_CURSOR, QueueInfo, page_of_queues
 from headrace.core.status import Status
 from headrace.core.validation import COUNT
 from headrace.hub.api.documents import Amount, Name, no_such, warnings_about
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "QueueSettings", "QueueView"]
 
@@ -51,57 +51,57 @@ class QueuePage(msgspec.Struct, frozen=True):
     """Pass it on for the next page; null at the end."""
 
 
-async def list_queues(ask: Ask) -> Answer:
+async def list_queues(ask: OperationRequest) -> OperationReply:
     """The queues that have jobs or settings."""
     asked: QueuesAsked = ask.query
     page = page_of_queues(await ask.hub.app.queues(), asked.limit, asked.cursor)
-    return Answer(QueuePage(page.items, page.cursor))
+    return OperationReply(QueuePage(page.items, page.cursor))
 
 
-async def get_queue(ask: Ask) -> Answer:
+async def get_queue(ask: OperationRequest) -> OperationReply:
     """One queue."""
     app, name = ask.hub.app, ask.path["name"]
     stored = any(one.name == name for one in await app.queues())
     if not stored and (strange := await app.strange_name("queue", name)):
         raise no_such("queue", strange)
-    return Answer(await _view(app, name))
+    return OperationReply(await _view(app, name))
 
 
-async def pause_queue(ask: Ask) -> Answer:
+async def pause_queue(ask: OperationRequest) -> OperationReply:
     """Start none of its jobs any more."""
     await ask.hub.app.pause_queue(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
 
-async def resume_queue(ask: Ask) -> Answer:
+async def resume_queue(ask: OperationRequest) -> OperationReply:
     """Start its jobs again."""
     await ask.hub.app.resume_queue(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
 
-async def set_queue(ask: Ask) -> Answer:
+async def set_queue(ask: OperationRequest) -> OperationReply:
     """Change its settings."""
     said: QueueSettings = ask.body
     await ask.hub.app.set_queue(ask.path["name"], **msgspec.structs.asdict(said), by=ask.caller.name)
     return await _changed(ask)
 
 
-async def reset_queue(ask: Ask) -> Answer:
+async def reset_queue(ask: OperationRequest) -> OperationReply:
     """Drop what was set while running."""
     await ask.hub.app.reset_queue(ask.path["name"], by=ask.caller.name)
-    return Answer(await _view(ask.hub.app, ask.path["name"]))
+    return OperationReply(await _view(ask.hub.app, ask.path["name"]))
 
 
-async def forget_queue(ask: Ask) -> Answer:
+async def forget_queue(ask: OperationRequest) -> OperationReply:
     """Delete its stored settings."""
     await ask.hub.app.forget_queue(ask.path["name"], by=ask.caller.name)
-    return Answer(status=204)
+    return OperationReply(status=204)
 
 
-async def _changed(ask: Ask) -> Answer:
+async def _changed(ask: OperationRequest) -> OperationReply:
     app, name = ask.hub.app, ask.path["name"]
     view = await _view(app, name)
-    return Answer(msgspec.structs.replace(view, warnings=await warnings_about(app, "queue", name, view.rates)))
+    return OperationReply(msgspec.structs.replace(view, warnings=await warnings_about(app, "queue", name, view.rates)))
 
 
 async def _view(app: App, name: str) -> QueueView:

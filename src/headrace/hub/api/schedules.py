@@ -14,7 +14,7 @@ from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
 from headrace.core.status import Status
 from headrace.hub.api.documents import Listed, Name
 from headrace.hub.auth.customers import may_submit, not_ours
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "CronRule", "EveryRule", "Fire", "NewSchedule", "RuleToTry", "ScheduleView", "Triggered"]
 
@@ -89,17 +89,17 @@ class Triggered(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
-async def list_schedules(ask: Ask) -> Answer:
+async def list_schedules(ask: OperationRequest) -> OperationReply:
     """Every schedule."""
-    return Answer(Listed(tuple(await ask.hub.app.schedules())))
+    return OperationReply(Listed(tuple(await ask.hub.app.schedules())))
 
 
-async def get_schedule(ask: Ask) -> Answer:
+async def get_schedule(ask: OperationRequest) -> OperationReply:
     """One schedule."""
-    return Answer(await ask.hub.app.get_schedule(ask.path["name"]))
+    return OperationReply(await ask.hub.app.get_schedule(ask.path["name"]))
 
 
-async def put_schedule(ask: Ask) -> Answer:
+async def put_schedule(ask: OperationRequest) -> OperationReply:
     """Make a schedule, or change the one of this name."""
     app, said = ask.hub.app, msgspec.structs.asdict(ask.body)
     rule, task, payload = _plain(said.pop("rule")), said.pop("task"), said.pop("payload")
@@ -109,46 +109,46 @@ async def put_schedule(ask: Ask) -> Answer:
     not_ours(draft.task, queue)
     may_submit(ask, draft.task, queue)
     made = await app.schedule(ask.path["name"], rule, draft, by=ask.caller.name)
-    return Answer(ScheduleView(**msgspec.structs.asdict(made), warnings=warnings))
+    return OperationReply(ScheduleView(**msgspec.structs.asdict(made), warnings=warnings))
 
 
-async def delete_schedule(ask: Ask) -> Answer:
+async def delete_schedule(ask: OperationRequest) -> OperationReply:
     """Remove a schedule."""
     await ask.hub.app.delete_schedule(ask.path["name"], by=ask.caller.name)
-    return Answer(status=204)
+    return OperationReply(status=204)
 
 
-async def pause_schedule(ask: Ask) -> Answer:
+async def pause_schedule(ask: OperationRequest) -> OperationReply:
     """Let it rest."""
-    return Answer(await ask.hub.app.pause_schedule(ask.path["name"], by=ask.caller.name))
+    return OperationReply(await ask.hub.app.pause_schedule(ask.path["name"], by=ask.caller.name))
 
 
-async def resume_schedule(ask: Ask) -> Answer:
+async def resume_schedule(ask: OperationRequest) -> OperationReply:
     """Let it fire again."""
-    return Answer(await ask.hub.app.resume_schedule(ask.path["name"], by=ask.caller.name))
+    return OperationReply(await ask.hub.app.resume_schedule(ask.path["name"], by=ask.caller.name))
 
 
-async def trigger_schedule(ask: Ask) -> Answer:
+async def trigger_schedule(ask: OperationRequest) -> OperationReply:
     """Submit its job now."""
     known = await ask.hub.app.get_schedule(ask.path["name"])
     may_submit(ask, known.task, known.queue)
     handle = await ask.hub.app.trigger_schedule(ask.path["name"], by=ask.caller.name)
     job = handle.last or await handle.refresh()
-    return Answer(Triggered(job.id, job.status, job.created_at), 201)
+    return OperationReply(Triggered(job.id, job.status, job.created_at), 201)
 
 
-async def next_fires(ask: Ask) -> Answer:
+async def next_fires(ask: OperationRequest) -> OperationReply:
     """When it fires next."""
     app, name = ask.hub.app, ask.path["name"]
     rule = (await app.get_schedule(name)).rule
-    return Answer(_fires(await app.next_fires(name, ask.query.n), rule))
+    return OperationReply(_fires(await app.next_fires(name, ask.query.n), rule))
 
 
-async def try_rule(ask: Ask) -> Answer:
+async def try_rule(ask: OperationRequest) -> OperationReply:
     """When a schedule with this rule would fire."""
     rule = _plain(ask.body.rule)
     assert isinstance(rule, Cron | Every)
-    return Answer(_fires(await ask.hub.app.next_fires(rule, ask.body.n), rule))
+    return OperationReply(_fires(await ask.hub.app.next_fires(rule, ask.body.n), rule))
 
 
 def _plain(rule: Rule) -> Rule:

@@ -14,7 +14,7 @@ from headrace.core.stats.rollup import Step
 from headrace.core.status import Reason
 from headrace.hub.api.documents import Listed
 from headrace.hub.api.filters import SaidStatus, filters_in
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "ChartsAsked", "FailuresAsked"]
 
@@ -52,20 +52,20 @@ class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
     """How many groups: the largest."""
 
 
-async def stats(ask: Ask) -> Answer:
+async def stats(ask: OperationRequest) -> OperationReply:
     """Counts of the whole store."""
-    return Answer(await ask.hub.app.stats())
+    return OperationReply(await ask.hub.app.stats())
 
 
-async def charts(ask: Ask) -> Answer:
+async def charts(ask: OperationRequest) -> OperationReply:
     """What workers finished."""
-    return Answer(await ask.hub.app.charts(**msgspec.structs.asdict(ask.query)))
+    return OperationReply(await ask.hub.app.charts(**msgspec.structs.asdict(ask.query)))
 
 
-async def failures(ask: Ask) -> Answer:
+async def failures(ask: OperationRequest) -> OperationReply:
     """Jobs that failed alike."""
     found = await ask.hub.app.failures(limit=ask.query.limit, **filters_in(ask, ask.query))
-    return Answer(Listed(tuple(found)))
+    return OperationReply(Listed(tuple(found)))
 
 
 _POINT = {

@@ -24,11 +24,11 @@ from headrace.hub.api.ndjson import MEDIA, NdjsonResponse
 from headrace.hub.api.vocabulary import Submission, SubmitBody, submission_of
 from headrace.hub.auth.customers import customer_of, jobs_of, location_of, may_submit, not_ours
 from headrace.hub.server.dispatch import read_body
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 from headrace.hub.server.problems import FAULT, decoded, problem_of
 from headrace.hub.webhooks.addresses import guard_of
 
-__all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "Submitted", "Verdict", "draft_of"]
+__all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "SubmitVerdict", "Submitted", "draft_of"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -56,7 +56,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SubmitVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came of one of many jobs."""
 
     index: int
@@ -79,7 +79,7 @@ class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BulkAnswer(msgspec.Struct, frozen=True):
     """A verdict for each of the jobs, in their order."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[SubmitVerdict, ...]
 
 
 class _Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +93,7 @@ _jobs = msgspec.json.Decoder(_Jobs)
 _encoder = msgspec.json.Encoder()
 
 
-async def submit(ask: Ask) -> Answer:
+async def submit(ask: OperationRequest) -> OperationReply:
     """Submit a job; one that was there before is answered with 200."""
     keys = [value for name, value in ask.request.scope["headers"] if name == KEY]
     if len(keys) > 1:
@@ -113,10 +113,10 @@ async def submit(ask: Ask) -> Answer:
         replaced=handle.replaced,
         warnings=warnings,
     )
-    return Answer(submitted, 200 if handle.duplicate else 201, location_of(ask, job))
+    return OperationReply(submitted, 200 if handle.duplicate else 201, location_of(ask, job))
 
 
-async def draft_of(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
+async def draft_of(ask: OperationRequest, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
     """The job that a body asks for, if this caller may submit it."""
     options, tasks = said.options, ask.caller.tasks
     if tasks is not None and said.task not in tasks:
@@ -141,7 +141,7 @@ async def draft_of(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, .
 # -- many
 
 
-async def submit_bulk(ask: Ask) -> Answer | Response:
+async def submit_bulk(ask: OperationRequest) -> OperationReply | Response:
     """Submit many jobs: up to 1,000 in a document, any number as lines."""
     request, options = ask.request, ask.hub.options
     if any(name == KEY for name, _ in request.scope["headers"]):
@@ -161,7 +161,7 @@ async def submit_bulk(ask: Ask) -> Answer | Response:
             connections=ask.hub.live.connections,
         )
     jobs = decoded(_jobs, await read_body(request, options.bulk_most, options.read_timeout)).jobs
-    return Answer(BulkAnswer(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
+    return OperationReply(BulkAnswer(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
 
 
 class _Ready(msgspec.Struct):
@@ -175,7 +175,7 @@ class _Ready(msgspec.Struct):
 class _Bulk:
     """Many jobs of one request, some at a time."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: OperationRequest) -> None:
         self._ask, self._count = ask, 0
         self._owes = False
         """Whether jobs of it were refused that count as submits."""
@@ -199,7 +199,7 @@ class _Bulk:
                 await asyncio.sleep(0)
         return ready
 
-    async def verdicts(self, ready: _Ready) -> list[Verdict]:
+    async def verdicts(self, ready: _Ready) -> list[SubmitVerdict]:
         """Store them, and tell what came of each."""
         drafts = [one[0] for one in ready.drafts if not isinstance(one, Problem)]
         answers = await self._ask.hub.app.submit_each(drafts)
@@ -207,10 +207,10 @@ class _Bulk:
             self._owes = True
             self._ask.hub.door.owe(self._ask.caller, owed)
         stored = iter(answers)
-        found = list[Verdict]()
+        found = list[SubmitVerdict]()
         for index, one in enumerate(ready.drafts, ready.first):
             if isinstance(one, Problem):
-                found.append(Verdict(index=index, verdict="refused", problem=one.details))
+                found.append(SubmitVerdict(index=index, verdict="refused", problem=one.details))
             else:
                 found.append(_verdict(index, next(stored), *one))
         return found
@@ -228,13 +228,15 @@ class _Bulk:
             problem = why
         else:
             problem = Problem(408, "too-slow", "No more lines came in time", f"nothing came for {patience:g} s")
-        return _encoder.encode_lines([Verdict(index=self._count, verdict="refused", problem=problem.details)])
+        return _encoder.encode_lines([SubmitVerdict(index=self._count, verdict="refused", problem=problem.details)])
 
 
-def _verdict(index: int, stored: JobHandle[Any] | Exception, draft: Draft[Any], warnings: tuple[str, ...]) -> Verdict:
+def _verdict(
+    index: int, stored: JobHandle[Any] | Exception, draft: Draft[Any], warnings: tuple[str, ...]
+) -> SubmitVerdict:
     if isinstance(stored, Exception):
         unknown = isinstance(stored, Unavailable) and stored.outcome == "unknown"
-        return Verdict(
+        return SubmitVerdict(
             index=index,
             verdict="unknown" if unknown else "refused",
             job_id=draft.id if unknown else None,
@@ -242,7 +244,7 @@ def _verdict(index: int, stored: JobHandle[Any] | Exception, draft: Draft[Any], 
         )
     job = stored.last
     assert job is not None
-    return Verdict(
+    return SubmitVerdict(
         index=index,
         verdict="replaced" if stored.replaced else "duplicate" if stored.duplicate else "created",
         job_id=job.id,
@@ -308,7 +310,7 @@ OPERATIONS = (
         body=BulkBody,
         raw=True,
         largest="bulk",
-        lines=(SubmitBody, Verdict),
+        lines=(SubmitBody, SubmitVerdict),
         gives={200: BulkAnswer},
         example={"jobs": [_EXAMPLE | {"idempotency_key": "order-17"}]},
         answered={

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from headrace.client.api.tasks import TaskInfo
 from headrace.hub.api.documents import Listed, no_such
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS"]
 
 
-async def list_tasks(ask: Ask) -> Answer:
+async def list_tasks(ask: OperationRequest) -> OperationReply:
     """Every task that the caller may submit."""
-    return Answer(Listed(tuple(await _tasks(ask))))
+    return OperationReply(Listed(tuple(await _tasks(ask))))
 
 
-async def get_task(ask: Ask) -> Answer:
+async def get_task(ask: OperationRequest) -> OperationReply:
     """One task."""
     name = ask.path["name"]
     found = next((one for one in await _tasks(ask) if one.name == name), None)
     if found is None:
         raise no_such("task", f"neither this hub nor any worker of its store has a task {name!r}")
-    return Answer(found)
+    return OperationReply(found)
 
 
-async def _tasks(ask: Ask) -> list[TaskInfo]:
+async def _tasks(ask: OperationRequest) -> list[TaskInfo]:
     """Those of a key that is bound to some are these: what else there is, is not its business."""
     tasks, bound = await ask.hub.app.tasks(), ask.caller.tasks
     return tasks if bound is None else [one for one in tasks if one.name in bound]

@@ -16,7 +16,7 @@ from headrace.http.problems import Problem
 from headrace.hub.api.documents import ID, JOB, PATH, JobPage, JobView, job_view, page_view
 from headrace.hub.api.filters import SaidStatus, filters_in
 from headrace.hub.auth.customers import customer_of, filters_of, job_of
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 from headrace.hub.webhooks.addresses import guard_of
 
 __all__ = ["OPERATIONS", "NewSubscription", "SubscriptionChange", "SubscriptionList", "SubscriptionMade", "WebhookView"]
@@ -133,7 +133,7 @@ class WhichDeliveries(msgspec.Struct, frozen=True):
 # -- who may
 
 
-def _shown(ask: Ask, webhook: Webhook) -> WebhookView:
+def _shown(ask: OperationRequest, webhook: Webhook) -> WebhookView:
     caller = ask.caller
     fields = {name: getattr(webhook, name) for name in WebhookView.__struct_fields__}
     if caller.customer is None and not caller.may("admin"):  # an address may be a secret in itself
@@ -142,7 +142,7 @@ def _shown(ask: Ask, webhook: Webhook) -> WebhookView:
     return WebhookView(**fields)
 
 
-def _may_change(ask: Ask) -> None:
+def _may_change(ask: OperationRequest) -> None:
     """Customers see to their own; who is told of everybody's jobs is the administrator's business.
 
     :raises Problem: 403
@@ -152,7 +152,7 @@ def _may_change(ask: Ask) -> None:
         raise Problem(403, "forbidden", "This is not for this key", message)
 
 
-async def _own(ask: Ask) -> Webhook:
+async def _own(ask: OperationRequest) -> Webhook:
     """The webhook that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
     id = ask.path["id"]
     found = next((one for one in await ask.hub.app.webhooks() if one.id == id), None)
@@ -161,22 +161,22 @@ async def _own(ask: Ask) -> Webhook:
     return found
 
 
-def _checked_url(ask: Ask, url: str) -> str:
+def _checked_url(ask: OperationRequest, url: str) -> str:
     return guard_of(ask.hub.options).check(url)
 
 
 # -- subscriptions
 
 
-async def list_webhooks(ask: Ask) -> Answer:
+async def list_webhooks(ask: OperationRequest) -> OperationReply:
     """Every subscription that the caller may see."""
     query: Whose = ask.query
     customer = filters_of(ask, {"customer": query.customer}).get("customer")
     found = await ask.hub.app.webhooks(customer=customer if isinstance(customer, str) else None)
-    return Answer(SubscriptionList(tuple(_shown(ask, one) for one in found)))
+    return OperationReply(SubscriptionList(tuple(_shown(ask, one) for one in found)))
 
 
-async def add_webhook(ask: Ask) -> Answer:
+async def add_webhook(ask: OperationRequest) -> OperationReply:
     """Subscribe."""
     _may_change(ask)
     body: NewSubscription = ask.body
@@ -196,15 +196,15 @@ async def add_webhook(ask: Ask) -> Answer:
         by=ask.caller.name,
         most=ask.hub.options.customer_webhooks,
     )
-    return Answer(SubscriptionMade(_shown(ask, made.webhook), made.secret), 201, {"Cache-Control": "no-store"})
+    return OperationReply(SubscriptionMade(_shown(ask, made.webhook), made.secret), 201, {"Cache-Control": "no-store"})
 
 
-async def get_webhook(ask: Ask) -> Answer:
+async def get_webhook(ask: OperationRequest) -> OperationReply:
     """One subscription."""
-    return Answer(_shown(ask, await _own(ask)))
+    return OperationReply(_shown(ask, await _own(ask)))
 
 
-async def set_webhook(ask: Ask) -> Answer:
+async def set_webhook(ask: OperationRequest) -> OperationReply:
     """Change it."""
     webhook = await _own(ask)
     _may_change(ask)
@@ -219,56 +219,58 @@ async def set_webhook(ask: Ask) -> Answer:
         description=body.description,
         by=ask.caller.name,
     )
-    return Answer(_shown(ask, changed))
+    return OperationReply(_shown(ask, changed))
 
 
-async def rotate_webhook(ask: Ask) -> Answer:
+async def rotate_webhook(ask: OperationRequest) -> OperationReply:
     """Give it a new secret."""
     webhook = await _own(ask)
     _may_change(ask)
     body: Rotation = ask.body
     made = await ask.hub.app.rotate_webhook(webhook.id, keep=body.keep, secret=body.secret, by=ask.caller.name)
-    return Answer(SubscriptionMade(_shown(ask, made.webhook), made.secret), headers={"Cache-Control": "no-store"})
+    return OperationReply(
+        SubscriptionMade(_shown(ask, made.webhook), made.secret), headers={"Cache-Control": "no-store"}
+    )
 
 
-async def test_webhook(ask: Ask) -> Answer:
+async def test_webhook(ask: OperationRequest) -> OperationReply:
     """Send it a message, to see whether it takes one."""
     webhook = await _own(ask)
     _may_change(ask)
     ask.hub.door.spend(ask.caller)
     await ask.hub.caps.live(ask.caller, task=TASK)
     handle = await ask.hub.app.test_webhook(webhook.id, by=ask.caller.name)
-    return Answer(job_view(await handle.refresh()), 202)
+    return OperationReply(job_view(await handle.refresh()), 202)
 
 
-async def delete_webhook(ask: Ask) -> Answer:
+async def delete_webhook(ask: OperationRequest) -> OperationReply:
     """Remove it."""
     webhook = await _own(ask)
     _may_change(ask)
     await ask.hub.app.delete_webhook(webhook.id, by=ask.caller.name)
-    return Answer(status=204)
+    return OperationReply(status=204)
 
 
 # -- deliveries
 
 
-async def list_deliveries(ask: Ask) -> Answer:
+async def list_deliveries(ask: OperationRequest) -> OperationReply:
     """What was sent, or is to be."""
     query: WhichDeliveries = ask.query
     given: Any = filters_in(ask, query)
     page = await ask.hub.app.deliveries(
         webhook=query.webhook, job=query.job, limit=query.limit, cursor=query.cursor, **given
     )
-    return Answer(page_view(page))
+    return OperationReply(page_view(page))
 
 
-async def redeliver(ask: Ask) -> Answer:
+async def redeliver(ask: OperationRequest) -> OperationReply:
     """Send a message once more."""
     job = await job_of(ask, ask.path["id"])
     if job.ended and job.task == TASK:
         ask.hub.door.spend(ask.caller)
         await ask.hub.caps.live(ask.caller, task=TASK)
-    return Answer(job_view(await ask.hub.app.redeliver(job.id, by=ask.caller.name)), 202)
+    return OperationReply(job_view(await ask.hub.app.redeliver(job.id, by=ask.caller.name)), 202)
 
 
 _ID = "wh_5f0c9b7a3d1e4f6a8b2c0d9e7f1a3b5c"

@@ -13,7 +13,7 @@ from headrace.core.matching.customers import Customers
 from headrace.engine import WorkerRow
 from headrace.http.problems import Problem
 from headrace.hub.api.documents import Listed, no_such
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "Explained", "WorkerView"]
 
@@ -107,27 +107,27 @@ class Explained(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...]
 
 
-async def list_workers(ask: Ask) -> Answer:
+async def list_workers(ask: OperationRequest) -> OperationReply:
     """Every worker."""
-    return Answer(Listed(tuple(map(WorkerView.of, await ask.hub.app.workers()))))
+    return OperationReply(Listed(tuple(map(WorkerView.of, await ask.hub.app.workers()))))
 
 
-async def get_worker(ask: Ask) -> Answer:
+async def get_worker(ask: OperationRequest) -> OperationReply:
     """One worker."""
     id = _id(ask)
     row = next((one for one in await ask.hub.app.workers() if one.info.id == id), None)
     if row is None:
         raise _nobody(ask)
-    return Answer(WorkerView.of(row))
+    return OperationReply(WorkerView.of(row))
 
 
-async def explain_worker(ask: Ask) -> Answer:
+async def explain_worker(ask: OperationRequest) -> OperationReply:
     """Why a worker is given jobs, or none."""
     told = await ask.hub.app.explain_worker(_id(ask))
-    return Answer(Explained(str(told), told.facts))
+    return OperationReply(Explained(str(told), told.facts))
 
 
-async def drain_worker(ask: Ask) -> Answer:
+async def drain_worker(ask: OperationRequest) -> OperationReply:
     """Have a worker finish what it has, and leave."""
     id = _id(ask)
     row = next((one for one in await ask.hub.app.workers() if one.info.id == id), None)
@@ -135,17 +135,17 @@ async def drain_worker(ask: Ask) -> Answer:
         raise Problem(
             409, "own-worker", "A hub needs this worker", "it delivers webhooks for a hub: stop the hub instead"
         )
-    return Answer(WorkerView.of(await ask.hub.app.drain_worker(id, by=ask.caller.name)), 202)
+    return OperationReply(WorkerView.of(await ask.hub.app.drain_worker(id, by=ask.caller.name)), 202)
 
 
-def _id(ask: Ask) -> UUID:
+def _id(ask: OperationRequest) -> UUID:
     try:
         return UUID(ask.path["id"])
     except ValueError:
         raise _nobody(ask) from None
 
 
-def _nobody(ask: Ask) -> Exception:
+def _nobody(ask: OperationRequest) -> Exception:
     return no_such("worker", f"the store knows no worker {ask.path['id']!r}")
 
 

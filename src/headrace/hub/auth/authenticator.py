@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.hub.options import HubOptions
 
-__all__ = ["Door", "Revoked"]
+__all__ = ["Authenticator", "Revoked"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -54,7 +54,7 @@ class _Holder:
         )
 
 
-class Door:
+class Authenticator:
     """Lets callers in, or says why not."""
 
     def __init__(self, app: App, options: HubOptions) -> None:

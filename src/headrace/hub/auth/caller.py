@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headrace.core.auth.api_keys import SCOPES, Grant, Scope
+from headrace.core.auth.api_keys import SCOPES, Permissions, Scope
 
 __all__ = ["ANYBODY", "LOCAL", "SCOPES", "Caller", "Scope"]
 
 
-class Caller(Grant, frozen=True, kw_only=True):
+class Caller(Permissions, frozen=True, kw_only=True):
     """Whose request it is, and what it may do."""
 
     name: str

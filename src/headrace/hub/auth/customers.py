@@ -10,7 +10,7 @@ from headrace.client.api.filters import Filters
 from headrace.core.job import Job
 from headrace.errors import JobNotFound
 from headrace.http.problems import Fault, Problem, absent, id_of
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.operation import OperationRequest
 
 __all__ = [
     "customer_of",
@@ -27,17 +27,17 @@ OURS = "headrace."
 """Tasks and queues that begin so are not for others: what runs there is trusted."""
 
 
-def is_own(ask: Ask, job: Job) -> bool:
+def is_own(ask: OperationRequest, job: Job) -> bool:
     """Whether the caller may know of this job."""
     return ask.caller.customer is None or job.customer == ask.caller.customer
 
 
-def location_of(ask: Ask, job: Job) -> dict[str, str]:
+def location_of(ask: OperationRequest, job: Job) -> dict[str, str]:
     """The header that says where the job is."""
     return {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{job.id}"}
 
 
-async def job_of(ask: Ask, text: str) -> Job:
+async def job_of(ask: OperationRequest, text: str) -> Job:
     """The job of this id, as it stands.
 
     :raises Problem: 404 or 410, whether there is none or it is somebody else's
@@ -45,7 +45,7 @@ async def job_of(ask: Ask, text: str) -> Job:
     return (await jobs_of(ask, [id_of(text)]))[0]
 
 
-async def jobs_of(ask: Ask, ids: Sequence[UUID]) -> list[Job]:
+async def jobs_of(ask: OperationRequest, ids: Sequence[UUID]) -> list[Job]:
     """The jobs of these ids, in this order, such as those that another one waits for.
 
     :raises Problem: 404 or 410 of the first that is not there, or is somebody else's
@@ -61,7 +61,7 @@ async def jobs_of(ask: Ask, ids: Sequence[UUID]) -> list[Job]:
     return found
 
 
-def filters_of(ask: Ask, given: Filters) -> Filters:
+def filters_of(ask: OperationRequest, given: Filters) -> Filters:
     """The filters that were given, kept to the caller's customer.
 
     :raises Problem: 403, they name another customer
@@ -76,7 +76,7 @@ def filters_of(ask: Ask, given: Filters) -> Filters:
     return {**given, "customer": own}
 
 
-def customer_of(ask: Ask, named: str | None) -> str | None:
+def customer_of(ask: OperationRequest, named: str | None) -> str | None:
     """Whose a new job is, given the customer that the request names: the caller's own, if it has one.
 
     :raises Problem: 403, the request names another
@@ -88,7 +88,7 @@ def customer_of(ask: Ask, named: str | None) -> str | None:
     raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("customer", message)])
 
 
-def may_submit(ask: Ask, task: str | None, queue: str) -> None:
+def may_submit(ask: OperationRequest, task: str | None, queue: str) -> None:
     """Let pass what the caller's key may submit; :raises Problem: 403, it is bound to other tasks or queues
 
     ``task``: None where that of the job stays as it is.

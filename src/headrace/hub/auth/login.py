@@ -27,7 +27,7 @@ from headrace.core.auth.sessions import LASTS, form_secret, prefix_of
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.dashboard import Dashboard, Viewer
-from headrace.dashboard.actions.endpoint import Refused
+from headrace.dashboard.actions.endpoint import ActionRefused
 from headrace.dashboard.security import COOKIE, Tokens, secured, set_cookie
 from headrace.http.problems import Problem
 from headrace.hub.api.hidden_errors import hides
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 from ipaddress import IPv6Address, ip_address, ip_network
 
-__all__ = ["Front", "Guesses"]
+__all__ = ["DashboardLogin", "LoginAttempts"]
 
 
 AT_ONCE = 5
@@ -49,7 +49,7 @@ ADDRESSES = 10_000
 """Addresses that are remembered at once; beyond that, those that have guessed least are forgotten."""
 
 
-class Guesses:
+class LoginAttempts:
     """Says how long an address has to wait before another key is looked at, right or wrong.
 
     Whoever guessed right meanwhile would else be told so. All moments are monotonic seconds.
@@ -106,11 +106,11 @@ class _Found(NamedTuple):
     asked_at: float
 
 
-class Front:
+class DashboardLogin:
     """The gate of the dashboard of a hub."""
 
     def __init__(self, hub: Hub) -> None:
-        self._hub, self._guesses = hub, Guesses()
+        self._hub, self._guesses = hub, LoginAttempts()
         self._found: dict[str, _Found] = {}
         self.dashboard = Dashboard(hub.app, self)
 
@@ -275,7 +275,7 @@ def _refused() -> Generator[None]:
     try:
         yield
     except Problem as problem:
-        raise Refused(problem.status, f"{problem.details.detail}.") from None
+        raise ActionRefused(problem.status, f"{problem.details.detail}.") from None
 
 
 def _base(request: Request) -> str:

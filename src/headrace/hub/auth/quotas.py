@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.client.api.filters import Filters
     from headrace.hub.options import HubOptions
 
-__all__ = ["Caps", "SubmitRate"]
+__all__ = ["Quotas", "SubmitRate"]
 
 _OF_JOBS = "wait until some have ended, or cancel some"
 _OF_MESSAGES = (
@@ -88,7 +88,7 @@ class _Customer:
         self.jobs, self.deliveries = _Count(), _Count()
 
 
-class Caps:
+class Quotas:
     """What customers may have.
 
     Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs

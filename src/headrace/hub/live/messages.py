@@ -12,7 +12,7 @@ from headrace.core.auth.api_keys import Scope
 from headrace.http.job_events import status_of
 from headrace.http.problems import id_of
 from headrace.hub.auth.caller import Caller
-from headrace.hub.remote_workers.held_job import Stale
+from headrace.hub.remote_workers.held_job import LeaseLost
 from headrace.hub.remote_workers.messages import StaleJob
 from headrace.hub.remote_workers.operations import WORK, WorkMessage
 from headrace.hub.server.operation import Bounded
@@ -112,7 +112,7 @@ def _of_workers(message: WorkMessage) -> Message:
         peer = socket.peer()
         try:
             answer = await message.do(peer, given)
-        except Stale as stale:
+        except LeaseLost as stale:
             answer = StaleJob(job_id=stale.job, detail=stale.detail)
         return Reply(None, answer, undelivered=lambda: peer.undelivered(answer))
 

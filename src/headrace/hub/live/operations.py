@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headrace.client.api.filters import filter_of
 from headrace.core.attempt import Attempt, Event
 from headrace.core.hidden_errors import hidden_news
-from headrace.core.updates import News
+from headrace.core.updates import Update
 from headrace.http.sse import BEAT, MEDIA, Teller, tell_job
 from headrace.hub.api.documents import JobView, job_view
 from headrace.hub.api.filters import SaidStatus, filters_in
@@ -19,7 +19,7 @@ from headrace.hub.api.hidden_errors import hides
 from headrace.hub.auth.customers import job_of
 from headrace.hub.live.feed import Seat
 from headrace.hub.live.sse import EventStream
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "EventsQuery", "FeedQuery"]
 
@@ -55,14 +55,14 @@ class SnapshotTold(msgspec.Struct, frozen=True, kw_only=True):
     acts: tuple[Event, ...]
 
 
-def _snapshot(news: News) -> SnapshotTold:
+def _snapshot(news: Update) -> SnapshotTold:
     return SnapshotTold(job=job_view(news.job), attempts=news.history.attempts, acts=news.history.events)
 
 
 _TELLER, _HIDING = Teller(_snapshot), Teller(_snapshot, seen=hidden_news)
 
 
-async def job_events(ask: Ask) -> Answer | Response:
+async def job_events(ask: OperationRequest) -> OperationReply | Response:
     """The events of a job until it has ended, from its beginning or behind the event that was read last."""
     job = await job_of(ask, ask.path["id"])
     since = ask.request.headers.get("last-event-id") or cast(EventsQuery, ask.query).since
@@ -70,14 +70,14 @@ async def job_events(ask: Ask) -> Answer | Response:
     hidden = hides(ask.hub.options, ask.caller)
     telling = await tell_job(ask.hub.app, job, since, _HIDING if hidden else _TELLER)
     if telling is None:
-        return Answer(status=204)  # all of it was read: a browser comes again no more
+        return OperationReply(status=204)  # all of it was read: a browser comes again no more
     return EventStream(ask, *telling)
 
 
 # All jobs
 
 
-async def feed(ask: Ask) -> Response:
+async def feed(ask: OperationRequest) -> Response:
     """The jobs that change, as they are by then, until the reader has had enough."""
     filter = filter_of(filters_in(ask, ask.query))
     ask.hub.live.connections.check()

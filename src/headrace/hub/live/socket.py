@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from headrace.client.api.stats import Stats
 from headrace.core.hidden_errors import hidden_news
 from headrace.core.job import Job
-from headrace.core.updates import News
+from headrace.core.updates import Update
 from headrace.http.job_events import changes, end_of, position_of
 from headrace.http.problems import Fault, Problem
 from headrace.hub.api.hidden_errors import hides
@@ -27,7 +27,7 @@ from headrace.hub.auth.caller import Caller
 from headrace.hub.auth.customers import job_of
 from headrace.hub.live.messages import BY_NAME, Message
 from headrace.hub.remote_workers.peers import SocketPeer
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.operation import OperationRequest
 from headrace.hub.server.problems import FAULT, problem_of
 from headrace.hub.server.sockets import GONE, Closing, ServedSocket, route_of
 from headrace.runtime.watch.followers import Reader
@@ -227,7 +227,7 @@ class Socket(ServedSocket):
         caller = cast(Caller, self._caller)
         # To whoever asks whose something is, a message is asked for like an operation.
         request = cast(Request, self._websocket)
-        ask = Ask(hub=self.hub, caller=caller, request=request, path={}, query=None, body=None)
+        ask = OperationRequest(hub=self.hub, caller=caller, request=request, path={}, query=None, body=None)
         job = await job_of(ask, text)
         known = self._jobs.get(job.id)
         if known is not None:
@@ -321,7 +321,7 @@ def _written(head: dict[str, Any], fields: Any) -> str:
     return (data if rest == b"{}" else data[:-1] + b"," + rest[1:]).decode()
 
 
-def _told(news: News) -> Iterator[tuple[str, msgspec.Struct]]:
+def _told(news: Update) -> Iterator[tuple[str, msgspec.Struct]]:
     for kind, fields in changes(news):
         yield f"job_{kind}", fields
     if news.place is not None:

@@ -18,7 +18,7 @@ from headrace.hub.live.connections import Connections
 from headrace.hub.server.problems import FAULT, problem_of
 
 if TYPE_CHECKING:
-    from headrace.hub.server.operation import Ask
+    from headrace.hub.server.operation import OperationRequest
 
 __all__ = ["EventStream"]
 
@@ -32,7 +32,7 @@ class EventStream(Response):
     it, and nothing is kept for it meanwhile. The server cuts off who takes nothing (``hub.server.connections``).
     """
 
-    def __init__(self, ask: Ask, parts: AsyncGenerator[bytes, None], close: Callable[[], object]) -> None:
+    def __init__(self, ask: OperationRequest, parts: AsyncGenerator[bytes, None], close: Callable[[], object]) -> None:
         """``close`` is called at the end, also if none of the parts was asked for."""
         super().__init__(status_code=200, headers=HEADERS)
         del self.headers["content-length"]  # nobody knows it

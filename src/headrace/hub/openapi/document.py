@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from headrace.http.problems import PAGE, ProblemDetails
 from headrace.hub.openapi.field_docs import field_notes
-from headrace.hub.server.operation import Ask, Bounded, Operation
+from headrace.hub.server.operation import Bounded, Operation, OperationRequest
 
 __all__ = ["OPERATIONS", "document", "problems_of"]
 
@@ -316,7 +316,7 @@ def _made(root_path: str, keyed: bool) -> bytes:
     return msgspec.json.encode(document(ALL, root_path=root_path, keyed=keyed))
 
 
-async def openapi(ask: Ask) -> Response:
+async def openapi(ask: OperationRequest) -> Response:
     """The document of this hub."""
     # In a thread: to make it takes most of a second, in which others are answered.
     data = await asyncio.to_thread(_encoded, ask.hub.options.root_path, ask.hub.door.keyed)

@@ -10,7 +10,7 @@ from importlib import resources
 
 from starlette.responses import Response
 
-from headrace.hub.server.operation import Ask, Operation
+from headrace.hub.server.operation import Operation, OperationRequest
 
 __all__ = ["OPERATIONS"]
 
@@ -37,7 +37,7 @@ def _digest(text: str, tag: str) -> str:
     return f"'sha256-{b64encode(sha256(inner.encode()).digest()).decode()}'"
 
 
-async def docs(ask: Ask) -> Response:
+async def docs(ask: OperationRequest) -> Response:
     """The page."""
     page, policy = _page()
     headers = {

@@ -19,7 +19,7 @@ from headrace.hub.remote_workers.remote_worker import RemoteWorker
 if TYPE_CHECKING:
     from headrace.hub.remote_workers.fleet import Fleet
 
-__all__ = ["News"]
+__all__ = ["Availability"]
 
 GAP = 0.1
 """Seconds between two rounds of telling."""
@@ -47,7 +47,7 @@ class _Wave:
             self.queues.update(names)
 
 
-class News:
+class Availability:
     """Who is told next, of those who are alike."""
 
     def __init__(self, fleet: Fleet) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.suspects import REQUIREMENT, level_of, open_to
 from headrace.core.matching.fit import loaded_by
 from headrace.core.matching.match import Profile
@@ -30,13 +30,13 @@ from headrace.http.problems import Problem
 from headrace.hub.auth.customers import OURS
 from headrace.hub.remote_workers.capabilities import Wants
 from headrace.hub.remote_workers.fit import Fitting, Kind
-from headrace.hub.remote_workers.held_job import Held
+from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.remote_worker import RemoteWorker, gone
 
 if TYPE_CHECKING:
     from headrace.hub.remote_workers.fleet import Fleet
 
-__all__ = ["Claims", "Waiting"]
+__all__ = ["Claims", "WaitingClaim"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -54,12 +54,12 @@ _KINDS = 8
 """Claims of one line for which the store is asked at the same time: one for each model that workers have loaded."""
 
 
-class Waiting:
+class WaitingClaim:
     """One claim that waits for its answer."""
 
     def __init__(self, worker: RemoteWorker, line: _Line, request: int, *, patient: bool) -> None:
         self.worker, self.line, self.request, self.patient = worker, line, request, patient
-        self.future: asyncio.Future[Held | None] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[HeldJob | None] = asyncio.get_running_loop().create_future()
         self.asking = False
         """Whether the store is being asked for it."""
         self.over = False
@@ -81,7 +81,7 @@ class _Line:
 
     def __init__(self, key: bytes, wants: Wants) -> None:
         self.key, self.wants = key, wants
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[WaitingClaim] = deque()
         self.asking = 0
         self.dry_until = -math.inf
         self.again = False
@@ -136,13 +136,13 @@ class Claims:
 
     # -- from outside
 
-    def claim(self, worker: RemoteWorker, request: str | None, seconds: float) -> Waiting:
+    def claim(self, worker: RemoteWorker, request: str | None, seconds: float) -> WaitingClaim:
         """Put a claim into its line; its ``future`` is answered with what it is given, or with None when it is
         withdrawn; at once, if it does not wait or the hub is about to stop."""
         assert worker.wants is not None
         number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
         line, now = self._line(worker), self._fleet.monotonic()
-        waiting = Waiting(worker, line, number, patient=seconds > 0 and not self._fleet.draining.is_set())
+        waiting = WaitingClaim(worker, line, number, patient=seconds > 0 and not self._fleet.draining.is_set())
         self._fleet.news.claimed(line.key)
         if request is None and now < line.dry_until and not waiting.patient:
             waiting.future.set_result(None)
@@ -160,11 +160,11 @@ class Claims:
             self._plan(line)
         return waiting
 
-    def _left(self, waiting: Waiting) -> None:
+    def _left(self, waiting: WaitingClaim) -> None:
         waiting.worker.given -= 1
         waiting.worker.asked.discard(waiting.request)
 
-    def withdraw(self, waiting: Waiting) -> bool:
+    def withdraw(self, waiting: WaitingClaim) -> bool:
         """Take a claim out of its line; False: the store is being asked for it, and the answer is waited for."""
         if waiting.asking:
             waiting.patient = False  # if the store gives nothing, that is the answer
@@ -181,7 +181,7 @@ class Claims:
                 if worker is None or waiting.worker is worker:
                     self.withdraw(waiting)
 
-    def abandon(self, waiting: Waiting) -> None:
+    def abandon(self, waiting: WaitingClaim) -> None:
         """Nobody wants the answer any more: what was given, or will be, is given back."""
         self._out(waiting.line, waiting)
         if not waiting.future.cancel() and not waiting.future.cancelled() and waiting.future.exception() is None:
@@ -189,7 +189,7 @@ class Claims:
             if held is not None:
                 self._begin(self._fleet.give_back(waiting.worker, held))
 
-    def again(self, worker: RemoteWorker, request: str) -> Held | None:
+    def again(self, worker: RemoteWorker, request: str) -> HeldJob | None:
         """What the worker was given for this request, and has not started."""
         number = _number(worker, request)
         given = (one for one in worker.held.values() if one.job.claim == number)
@@ -300,7 +300,7 @@ class Claims:
                 kinds.add(waiting.kind)
                 self._ask_for(line, waiting)
 
-    def _ask_for(self, line: _Line, waiting: Waiting) -> None:
+    def _ask_for(self, line: _Line, waiting: WaitingClaim) -> None:
         waiting.asking = True
         line.asking += 1
         self._fitting.enter(waiting.kind, line.wants)
@@ -311,8 +311,8 @@ class Claims:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, line: _Line, waiting: Waiting, kind: Kind) -> None:
-        held: Held | None = None
+    async def _asked(self, line: _Line, waiting: WaitingClaim, kind: Kind) -> None:
+        held: HeldJob | None = None
         try:
             held, next_due = await self._fitted(line, waiting, kind)
         except Exception as error:
@@ -340,7 +340,7 @@ class Claims:
             return
         self._given_nothing(line, waiting, next_due)
 
-    def _given_nothing(self, line: _Line, waiting: Waiting, next_due: datetime | None) -> None:
+    def _given_nothing(self, line: _Line, waiting: WaitingClaim, next_due: datetime | None) -> None:
         if waiting.over:
             self._rouse(line, 1)  # that its request is over says nothing of what is in line
         elif line.again:
@@ -360,13 +360,13 @@ class Claims:
         if line.waiting and not waiting.over:
             self._plan(line, next_due)
 
-    def _out(self, line: _Line, waiting: Waiting) -> None:
+    def _out(self, line: _Line, waiting: WaitingClaim) -> None:
         if waiting in line.waiting:
             line.waiting.remove(waiting)
 
     # -- the store
 
-    async def _fitted(self, line: _Line, waiting: Waiting, kind: Kind) -> tuple[Held | None, datetime | None]:
+    async def _fitted(self, line: _Line, waiting: WaitingClaim, kind: Kind) -> tuple[HeldJob | None, datetime | None]:
         """What the store gives for this claim, which first leaves to others what they waste less on; and when it may
         give something if it gives nothing."""
         kept = set[int]()
@@ -382,8 +382,8 @@ class Claims:
         return held, next_due
 
     async def _claimed(
-        self, line: _Line, waiting: Waiting, kind: Kind | None = None, kept: set[int] | None = None
-    ) -> tuple[Held | None, datetime | None]:
+        self, line: _Line, waiting: WaitingClaim, kind: Kind | None = None, kept: set[int] | None = None
+    ) -> tuple[HeldJob | None, datetime | None]:
         """What the store gives for this claim; of a ``kind``: asked for the first time, and what it leaves to others is
         ``kept``."""
         worker, session = waiting.worker, self._fleet.session
@@ -414,7 +414,7 @@ class Claims:
                 return None, answer.next_due
         return None, None
 
-    async def _given(self, worker: RemoteWorker, answer: Claimed, now: datetime, begin_by: float) -> Held | None:
+    async def _given(self, worker: RemoteWorker, answer: Claimed, now: datetime, begin_by: float) -> HeldJob | None:
         [job] = answer.jobs
         held = self._fleet.hold(worker, job, begin_by=begin_by if job.id in answer.paced else None)
         held.offers += 1
@@ -425,7 +425,7 @@ class Claims:
             return None
         return held
 
-    async def _ask(self, line: _Line, worker: RemoteWorker) -> Ask | None:
+    async def _ask(self, line: _Line, worker: RemoteWorker) -> ClaimRequest | None:
         """What is asked for this worker; None: there is no job that it could be given."""
         wants, engine = line.wants, self._fleet.session.engine
         if self._profiles is None or self._profiles.rev != self._profiles_rev:
@@ -434,11 +434,11 @@ class Claims:
         suspects = [level for held in worker.held.values() if (level := level_of(held.job))]
         most, levels = open_to(suspects, worker.concurrency)
         profiles = line.profiles(self._profiles, levels if most else frozenset())
-        return Ask(
+        return ClaimRequest(
             n=1, free=1, profiles=profiles, queues=wants.queues, accept=False, customers=wants.customers, lead=LEAD
         )
 
-    async def _surely(self, worker: RemoteWorker, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def _surely(self, worker: RemoteWorker, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         """Ask the store, and once more under the same request if its answer was lost."""
         pause = 0.05
         while True:

@@ -25,7 +25,7 @@ from headrace.engine import MAX_BATCH
 from headrace.errors import Unavailable
 from headrace.hub.api.submit import draft_of
 from headrace.hub.api.vocabulary import submission_of
-from headrace.hub.remote_workers.held_job import Held
+from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.messages import (
     ChildSubmitted,
     ItemsAcknowledged,
@@ -38,7 +38,7 @@ from headrace.hub.remote_workers.messages import (
     SubmitChild,
 )
 from headrace.hub.remote_workers.peers import Peer
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.operation import OperationRequest
 from headrace.runtime.writes.load import size_at_most
 from headrace.worker.execution.writers import MOST_BYTES, MOST_LINES
 from headrace.worker.log_capture import cut_line
@@ -49,7 +49,7 @@ ANY = Codec(Any)
 _TRIES = 20
 
 
-async def _held(peer: Peer, given: OfJob) -> Held:
+async def _held(peer: Peer, given: OfJob) -> HeldJob:
     return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
 
 
@@ -58,7 +58,7 @@ def _taking(peer: Peer, texts: Sequence[str]) -> AbstractContextManager[None]:
     return peer.fleet.session.lanes.load.taking(sum(map(size_at_most, texts)))
 
 
-async def _append(held: Held, entries: Sequence[Entry]) -> None:
+async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
     """Keep entries of a job whose start is on record; for whoever has its lock.
 
     :raises Stale: the job is no longer theirs
@@ -82,7 +82,7 @@ async def job_log(peer: Peer, given: JobLog) -> LogAcknowledged:
         return await _lines(await _held(peer, given), given)
 
 
-async def _lines(held: Held, given: JobLog) -> LogAcknowledged:
+async def _lines(held: HeldJob, given: JobLog) -> LogAcknowledged:
     async with held.lock:
         job, now = await held.started(), held.lanes.host.clock.now()
         lines = [log_data(one.level, one.logger, storable(cut_line(one.message))) for one in given.lines]
@@ -106,7 +106,7 @@ async def job_items(peer: Peer, given: JobItems) -> ItemsAcknowledged:
         return await _items(await _held(peer, given), given, texts)
 
 
-async def _items(held: Held, given: JobItems, texts: Sequence[str]) -> ItemsAcknowledged:
+async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsAcknowledged:
     async with held.lock:
         job, now = await held.started(), held.lanes.host.clock.now()
         items = [Entry(Kind.ITEM, job.attempt, number, text, now) for number, text in enumerate(texts, given.first)]
@@ -124,7 +124,7 @@ async def job_step(peer: Peer, given: JobStep) -> StepResult:
         return await _step(await _held(peer, given), given, text)
 
 
-async def _step(held: Held, given: JobStep, text: str | None) -> StepResult:
+async def _step(held: HeldJob, given: JobStep, text: str | None) -> StepResult:
     async with held.lock:
         job = await held.started()
         for _ in range(_TRIES):
@@ -138,7 +138,7 @@ async def _step(held: Held, given: JobStep, text: str | None) -> StepResult:
     raise Unavailable(f"step {given.name!r} could not be stored beside others", ids=[job.id])
 
 
-async def _steps(held: Held, job: Job, name: str) -> tuple[str | None, int]:
+async def _steps(held: HeldJob, job: Job, name: str) -> tuple[str | None, int]:
     """The result of the step, if it was kept; and the last number that this attempt has used."""
     after: Cursor = BEGIN
     last, text = 0, None
@@ -160,7 +160,7 @@ async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
         lanes = held.lanes
         caller = replace(peer.caller, customer=parent.customer)
         # To whoever asks what may be submitted, a message is asked for like an operation.
-        ask = Ask(hub=peer.hub, caller=caller, request=cast(Request, None), path={}, query=None, body=None)
+        ask = OperationRequest(hub=peer.hub, caller=caller, request=cast(Request, None), path={}, query=None, body=None)
         said = submission_of(given.child)
         draft, _ = await draft_of(ask, said)
         call = f"{draft.task}({draft.payload_text})"

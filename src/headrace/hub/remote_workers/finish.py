@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 from msgspec import UNSET, UnsetType
 
 from headrace.core.attempt import Attempt, Completed, Ending, ErrorInfo, Failed, Released, Snoozed
-from headrace.core.auth.tokens import Lease
+from headrace.core.auth.tokens import JobLease
 from headrace.core.codec.json import Codec
 from headrace.core.codec.value import encode_value
 from headrace.core.job import Job
 from headrace.core.lifecycle.loss import SAID, reported
 from headrace.core.status import Outcome, Reason, Status
 from headrace.hub.remote_workers.fleet import Fleet
-from headrace.hub.remote_workers.held_job import Stale
+from headrace.hub.remote_workers.held_job import LeaseLost
 from headrace.hub.remote_workers.messages import (
     CompleteJob,
     FailJob,
@@ -30,7 +30,7 @@ from headrace.hub.remote_workers.messages import (
     SnoozeJob,
 )
 from headrace.hub.remote_workers.peers import Peer
-from headrace.logs import account, labels
+from headrace.logs import attempt_summary, labels
 from headrace.runtime.writes.load import size_at_most
 
 __all__ = ["complete_job", "fail_job", "release_job", "snooze_job"]
@@ -125,13 +125,13 @@ async def _finished(
     try:
         worker, held = await fleet.holding(peer, lease)
         job, attempt = await held.finish(ends, None if took is UNSET else took, starts=starts)
-    except Stale as stale:
+    except LeaseLost as stale:
         worker_known = fleet.workers.get(lease.worker)
         said: T | None = None if worker_known is None else worker_known.answer_to(lease.job, lease.epoch, message)
         if said is None:
             said = await _on_record(fleet, lease, answer, outcomes)
         if said is None:
-            raise Stale(stale.job, stale.detail) from None
+            raise LeaseLost(stale.job, stale.detail) from None
         return said
     fleet.drop(worker, held)
     worker.done += attempt is not None and attempt.outcome is not Outcome.RELEASED
@@ -142,7 +142,7 @@ async def _finished(
     return said
 
 
-async def _on_record(fleet: Fleet, lease: Lease, answer: Answer[T], outcomes: set[Outcome]) -> T | None:
+async def _on_record(fleet: Fleet, lease: JobLease, answer: Answer[T], outcomes: set[Outcome]) -> T | None:
     """The answer to a message that ended an attempt before, wherever that was; None: it did not."""
     engine = fleet.session.engine
     attempt = (await engine.records.history(lease.job)).attempt_of(lease.worker, lease.epoch)
@@ -167,7 +167,9 @@ def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
     waited = ran = None
     if attempt.outcome in _MEASURED and attempt.started_at is not None:
         waited, ran = (began - job.arrived_at).total_seconds(), (at - began).total_seconds()
-        _log.warning("%s", account(job, attempt.outcome, at), extra=labels(job) | {"worker": str(attempt.worker)})
+        _log.warning(
+            "%s", attempt_summary(job, attempt.outcome, at), extra=labels(job) | {"worker": str(attempt.worker)}
+        )
     retried, dead = job.status is Status.RETRYING, job.status is Status.FAILED
     fleet.sums.ended(job.task, job.queue, attempt.outcome, at, waited, ran, retried=retried, dead=dead)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec.structs import asdict
 
-from headrace.core.auth.tokens import Lease
+from headrace.core.auth.tokens import JobLease
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import release
 from headrace.core.matching.capabilities import Capabilities
@@ -20,19 +20,19 @@ from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import HeadraceError, TransitionRefused
 from headrace.http.problems import Fault, Problem
 from headrace.hub.auth.caller import Caller
-from headrace.hub.remote_workers.availability import News
+from headrace.hub.remote_workers.availability import Availability
 from headrace.hub.remote_workers.capabilities import Wants, wants_of
 from headrace.hub.remote_workers.claims import Claims
 from headrace.hub.remote_workers.disconnects import Parting
 from headrace.hub.remote_workers.drain import Leaving
 from headrace.hub.remote_workers.estimates import Estimates
 from headrace.hub.remote_workers.heartbeats import Beats
-from headrace.hub.remote_workers.held_job import Held, Stale
+from headrace.hub.remote_workers.held_job import HeldJob, LeaseLost
 from headrace.hub.remote_workers.remote_worker import RemoteWorker, gone
 from headrace.runtime.signatures import Signing
-from headrace.runtime.single_flight import Shared
-from headrace.runtime.totals import Sums
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.single_flight import SingleFlight
+from headrace.runtime.totals import FinishTotals
+from headrace.runtime.writes.writer import Writer
 
 if TYPE_CHECKING:
     from headrace.client.session import Session
@@ -52,13 +52,13 @@ class Fleet:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self.workers: dict[UUID, RemoteWorker] = {}
-        self.sums = Sums(rising=self._rising)
+        self.sums = FinishTotals(rising=self._rising)
         """What they have finished, until it is handed in."""
         self._signing: Signing | None = None
         self.estimates = Estimates(self)
-        self.rows: Shared[dict[UUID, WorkerRow]] = Shared(self._alive)
+        self.rows: SingleFlight[dict[UUID, WorkerRow]] = SingleFlight(self._alive)
         """The living, as the store has them."""
-        self.claims, self.beats, self.news, self.leaving = Claims(self), Beats(self), News(self), Leaving(self)
+        self.claims, self.beats, self.news, self.leaving = Claims(self), Beats(self), Availability(self), Leaving(self)
         self.parting = Parting(self)
 
     @asynccontextmanager
@@ -98,7 +98,7 @@ class Fleet:
         return self._hub.app.session
 
     @property
-    def lanes(self) -> Lanes:
+    def lanes(self) -> Writer:
         """The lanes that write jobs."""
         return self.session.lanes
 
@@ -244,7 +244,7 @@ class Fleet:
 
     # -- what it holds
 
-    async def holding(self, peer: Peer, lease: Lease) -> tuple[RemoteWorker, Held]:
+    async def holding(self, peer: Peer, lease: JobLease) -> tuple[RemoteWorker, HeldJob]:
         """The job that a lease names, and who has it.
 
         :raises Stale: it is no longer theirs
@@ -259,33 +259,33 @@ class Fleet:
             return worker, held
         [job] = await self.session.engine.jobs.get([lease.job])
         if job is None or not job.held or (job.worker, job.epoch) != (lease.worker, lease.epoch):
-            raise Stale(lease.job, "it was taken back, or has ended")
+            raise LeaseLost(lease.job, "it was taken back, or has ended")
         return worker, self.hold(worker, job)
 
-    def hold(self, worker: RemoteWorker, job: Job, begin_by: float | None = None) -> Held:
+    def hold(self, worker: RemoteWorker, job: Job, begin_by: float | None = None) -> HeldJob:
         """What the worker holds, from now on this as well; ``begin_by``: it must begin until then."""
         held = worker.held.get(job.id)
         if held is None or held.epoch < job.epoch:
-            held = worker.held[job.id] = Held(job, self.lanes, lambda held: self.drop(worker, held))
+            held = worker.held[job.id] = HeldJob(job, self.lanes, lambda held: self.drop(worker, held))
             worker.measure(self.monotonic())
         held.begin_by = held.begin_by or begin_by
         return held
 
-    def drop(self, worker: RemoteWorker, held: Held) -> None:
+    def drop(self, worker: RemoteWorker, held: HeldJob) -> None:
         """It holds this no longer."""
         if worker.held.get(held.job.id) is held:
             del worker.held[held.job.id]
             worker.measure(self.monotonic())
         worker.gave_up(held.job.id, held.epoch)
 
-    async def give_back(self, worker: RemoteWorker, held: Held) -> None:
+    async def give_back(self, worker: RemoteWorker, held: HeldJob) -> None:
         """Release what could not be delivered, unless a repeat of the claim was answered with it as well."""
         held.offers -= 1
         if held.offers > 0:
             return
         try:
             await held.write(release)
-        except (Stale, TransitionRefused):
+        except (LeaseLost, TransitionRefused):
             pass
         except HeadraceError as error:
             _log.warning(

@@ -14,17 +14,17 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.execution import finish, progress, release, start
 from headrace.core.status import Status
 from headrace.errors import Unavailable
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.writers import PROGRESS_EVERY
 
-__all__ = ["Held", "Stale"]
+__all__ = ["HeldJob", "LeaseLost"]
 
 _PAUSE, _LONGEST_PAUSE, _PATIENCE = 0.005, 0.5, 30.0
 
 Decide = Callable[[Job, datetime], Change | None]
 
 
-class Stale(Exception):
+class LeaseLost(Exception):
     """The job is no longer this worker's: whatever it says about it does not count."""
 
     def __init__(self, job: UUID, detail: str) -> None:
@@ -32,10 +32,10 @@ class Stale(Exception):
         self.job, self.detail = job, detail
 
 
-class Held:
+class HeldJob:
     """A job at one epoch. What is written is decided from the job as last seen, and again if it moved since."""
 
-    def __init__(self, job: Job, lanes: Lanes, lost: Callable[[Held], None] = lambda held: None) -> None:
+    def __init__(self, job: Job, lanes: Writer, lost: Callable[[HeldJob], None] = lambda held: None) -> None:
         """``lost`` is called when it turns out that the worker holds the job no longer."""
         self._lost = lost
         self.job, self.epoch = job, job.epoch
@@ -120,10 +120,10 @@ class Held:
             raise self.stale("a rate let it begin, but it did not in time; it was given back")
         return job
 
-    def stale(self, why: str) -> Stale:
+    def stale(self, why: str) -> LeaseLost:
         """What is raised when the worker holds the job no longer."""
         self._lost(self)
-        return Stale(self.job.id, why)
+        return LeaseLost(self.job.id, why)
 
     async def report(self, report: Progress) -> None:
         """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""

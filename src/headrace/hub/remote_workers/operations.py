@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from headrace.http.problems import Problem
 from headrace.hub.remote_workers import entries, finish, progress, registration
 from headrace.hub.remote_workers import messages as said
-from headrace.hub.remote_workers.held_job import Stale
+from headrace.hub.remote_workers.held_job import LeaseLost
 from headrace.hub.remote_workers.peers import Peer
-from headrace.hub.server.operation import Answer, Ask, Bounded, Operation
+from headrace.hub.server.operation import Bounded, Operation, OperationReply, OperationRequest
 
 __all__ = ["OPERATIONS", "WORK", "WorkMessage"]
 
@@ -288,7 +288,7 @@ def _operation(message: WorkMessage) -> Operation:
     )
 
 
-async def _asked(ask: Ask, message: WorkMessage) -> Answer:
+async def _asked(ask: OperationRequest, message: WorkMessage) -> OperationReply:
     """A message that came as a request."""
     peer = Peer(ask.hub, ask.caller)
     forget: Callable[[], None] | None = None
@@ -298,7 +298,7 @@ async def _asked(ask: Ask, message: WorkMessage) -> Answer:
         forget = ask.hub.door.on_revoked(lambda key: peer.leave() if key == ask.caller.key else None)
     try:
         answer = await message.do(peer, ask.body)
-    except Stale as stale:
+    except LeaseLost as stale:
         raise Problem(409, "stale-job", "The job is no longer yours", stale.detail, job_id=str(stale.job)) from None
     finally:
         if leaving is not None:
@@ -312,7 +312,7 @@ async def _asked(ask: Ask, message: WorkMessage) -> Answer:
         raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
     if peer.gone:
         raise ClientDisconnect
-    return Answer(answer)
+    return OperationReply(answer)
 
 
 async def _leave(request: Request, peer: Peer) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
 
-from headrace.core.auth.tokens import Lease
+from headrace.core.auth.tokens import JobLease
 from headrace.http.problems import Fault, Problem, id_of
 from headrace.hub.auth.caller import Caller
-from headrace.hub.remote_workers.claims import Waiting
-from headrace.hub.remote_workers.held_job import Stale
+from headrace.hub.remote_workers.claims import WaitingClaim
+from headrace.hub.remote_workers.held_job import LeaseLost
 from headrace.hub.remote_workers.messages import JobAssigned, OfJob
 from headrace.hub.remote_workers.remote_worker import RemoteWorker
 
@@ -36,7 +36,7 @@ class Peer:
         """Whether nobody is there any more to hear an answer."""
         self.joining = asyncio.Lock()
         """Had while it is being found out who a worker is: of messages that come right after another, one registers."""
-        self._waiting: set[Waiting] = set()
+        self._waiting: set[WaitingClaim] = set()
 
     @property
     def fleet(self) -> Fleet:
@@ -44,7 +44,7 @@ class Peer:
         return self.hub.fleet
 
     @contextmanager
-    def waiting(self, claim: Waiting) -> Iterator[None]:
+    def waiting(self, claim: WaitingClaim) -> Iterator[None]:
         """While a claim waits for its answer, for as long as somebody is there to hear it."""
         self._waiting.add(claim)
         try:
@@ -72,7 +72,7 @@ class Peer:
         """A worker has registered, or is known again; the one whose place it takes."""
         return None
 
-    async def lease(self, given: OfJob) -> Lease:
+    async def lease(self, given: OfJob) -> JobLease:
         """The lease by which a message speaks of a job.
 
         :raises Problem: 400, it has none; 409, it is none of this key
@@ -93,11 +93,11 @@ class Peer:
         """Give a job back of which the worker cannot be told."""
         if isinstance(answer, JobAssigned):
             lease = await self.fleet.signing.read_lease(self.caller.key, answer.lease)
-            with suppress(Stale):
+            with suppress(LeaseLost):
                 if lease is not None:
                     await self.fleet.give_back(*await self.fleet.holding(self, lease))
 
-    def leased(self, given: OfJob) -> Lease:
+    def leased(self, given: OfJob) -> JobLease:
         """The lease of a message that carries none; raises like ``lease``."""
         detail = "say by which lease you have the job: the one of its job_assigned"
         raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("lease", detail)])
@@ -139,15 +139,15 @@ class SocketPeer(Peer):
         before.detach(self)
         return before
 
-    def leased(self, given: OfJob) -> Lease:
+    def leased(self, given: OfJob) -> JobLease:
         """The lease of a job that was given to a worker at this socket, by the id of the job."""
         if given.job_id is UNSET:
             return super().leased(given)
         id = id_of(given.job_id)
         for worker in self.workers.values():
             if given.worker_id in (UNSET, worker.name) and (epoch := worker.epoch_of(id)) is not None:
-                return Lease(id, epoch, worker.id)
-        raise Stale(id, "no worker at this socket has this job")
+                return JobLease(id, epoch, worker.id)
+        raise LeaseLost(id, "no worker at this socket has this job")
 
     @property
     def busy(self) -> bool:

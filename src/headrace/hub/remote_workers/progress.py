@@ -11,7 +11,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.execution import accept, prepare
 from headrace.core.status import Status
 from headrace.core.validation import checked_moment
-from headrace.hub.remote_workers.held_job import Held
+from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.messages import (
     AcceptJob,
     JobAccepted,
@@ -27,7 +27,7 @@ from headrace.hub.remote_workers.peers import Peer
 __all__ = ["accept_job", "prepare_job", "progress_of", "start_job", "update_job_progress"]
 
 
-async def _held(peer: Peer, given: OfJob) -> Held:
+async def _held(peer: Peer, given: OfJob) -> HeldJob:
     return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
-from headrace.core.auth.tokens import Lease
+from headrace.core.auth.tokens import JobLease
 from headrace.core.entry import Kind
 from headrace.core.matching.capabilities import Capabilities, capabilities_of
 from headrace.core.validation import checked_name
 from headrace.http.problems import Fault, Problem
 from headrace.hub.api.vocabulary import requirements_of
 from headrace.hub.remote_workers.capabilities import wants_of
-from headrace.hub.remote_workers.held_job import Held
+from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.messages import (
     ClaimJob,
     Heartbeat,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["assigned", "claim_job", "heartbeat", "register_worker"]
 
 
-async def assigned(peer: Peer, worker: RemoteWorker, held: Held, token: str | None) -> JobAssigned:
+async def assigned(peer: Peer, worker: RemoteWorker, held: HeldJob, token: str | None) -> JobAssigned:
     """What a worker is told of a job that it was given."""
     fleet, job = peer.fleet, held.job
     items = 0
@@ -52,7 +52,7 @@ async def assigned(peer: Peer, worker: RemoteWorker, held: Held, token: str | No
         claim_timeout=round(fleet.session.engine.rules.accept * 1000),
         estimated_processing_time=fleet.estimates.of(job.task),
         attempt=job.attempt + 1,
-        lease=await fleet.signing.lease(peer.caller.key, Lease(job.id, job.epoch, worker.id)),
+        lease=await fleet.signing.lease(peer.caller.key, JobLease(job.id, job.epoch, worker.id)),
         queue=job.queue,
         customer_id=job.customer,
         timeout=job.timeout,
@@ -156,7 +156,7 @@ def _renew(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> None:
         worker.wants = wants_of(peer.caller, can, tasks, queues)
 
 
-async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> Held | None:
+async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> HeldJob | None:
     """What the worker is given, while the client is there and the hub serves."""
     fleet = peer.fleet
     request = None if given.request is UNSET else given.request

@@ -14,15 +14,15 @@ from headrace.engine import Renewed
 from headrace.http.problems import Problem
 from headrace.hub.auth.caller import Caller
 from headrace.hub.remote_workers.capabilities import Wants
-from headrace.hub.remote_workers.held_job import Held
+from headrace.hub.remote_workers.held_job import HeldJob
 
-__all__ = ["Line", "RemoteWorker", "gone"]
+__all__ = ["RemoteWorker", "WorkerLink", "gone"]
 
 _REMEMBERED = 64
 """Answers that are kept for messages that come again."""
 
 
-class Line(Protocol):
+class WorkerLink(Protocol):
     """A connection over which a worker can be told something at any time."""
 
     def push(self, message: Any) -> None:
@@ -47,13 +47,13 @@ class RemoteWorker:
         self.said: tuple[Any, ...] = ()
         """What it last said of itself with a claim."""
         self.concurrency = 1
-        self.held: dict[UUID, Held] = {}
+        self.held: dict[UUID, HeldJob] = {}
         """What it was given here, or has spoken of here, as far as that is known."""
         self.given = 0
         """Claims that are being answered: each may become a held job."""
         self.asked = set[int]()
         """The numbers of these. A held job that has one of them is counted with its claim."""
-        self._lines: list[Line] = []
+        self._lines: list[WorkerLink] = []
         self.parted = False
         """Whether its last connection was cut off, and nothing was heard of it here since; so it has none here."""
         self.voice = SoleVoice()
@@ -112,17 +112,17 @@ class RemoteWorker:
         return None if says == self.registered else says
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> WorkerLink | None:
         """The connection over which it is told things: of several, that over which it came last."""
         return self._lines[-1] if self._lines else None
 
-    def attach(self, line: Line) -> None:
+    def attach(self, line: WorkerLink) -> None:
         """Tell it things over this connection from now on."""
         self.detach(line)
         self._lines.append(line)
         self.parted = False
 
-    def detach(self, line: Line) -> bool:
+    def detach(self, line: WorkerLink) -> bool:
         """Know this connection no longer; whether it was one of its own, and the last."""
         if line not in self._lines:
             return False
@@ -165,7 +165,7 @@ class RemoteWorker:
         held = self.held.get(job)
         return self._over.get(job) if held is None else held.epoch
 
-    def answered(self, held: Held, message: str, answer: Any) -> None:
+    def answered(self, held: HeldJob, message: str, answer: Any) -> None:
         """Keep an answer for a message that comes again."""
         while len(self._answers) >= _REMEMBERED:
             del self._answers[next(iter(self._answers))]

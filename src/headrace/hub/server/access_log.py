@@ -15,7 +15,7 @@ from headrace.hub.auth.caller import ANYBODY
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["Access"]
+__all__ = ["AccessLog"]
 
 _log = logging.getLogger("headrace.hub.access")
 
@@ -34,7 +34,7 @@ HUNG_UP = 499
 _Counts = dict[tuple[str, int], list[float]]
 
 
-class Access:
+class AccessLog:
     """Sees every request in and out."""
 
     def __init__(self, hub: Hub) -> None:

@@ -19,7 +19,7 @@ from headrace.core.codec.record import Record, plain
 from headrace.http.problems import Fault, Problem, ProblemDetails
 from headrace.http.responses import Made
 from headrace.hub.api.hidden_errors import hidden_document, hides
-from headrace.hub.server.operation import Answer, Ask, Operation
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 from headrace.hub.server.problems import FAULT, decoded, malformed, problem_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
                 document = decoded(body, await read_body(request, most, hub.options.read_timeout))
             elif body is not None:
                 document = body.decode(b"{}")
-            ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)
+            ask = OperationRequest(
+                hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document
+            )
             answer = await operation.do(ask)
             if isinstance(answer, Response):
                 return answer
@@ -139,7 +141,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
     return endpoint
 
 
-def _response(answer: Answer, hidden: bool) -> Response:
+def _response(answer: OperationReply, hidden: bool) -> Response:
     document = hidden_document(answer.document) if hidden else answer.document
     if document is None:
         return Response(status_code=answer.status, headers=dict(answer.headers))

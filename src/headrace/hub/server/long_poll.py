@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from headrace.http.problems import Problem
-from headrace.hub.server.operation import Ask
+from headrace.hub.server.operation import OperationRequest
 
-__all__ = ["LONGEST", "patiently"]
+__all__ = ["LONGEST", "wait_within"]
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ LONGEST = 60.0
 """Seconds that a request may wait."""
 
 
-async def patiently(ask: Ask, seconds: float, work: Coroutine[Any, Any, T]) -> T | None:
+async def wait_within(ask: OperationRequest, seconds: float, work: Coroutine[Any, Any, T]) -> T | None:
     """What comes of the work; None: time is up, or the hub begins to stop.
 
     :raises ClientDisconnect: nobody waits any more

@@ -16,7 +16,7 @@ from headrace.hub.auth.caller import Caller
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["Answer", "Ask", "Bounded", "Do", "Operation"]
+__all__ = ["Bounded", "Do", "Operation", "OperationReply", "OperationRequest"]
 
 Bounded = Literal["job", "batch", "webhook", "found", "made", "told", "offered", "leased", "nothing", "operator"]
 """How the key of a customer is kept to what is that customer's.
@@ -29,7 +29,7 @@ lease names the job; one that was not given to this key is no lease. ``nothing``
 """
 
 
-class Answer(msgspec.Struct, frozen=True):
+class OperationReply(msgspec.Struct, frozen=True):
     """What a request is answered with."""
 
     document: Any = None
@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class OperationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was let in: who asks, and for what."""
 
     hub: Hub
@@ -51,7 +51,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Of the type that the operation names."""
 
 
-Do = Callable[[Ask], Awaitable[Answer | Response]]
+Do = Callable[[OperationRequest], Awaitable[OperationReply | Response]]
 
 
 @dataclass(frozen=True, kw_only=True)

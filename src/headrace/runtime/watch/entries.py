@@ -14,7 +14,7 @@ from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, StoreLost, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.slot import Waiting
+from headrace.runtime.slot import SlotWait
 
 __all__ = ["EntryReader"]
 
@@ -42,7 +42,7 @@ class EntryReader:
         """
         pause, most = _FIRST, _FIRST_PAGE
         with self._hearing(id) as news:
-            async with Waiting() as waiting:
+            async with SlotWait() as waiting:
                 while True:
                     news.clear()
                     try:

@@ -18,7 +18,7 @@ from headrace.core.attempt import History
 from headrace.core.entry import Cursor, Entry, Kind
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.core.updates import Mark, News, Place, happened_since
+from headrace.core.updates import Place, ResumeToken, Update, happened_since
 from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, StoreLost, Unavailable
@@ -26,7 +26,7 @@ from headrace.runtime.host import Host
 from headrace.runtime.watch.positions import Places, Placing
 from headrace.runtime.watch.watcher import Watcher
 
-__all__ = ["Audience", "Followed", "Reader"]
+__all__ = ["Followed", "Followers", "Reader"]
 
 PAGE, _BYTES = 200, 1024 * 1024
 """Entries that are read at once, and of the next ones so many as have about so many bytes, if they are like these."""
@@ -42,7 +42,7 @@ _AWAY = 1.0
 _log = logging.getLogger("headrace.audience")
 
 
-class Audience:
+class Followers:
     """Who looks at which job, in one session."""
 
     def __init__(self, engine: Engine, host: Host, watcher: Watcher, placing: Placing) -> None:
@@ -57,7 +57,12 @@ class Audience:
         return len(self._followed)
 
     def follow(
-        self, job: Job, since: Mark | None = None, *, entries: bool = True, wake: Callable[[], None] | None = None
+        self,
+        job: Job,
+        since: ResumeToken | None = None,
+        *,
+        entries: bool = True,
+        wake: Callable[[], None] | None = None,
     ) -> Reader:
         """Look at a job, which the store has just shown so."""
         if self._closed:
@@ -103,7 +108,7 @@ class Audience:
 class Followed:
     """One job that is followed, for all who look at it."""
 
-    def __init__(self, audience: Audience, job: Job) -> None:
+    def __init__(self, audience: Followers, job: Job) -> None:
         self.audience, self.id, self.job = audience, job.id, job
         self.place: Place | None = None
         self.error: Exception | None = None
@@ -208,13 +213,13 @@ class Reader:
     """Somebody's look at a job: ``async with reader: async for news in reader``, until the job has ended."""
 
     def __init__(
-        self, followed: Followed, since: Mark | None, *, entries: bool, wake: Callable[[], None] | None
+        self, followed: Followed, since: ResumeToken | None, *, entries: bool, wake: Callable[[], None] | None
     ) -> None:
         """``wake`` is called whenever there may be news, instead of waiting for them in ``next``."""
         self._followed, self._entries, self._woken = followed, entries, asyncio.Event()
         self.wake: Callable[[], None] = wake or self._woken.set
         self._since = since
-        self._mark = since or Mark(0, followed.job.created_at)
+        self._mark = since or ResumeToken(0, followed.job.created_at)
         self._told: Job | None = None
         self._place: Place | None = None
         self._most = FIRST_ITEMS
@@ -232,7 +237,7 @@ class Reader:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> News:
+    async def __anext__(self) -> Update:
         """The next news.
 
         :raises JobNotFound: the job is not there any more
@@ -256,7 +261,7 @@ class Reader:
         """The job as it is, as far as is known."""
         return self._followed.job
 
-    async def next(self, timeout: float | None) -> News | None:
+    async def next(self, timeout: float | None) -> Update | None:
         """The next news, once there are some; None if that takes longer than the timeout."""
         host, pause = self._followed.audience.host, _FIRST
         loop = asyncio.get_running_loop()
@@ -281,7 +286,7 @@ class Reader:
                 pause = min(pause * _GROWTH, _LONGEST)
                 self._followed.renew()  # a hint may have been lost
 
-    async def take(self) -> News | None:
+    async def take(self) -> Update | None:
         """The news there are; None: there are none.
 
         :raises JobNotFound: the job is not there any more
@@ -315,13 +320,13 @@ class Reader:
         if _may_hide_attempts(before, job):
             history = await self._history(job, self._mark)
         self._told, self._place, self._over = job, place, over
-        self._mark = Mark(
+        self._mark = ResumeToken(
             job.rev,
             job.updated_at,
             logs[-1].cursor if logs else self._mark.log,
             items[-1].cursor if items else self._mark.item,
         )
-        return News(
+        return Update(
             job=job,
             before=before,
             mark=self._mark,
@@ -332,17 +337,17 @@ class Reader:
             over=over,
         )
 
-    async def _first(self, job: Job) -> News:
+    async def _first(self, job: Job) -> Update:
         """How the job is, and what happened to it that the reader does not know."""
         since, history = self._since, History()
         if job.rev > 1 and (since is None or since.rev != job.rev):
             history = await self._history(job, since)
         self._told = job
-        self._mark = Mark(job.rev, job.updated_at, self._mark.log, self._mark.item)
+        self._mark = ResumeToken(job.rev, job.updated_at, self._mark.log, self._mark.item)
         self.wake()  # the entries come next
-        return News(job=job, before=None, mark=self._mark, history=history)
+        return Update(job=job, before=None, mark=self._mark, history=history)
 
-    async def _history(self, job: Job, since: Mark | None) -> History:
+    async def _history(self, job: Job, since: ResumeToken | None) -> History:
         history = (await self._followed.audience.engine.records.history(job.id)).timed()
         return history if since is None else happened_since(history, since)
 

@@ -23,7 +23,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable, Unreadable
 from headrace.runtime.host import Host
 from headrace.runtime.readable import readable
-from headrace.runtime.slot import Waiting
+from headrace.runtime.slot import SlotWait
 
 __all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]
 
@@ -59,7 +59,7 @@ class _Wait(Generic[T]):
         self.seen = seen
         """What the caller knows already; None: only the end is news."""
         self.event = asyncio.Event()
-        self.waiting = Waiting()
+        self.waiting = SlotWait()
         self.found: T | None = None
         self.error: BaseException | None = None
 

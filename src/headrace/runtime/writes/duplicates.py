@@ -19,7 +19,7 @@ from headrace.engine.transactions import walk_async
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Meetings", "meeting"]
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Duplicates", "meeting"]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two tries for what is not to be had just now."""
@@ -67,7 +67,7 @@ class _Turn:
         return answer if job.id in later else Duplicated(self.last)
 
 
-class Meetings:
+class Duplicates:
     """The meetings of one session. Submits with the same key go one after the other: at the same time, all but one of
     them would come too late, again and again."""
 

@@ -10,7 +10,7 @@ from headrace.core.job import Job
 from headrace.core.updates import Allowance
 from headrace.engine.bus import Bus, Hint, Topic
 
-__all__ = ["GAP", "MOST", "Changes", "hint_of"]
+__all__ = ["GAP", "MOST", "ChangeHints", "hint_of"]
 
 GAP = 0.02
 """Seconds between two hints of a session about changes."""
@@ -28,7 +28,7 @@ def hint_of(ids: Sequence[UUID]) -> Hint:
     return Hint(Topic.CHANGED, tuple(map(str, ids[:MOST])), max(0, len(ids) - MOST))
 
 
-class Changes:
+class ChangeHints:
     """What one session tells of jobs that it changed: the first at once, others together after a moment.
 
     At most ``MOST`` ids in ``GAP`` seconds. Of those beyond, only the number is told.

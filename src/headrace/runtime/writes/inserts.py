@@ -18,12 +18,12 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
 from headrace.runtime.writes.batcher import MAX_ROWS, Batcher, unstorable
-from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE, Meetings
+from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE, Duplicates
 from headrace.runtime.writes.load import Load
 from headrace.runtime.writes.requirements import Requirements
 from headrace.runtime.writes.webhooks import Webhooks
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits", "chunks", "weight_of"]
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Inserts", "chunks", "weight_of"]
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ async def _each(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T | Exception]:
     return found
 
 
-class Submits:
+class Inserts:
     """The writers of new jobs. Plain, keyed and related ones, and what is stored whole, never wait for one another."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Submits:
     ) -> None:
         """``follow`` is called when there may be notes to process; ``apply`` writes a change; ``load``: what waits."""
         self.engine, self.host = engine, host
-        self._meetings = Meetings(host, apply, patience)
+        self._meetings = Duplicates(host, apply, patience)
         self._patience, self._follow = patience, follow
         self.requirements = Requirements(engine, host)
         """Says of new jobs that nobody meets their requirements."""

@@ -24,13 +24,13 @@ from headrace.runtime.host import Host
 from headrace.runtime.watch.entries import EntryReader
 from headrace.runtime.writes.batcher import Batcher, Ticket
 from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE
-from headrace.runtime.writes.hints import Changes
-from headrace.runtime.writes.inserts import ROW, Submits, weight_of
+from headrace.runtime.writes.hints import ChangeHints
+from headrace.runtime.writes.inserts import ROW, Inserts, weight_of
 from headrace.runtime.writes.left_out import tell_left_out
 from headrace.runtime.writes.load import Load, size_at_most
 from headrace.runtime.writes.notes import NoteProcessor
 
-__all__ = ["Lanes"]
+__all__ = ["Writer"]
 
 _TRIES = 50
 _CANCELLED = Note.CANCELLED
@@ -65,7 +65,7 @@ def _append_id(append: Append) -> UUID:
     return append.job
 
 
-class Lanes:
+class Writer:
     """The writers of one session. Submits, keyed submits, finishes, acts and appends never wait for one another."""
 
     def __init__(
@@ -106,13 +106,13 @@ class Lanes:
             distinct=_append_id,
             load=self.load,
         )
-        self.changes = Changes(engine.bus)
+        self.changes = ChangeHints(engine.bus)
         """Tells of the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
         self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
         """Does what follows from changes for other jobs."""
-        self.submits = Submits(
+        self.submits = Inserts(
             engine, host, patience=patience, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
         )
         """Stores new jobs."""

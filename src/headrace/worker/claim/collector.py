@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.core.job import Job
 from headrace.worker.claim.buffer import Buffer
 from headrace.worker.claim.permits import Lead, Permits
-from headrace.worker.execution.bulk import Call
+from headrace.worker.execution.bulk import BulkCall
 from headrace.worker.handler import Bulk, Handler
 from headrace.worker.owned_job import OwnedJob
 
@@ -38,7 +38,7 @@ class Collector:
         """How long after its claim a job that spent a permit of a rate may begin."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
-        self.calls: set[Call] = set()
+        self.calls: set[BulkCall] = set()
 
     @property
     def names(self) -> frozenset[str]:
@@ -106,7 +106,7 @@ class Collector:
 
     def call(self, owned_jobs: Sequence[OwnedJob]) -> None:
         """Make a call with these jobs."""
-        self.calls.add(Call(self, self._slots, owned_jobs))
+        self.calls.add(BulkCall(self, self._slots, owned_jobs))
 
     def gives_up(self, now: datetime) -> bool:
         """Whether its jobs have waited too long for a slot, so that other workers should have them."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.limits.settings import limits_of
 from headrace.core.matching.match import Profile, serves
 from headrace.engine import Claimed, Dead, Profiles
@@ -144,7 +144,9 @@ class Fetcher(Service):
         self.request, self._asked = self._host.dice.token(), self._served
         try:
             wanted, lead = self._wanted(), self._taker.lead.seconds
-            return await self._ask(Ask(n=n, free=free, profiles=wanted, queues=self._queues, lead=lead), self.request)
+            return await self._ask(
+                ClaimRequest(n=n, free=free, profiles=wanted, queues=self._queues, lead=lead), self.request
+            )
         finally:
             self.request = None
 
@@ -154,7 +156,7 @@ class Fetcher(Service):
             return frozenset(id for id in self._served if self._profiles[id].task not in saturated)
         return self._served
 
-    async def _ask(self, ask: Ask, request: int) -> tuple[Claimed, Permits | None] | None:
+    async def _ask(self, ask: ClaimRequest, request: int) -> tuple[Claimed, Permits | None] | None:
         pause, worker, clock, dealt = 0.05, self._worker.id, self._host.clock, None
         since, now = clock.monotonic(), clock.now()
         while True:

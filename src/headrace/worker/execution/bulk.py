@@ -21,11 +21,11 @@ from headrace.worker.yielded_slots import RunSlot
 
 if TYPE_CHECKING:
     from headrace.worker.claim.collector import Collector
-    from headrace.worker.execution.completion import Completing
+    from headrace.worker.execution.completion import Completion
     from headrace.worker.execution.writers import EntryWriter
     from headrace.worker.slots import Slots
 
-__all__ = ["Call", "check_outcomes"]
+__all__ = ["BulkCall", "check_outcomes"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -58,7 +58,7 @@ class _Member:
         self.outcome: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
 
 
-class Call:
+class BulkCall:
     """One call of a bulk handler.
 
     Each job has a run of its own, with its attempt, its fence and its end. All runs wait here for their outcomes.
@@ -235,7 +235,7 @@ class _AllJobs(Caller):
     def entry_writer(self) -> EntryWriter | None:
         raise NotSupported("a bulk handler runs many jobs at once: durable steps and streams belong to one")
 
-    def completer(self) -> Completing:
+    def completer(self) -> Completion:
         raise NotSupported("a bulk handler runs many jobs at once: only one can be completed in a transaction")
 
     def resource(self, resource: Resource[T]) -> T:

@@ -25,7 +25,7 @@ from headrace.worker.handler import Described, Handler
 from headrace.worker.process.threads import ThreadPool
 
 if TYPE_CHECKING:
-    from headrace.worker.process.pool import Children
+    from headrace.worker.process.pool import ProcessPool
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -97,7 +97,7 @@ async def call(
     ctx: Context,
     job: Job,
     threads: ThreadPool,
-    children: Children | None = None,
+    children: ProcessPool | None = None,
     traced: bool = False,
 ) -> Ending:
     """Run the handler; how that ended. ``traced``: this is within the span of the run, if it has one.
@@ -164,7 +164,7 @@ def _plain(
 
 
 def _wrapped(
-    handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: Children | None
+    handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: ProcessPool | None
 ) -> Callable[[], Awaitable[Any]]:
     """What calls the handler inside its middleware.
 

@@ -25,7 +25,7 @@ from headrace.worker.execution.context import Context, Transaction
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.process.loops import wait_on_loop
 
-__all__ = ["Completing"]
+__all__ = ["Completion"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -38,7 +38,7 @@ LEFT_OPEN = 5.0
 """How long to wait for a transaction that is still open after its handler has ended."""
 
 
-class Completing:
+class Completion:
     """What became of the completion of one run. The store is the judge: a commit is known by what is there after it.
 
     From the moment the change is within the user's transaction until that is over, the owned job writes nothing of its

@@ -23,7 +23,7 @@ from headrace.worker.execution.resources import Resource
 from headrace.worker.execution.steps import run_step, run_step_blocking
 
 if TYPE_CHECKING:
-    from headrace.worker.execution.completion import Completing
+    from headrace.worker.execution.completion import Completion
     from headrace.worker.execution.writers import EntryWriter
 
 __all__ = ["Caller", "Context", "Stopping", "Transaction"]
@@ -106,7 +106,7 @@ class Caller:
         """The slot that the run occupies, to be yielded while it waits for other jobs; None: it occupies none."""
         return None
 
-    def completer(self) -> Completing:
+    def completer(self) -> Completion:
         """What completes the job within a transaction.
 
         :raises NotSupported: nothing can do that here

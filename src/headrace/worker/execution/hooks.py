@@ -24,10 +24,10 @@ __all__ = [
     "MOMENTS",
     "CallNext",
     "Callback",
+    "CallbackQueue",
     "Callbacks",
     "Middleware",
     "Moment",
-    "Reactions",
     "check_callbacks",
     "check_middleware",
     "tell",
@@ -67,7 +67,7 @@ def check_callbacks(given: Any, name: str) -> list[Callback]:
     return found
 
 
-class Reactions:
+class CallbackQueue:
     """Runs the callbacks of one worker, beside its jobs."""
 
     def __init__(self, threads: ThreadPool, variables: Variables, changed: Callable[[], None], *, most: int) -> None:

@@ -17,7 +17,7 @@ from headrace.core.status import Status
 from headrace.logs import labels
 from headrace.worker.execution.backoff import timed, timed_out
 from headrace.worker.execution.call import call, call_async, raised
-from headrace.worker.execution.completion import Completing
+from headrace.worker.execution.completion import Completion
 from headrace.worker.execution.context import Caller, Context, Stopping
 from headrace.worker.execution.errors import is_passing, message_of
 from headrace.worker.execution.resources import Resource
@@ -28,7 +28,7 @@ from headrace.worker.process.loops import on_loop
 from headrace.worker.yielded_slots import RunSlot
 
 if TYPE_CHECKING:
-    from headrace.worker.execution.bulk import Call
+    from headrace.worker.execution.bulk import BulkCall
     from headrace.worker.slots import Slots
 
 __all__ = ["Run"]
@@ -81,7 +81,7 @@ class Run(Caller):
         task: asyncio.Task[None],
         now: datetime,
         monotonic: float,
-        bulk_call: Call | None = None,
+        bulk_call: BulkCall | None = None,
     ) -> None:
         """``now`` and ``monotonic``: the present time, which the caller has just read."""
         self.owned, self.task, self.bulk_call = owned, task, bulk_call
@@ -93,7 +93,7 @@ class Run(Caller):
         self._ctx: Context | None = None
         self._why: Stopping | None = None
         self._calling = False
-        self._completing: Completing | None = None
+        self._completing: Completion | None = None
         self._leaving: tuple[Ending, asyncio.Task[None]] | None = None
         self._entry_writer: EntryWriter | None = None
         self._progress: ProgressWriter | None = None
@@ -356,10 +356,10 @@ class Run(Caller):
         # Behind the report in the job's own line of writes: when this is answered, the report is stored.
         await self.owned.recorded()
 
-    def completer(self) -> Completing:
+    def completer(self) -> Completion:
         """What ends the job within a transaction of its handler's."""
         if self._completing is None:
-            self._completing = Completing(self.owned, self._loop, self._written)
+            self._completing = Completion(self.owned, self._loop, self._written)
         return self._completing
 
     async def _written(self) -> None:

@@ -18,7 +18,7 @@ from headrace.core.entry import Append, Entry, Kind, log_data
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import progress
 from headrace.errors import HeadraceError, Stopped
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["EntryWriter", "ProgressWriter", "Started"]
@@ -39,7 +39,7 @@ Started = Callable[[], Awaitable[Job | None]]
 class EntryWriter:
     """Writes the entries of one run, on the loop of its worker."""
 
-    def __init__(self, lanes: Lanes, attempt: int, started: Started, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, lanes: Writer, attempt: int, started: Started, loop: asyncio.AbstractEventLoop) -> None:
         """May be made on any thread; what it does, unless it says otherwise, it does on the loop."""
         self.lanes, self.attempt, self.loop = lanes, attempt, loop
         self._started = started

@@ -34,7 +34,7 @@ from headrace.worker.process.child import (
     to_parent,
 )
 
-__all__ = ["Children"]
+__all__ = ["ProcessPool"]
 
 _DIED = ("ChildDied",)
 
@@ -133,7 +133,7 @@ class _Post:
     child: _Child | None = None
 
 
-class Children:
+class ProcessPool:
     """The child processes of one worker; idle ones are used again."""
 
     def __init__(self) -> None:

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from headrace.conformance.entries import items, of
 from headrace.conformance.lab import OOPS, Lab
 from headrace.core.attempt import Completed, Failed, Progress
-from headrace.core.change import Applied, Change, Conflict, Key, Verdict
+from headrace.core.change import Applied, Change, Conflict, KeyEffect, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution
 from headrace.core.status import Status
 from headrace.engine import Engine, Inserted
 from headrace.engines.postgres.store.connection import Connection
 from headrace.errors import Duplicate, Unavailable
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
 from tests.support.until import until
@@ -102,7 +102,7 @@ async def test_a_key_freed_earlier_in_the_batch_can_be_taken_later_in_it(lab: La
     assert cancel is not None
     assert other is not None
     retry = actions.retry(first, lab.now)
-    assert retry.key is Key.TAKE
+    assert retry.key is KeyEffect.TAKE
     verdicts = await lab.apply(cancel, retry, other)
     assert [type(verdict) for verdict in verdicts] == [Applied] * 3
 
@@ -215,7 +215,7 @@ async def test_a_repeat_after_the_commit_of_the_transaction_is_recognised(
 
 
 async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: Lab, connect: Connect) -> None:
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     ended = await lab.cancel(await lab.put(dedup="k"))
     others = await lab.put_all(*(lab.job() for _ in range(3)))
     user = await connect()
@@ -238,7 +238,7 @@ async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: 
 
 
 async def test_a_key_in_a_transaction_that_is_rolled_back_can_be_taken(lab: Lab, connect: Connect) -> None:
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     ended = await lab.cancel(await lab.put(dedup="k"))
     user = await connect()
     transaction = user.transaction()

@@ -22,7 +22,7 @@ from headrace.conformance.jobs.limits import rule
 from headrace.conformance.lab import BEGIN, Lab
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, order, pick
+from headrace.core.lifecycle.claim import ClaimRequest, order, pick
 from headrace.core.matching.customers import Customers
 from headrace.core.query import Filter, as_seen
 from headrace.core.status import Status
@@ -74,9 +74,9 @@ class Interrupted(Held):
         return rows
 
 
-async def everything(lab: Lab, n: int) -> Ask:
+async def everything(lab: Lab, n: int) -> ClaimRequest:
     """An ask of one who serves all profiles."""
-    return Ask(
+    return ClaimRequest(
         n=n, free=n, profiles=frozenset(profile.id for profile in (await lab.engine.documents.profiles()).profiles)
     )
 
@@ -375,7 +375,7 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
     ids = [job.id for job in jobs]
     for request in range(1, 8):
         n = dice.choice((0, 1, 5, 40))
-        ask = Ask(n=n, free=dice.randrange(n + 2), profiles=served, queues=queues)
+        ask = ClaimRequest(n=n, free=dice.randrange(n + 2), profiles=served, queues=queues)
         stored = [as_seen(job, now) for job in await lab.engine.jobs.get(ids) if job is not None]
         line = [
             job

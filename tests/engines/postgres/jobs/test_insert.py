@@ -27,7 +27,7 @@ from headrace.engines.postgres import PostgresEngine
 from headrace.engines.postgres.store.connection import Connection
 from headrace.engines.sql.encoding import is_at_once
 from headrace.errors import ConfigError, Unavailable
-from headrace.runtime.writes.writer import Lanes
+from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.support.faults import LosesReplies
 from tests.support.invariants import check_store
@@ -79,7 +79,7 @@ async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab)
     others = [lab.engine.another_session() for _ in range(3)]
     for other in others:
         await other.open()
-    lanes = [Lanes(engine, lab.host) for engine in (lab.engine, *others)]
+    lanes = [Writer(engine, lab.host) for engine in (lab.engine, *others)]
     for at in range(10):
         wishes = [(lane, lab.job(dedup=f"k{at}")) for lane in lanes for _ in range(5)]
         answers = await asyncio.gather(*(lane.insert(job) for lane, job in wishes))
@@ -96,7 +96,7 @@ async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab)
 
 async def test_submits_whose_replies_are_lost_are_repeated_and_stored_once(lab: Lab) -> None:
     faulty = LosesReplies(lab.engine, {"insert": 2})
-    lanes = Lanes(faulty, lab.host)
+    lanes = Writer(faulty, lab.host)
     jobs = [lab.job(dedup=f"k{at}" if at % 3 == 0 else None) for at in range(60)]
     answers = []
     for start in range(0, 60, 10):
@@ -389,7 +389,7 @@ async def test_an_id_that_is_here_goes_the_long_way_and_is_answered_as_it_stands
     job = await lab.put()
     assert await insert_one(lab, replace(job, seq=0)) is None
     await lab.cancel(job)
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     answer = await lanes.insert(replace(job, seq=0))
     await lanes.close()
     assert isinstance(answer, Inserted)
@@ -401,7 +401,7 @@ async def test_one_job_is_one_round_trip(lab: Lab, tmp_path: Path) -> None:
     async with Proxy(shared().url()) as proxy:
         engine = PostgresEngine(proxy.url, rules=lab.rules, host=lab.host, schema=schema_of(tmp_path))
         await engine.open()
-        lanes = Lanes(engine, lab.host)
+        lanes = Writer(engine, lab.host)
         for _ in range(2):  # the first learns the line, and the second how the statement is called
             await lanes.insert(lab.job())
         before = proxy.asked
@@ -427,7 +427,7 @@ async def test_the_hint_of_one_job_comes_with_its_commit(lab: Lab) -> None:
 async def test_a_caller_cancelled_in_the_middle_leaves_at_once_and_the_job_is_stored(
     lab: Lab, schema: str, connect: Connect
 ) -> None:
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     for _ in range(2):
         await lanes.insert(lab.job())
     user = await connect()
@@ -453,7 +453,7 @@ async def test_a_caller_cancelled_in_the_middle_leaves_at_once_and_the_job_is_st
 
 
 async def test_lanes_that_are_closed_in_the_middle_wait_for_the_job(lab: Lab) -> None:
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     for _ in range(2):
         await lanes.insert(lab.job())
     inserting = asyncio.create_task(lanes.insert(lab.job()))
@@ -466,7 +466,7 @@ async def test_lanes_that_are_closed_in_the_middle_wait_for_the_job(lab: Lab) ->
 async def test_a_connection_that_is_cut_in_the_middle_costs_no_job_and_stores_none_twice(
     lab: Lab, schema: str, connect: Connect
 ) -> None:
-    lanes = Lanes(lab.engine, lab.host)
+    lanes = Writer(lab.engine, lab.host)
     for _ in range(2):
         await lanes.insert(lab.job())
     user = await connect()

@@ -15,7 +15,7 @@ from headrace.core.audit import KEPT
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.status import Status
 from headrace.engine import Claimed, Engine
 from headrace.engines.memory import MemoryEngine
@@ -114,11 +114,11 @@ async def test_no_more_keys_are_read_than_may_be_given(lab: Lab, connect: Connec
     connection, counts = await connect(), list[int]()
     pool = Pool(shared().url(), size=1, settings=HOT, pgbouncer=False)
     await pool.open()
-    serving = await Served(pool, schema).of(Ask(n=1000, free=5, profiles=profiles))
+    serving = await Served(pool, schema).of(ClaimRequest(n=1000, free=5, profiles=profiles))
     await pool.close()
     assert await arrive(connection, schema, serving, {"work"})
     for free in (5, 0, 400):
-        window = Window.of(Ask(n=1000, free=free, profiles=profiles), serving, {"work"})
+        window = Window.of(ClaimRequest(n=1000, free=free, profiles=profiles), serving, {"work"})
         counts.append(len((await read(connection, schema, serving, window, lab.now)).keys))
     assert counts == [13, 0, 408]
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from headrace.conformance.lab import OOPS, Lab
 from headrace.core.attempt import Completed, Failed
-from headrace.core.change import Applied, Conflict, Key
+from headrace.core.change import Applied, Conflict, KeyEffect
 from headrace.core.lifecycle import actions, deduplication, execution
 from headrace.core.query import Filter
 from headrace.core.status import Reason, Status
@@ -46,7 +46,7 @@ async def test_a_key_freed_earlier_in_the_batch_can_be_taken_later_in_it(lab: La
     assert cancel is not None
     assert other is not None
     retry = actions.retry(first, lab.now)
-    assert retry.key is Key.TAKE
+    assert retry.key is KeyEffect.TAKE
     verdicts = await lab.apply(cancel, retry, other)
     assert [type(verdict) for verdict in verdicts] == [Applied] * 3
 

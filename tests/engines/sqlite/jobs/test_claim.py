@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from headrace.conformance.lab import Lab
 from headrace.core.attempt import Completed
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, order, pick
+from headrace.core.lifecycle.claim import ClaimRequest, order, pick
 from headrace.core.matching.match import serves
 from headrace.core.query import as_seen
 from headrace.core.status import Status
@@ -56,7 +56,7 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
     ids = [job.id for job in jobs]
     for request in range(1, 8):
         n = dice.choice((0, 1, 5, 40))
-        ask = Ask(n=n, free=dice.randrange(n + 2), profiles=served, queues=queues)
+        ask = ClaimRequest(n=n, free=dice.randrange(n + 2), profiles=served, queues=queues)
         stored = [as_seen(job, now) for job in await lab.engine.jobs.get(ids) if job is not None]
         line = [
             job
@@ -170,7 +170,7 @@ async def test_jobs_that_a_worker_cannot_take_cost_it_nothing(lab: Lab) -> None:
 
     async def cost(request: int) -> int:
         async with steps_of(lab) as steps:
-            answer = await lab.engine.jobs.claim(worker, Ask(n=20, free=20, profiles=served), request, lab.now)
+            answer = await lab.engine.jobs.claim(worker, ClaimRequest(n=20, free=20, profiles=served), request, lab.now)
         assert isinstance(answer, Claimed)
         assert [job.requires for job in answer.jobs] == [{"gpu_memory_gb": 8}] * 20
         return steps[0]

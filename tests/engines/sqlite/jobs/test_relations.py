@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from headrace.conformance.lab import Lab
 from headrace.core.attempt import Completed
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Change, Tally
+from headrace.core.change import Applied, BatchTally, Change
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Inserted, Refused
@@ -25,7 +25,7 @@ async def filled(lab: Lab, n: int) -> tuple[Batch, list[Job]]:
     return batch, [answer.job for answer in answers if isinstance(answer, Inserted)]
 
 
-async def tally(lab: Lab, batch: Batch) -> Tally:
+async def tally(lab: Lab, batch: Batch) -> BatchTally:
     [found] = await lab.engine.families.batches([batch.id])
     assert found is not None
     return found.tally
@@ -117,7 +117,7 @@ async def test_a_job_that_went_far_elsewhere_counts_once(lab: Lab) -> None:
     moved = replace(ended, id=lab.new_id(), spec=replace(ended.spec, batch=batch.id))
     child = after(lab, moved)
     assert [type(one) for one in await lab.insert(moved, child)] == [Inserted, Inserted]
-    assert await tally(lab, batch) == Tally(2, 1)
+    assert await tally(lab, batch) == BatchTally(2, 1)
     assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
@@ -139,12 +139,12 @@ async def test_within_a_transaction_families_are_judged_and_written(lab: Lab) ->
         )
     assert [type(one) for one in answers] == [Inserted, Refused, Refused, Inserted]
     assert isinstance(answers[2].error, JobNotFound)
-    assert await tally(lab, batch) == Tally(2)
+    assert await tally(lab, batch) == BatchTally(2)
     # First the one waited for has not ended; then it has, and in turn those go on that wait for the child.
     assert await lab.process_notes() == []
     await lab.cancel(parent)
     assert [change.job.id for change in await lab.process_notes()] == [child.id, answers[3].job.id]
-    assert await tally(lab, batch) == Tally(2, 0, 0, 1)
+    assert await tally(lab, batch) == BatchTally(2, 0, 0, 1)
 
 
 async def test_what_is_rolled_back_ties_nobody_and_counts_nowhere(lab: Lab) -> None:
@@ -155,7 +155,7 @@ async def test_what_is_rolled_back_ties_nobody_and_counts_nowhere(lab: Lab) -> N
         async with lab.transactions.transaction() as connection:
             await within(lab, connection, after(lab, parent, batch=batch.id))
             raise ZeroDivisionError
-    assert await tally(lab, batch) == Tally(1)
+    assert await tally(lab, batch) == BatchTally(1)
     [verdict] = await lab.apply(lab.end(parent, Completed()))
     assert isinstance(verdict, Applied)
     assert not verdict.noted
@@ -174,13 +174,13 @@ async def test_within_a_transaction_an_end_is_noted_and_counted_if_it_is_committ
             assert (await apply(lab, connection, change)).noted
             raise ZeroDivisionError
     assert await lab.process_notes() == []
-    assert await tally(lab, batch) == Tally(2)
+    assert await tally(lab, batch) == BatchTally(2)
     async with lab.transactions.transaction() as connection:
         assert await apply(lab, connection, change) == Applied(change.job, noted=True)
         alone = lab.stamp(lab.end(two, Completed("1")))
         assert await apply(lab, connection, alone) == Applied(alone.job)
         # Said again, it is neither noted nor counted again.
         assert await apply(lab, connection, change) == Applied(change.job)
-    assert await tally(lab, batch) == Tally(2, 2)
+    assert await tally(lab, batch) == BatchTally(2, 2)
     assert [told.job.id for told in await lab.process_notes()] == [child.id]
     assert (await lab.get(child)).status is Status.QUEUED

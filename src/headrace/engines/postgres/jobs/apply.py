@@ -12,7 +12,7 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 from msgspec.structs import replace
 
-from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale, judge
+from headrace.core.change import Applied, Change, Conflict, KeyEffect, Verdict, WasStale, judge
 from headrace.core.job import Job
 from headrace.core.lifecycle.decision import COMPLETES, ENDS
 from headrace.core.status import Verb
@@ -50,7 +50,7 @@ _PATIENCE = 250
 """Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
 
 _SEQ = 1
-_TAKE, _RETRY, _COMPLETE = Key.TAKE, Verb.RETRY, Verb.COMPLETE  # looked up once: see core.lifecycle
+_TAKE, _RETRY, _COMPLETE = KeyEffect.TAKE, Verb.RETRY, Verb.COMPLETE  # looked up once: see core.lifecycle
 _by_seq = itemgetter(_SEQ)
 
 Inserts = Callable[[Sequence[Change]], Statements[Lost]]
@@ -99,7 +99,7 @@ def _look(schema: str, changes: Sequence[Change]) -> Statements[list[Sight]]:
     wanted = [
         (
             change.job.id,
-            held_key(change.job) if change.key is Key.TAKE else None,
+            held_key(change.job) if change.key is KeyEffect.TAKE else None,
             None if change.attempt is None else change.attempt.number,
         )
         for change in changes
@@ -125,7 +125,9 @@ def _only_completes(change: Change) -> bool:
 
 def _stands_alone(change: Change) -> bool:
     """Whether a change needs a transaction of its own, with more than one statement."""
-    return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts) or change.merges is not None
+    return (
+        change.key is KeyEffect.TAKE or change.verb is Verb.RETRY or bool(change.inserts) or change.merges is not None
+    )
 
 
 def _is_usual(change: Change) -> bool:
@@ -140,7 +142,7 @@ def _kind(change: Change) -> int:
 
 def _wants_key(change: Change) -> bool:
     """Whether a change takes a dedup key, for its job or for one that it inserts."""
-    return change.key is Key.TAKE or any(job.spec.dedup is not None for job in change.inserts)
+    return change.key is KeyEffect.TAKE or any(job.spec.dedup is not None for job in change.inserts)
 
 
 def _runs(changes: Sequence[Change]) -> list[dict[int, Change]]:
@@ -302,7 +304,7 @@ class Applying:
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
-                if change.key is Key.TAKE or (change.key is Key.RELEASE and change.inserts):
+                if change.key is KeyEffect.TAKE or (change.key is KeyEffect.RELEASE and change.inserts):
                     # Inserts take the same lock, so that whoever wants this key does so one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
                 if moving is not None:

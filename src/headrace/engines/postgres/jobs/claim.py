@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, Grant, grant, order
+from headrace.core.lifecycle.claim import ClaimRequest, Grant, grant, order
 from headrace.core.limits.selection import refusal
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.jobs.limited_claim import Limiting
@@ -79,7 +79,7 @@ class Claiming:
         self._spare = _SPARE
         """How many jobs to look at beyond those that are wanted; grows where other claims take many of them."""
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         """The verb ``Jobs.claim``."""
         given = grant(worker, ask, request, now, self._rules)
         serving, promoted, reach = await self._serving(ask), False, ask.n + self._spare
@@ -121,13 +121,13 @@ class Claiming:
                 # Other claims took some of the jobs, and there are more behind them: have the worker ask again at once.
                 return replace(claimed, next_due=now) if more else claimed
 
-    async def _dead(self, ask: Ask, stale: bool) -> Dead:
+    async def _dead(self, ask: ClaimRequest, stale: bool) -> Dead:
         """That the worker is dead, unless the ask is refused by what is set now: that comes before anything else."""
         if stale:
             await self._serving(ask, anew=True)
         return Dead()
 
-    async def _serving(self, ask: Ask, *, anew: bool = False) -> Serving:
+    async def _serving(self, ask: ClaimRequest, *, anew: bool = False) -> Serving:
         """The subqueues of the ask; :raises ConfigError: it chooses customers in queues that are not set so"""
         serving = await self._served.of(ask, anew=anew)
         if refusal(ask, serving.limits) is not None and not anew:
@@ -136,7 +136,9 @@ class Claiming:
             raise why
         return serving
 
-    async def _ask(self, given: Grant, ask: Ask, serving: Serving, promoted: bool, reach: int) -> Sequence[Any]:
+    async def _ask(
+        self, given: Grant, ask: ClaimRequest, serving: Serving, promoted: bool, reach: int
+    ) -> Sequence[Any]:
         terms = (
             given.worker,
             given.claim,

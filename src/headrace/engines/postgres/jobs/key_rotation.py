@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.lifecycle.claim import Ask
-from headrace.core.limits.selection import Dealt, Entry, Turn, wanted
+from headrace.core.lifecycle.claim import ClaimRequest
+from headrace.core.limits.selection import Dealt, QueuedEntry, Turn, wanted
 from headrace.core.limits.settings import Group
 from headrace.engines.postgres.jobs.subqueues import Serving
 from headrace.engines.postgres.store.arrays import columns
@@ -53,7 +53,7 @@ class Window(msgspec.Struct, frozen=True):
     """By what factor more is read of each key than its share of the jobs."""
 
     @classmethod
-    def of(cls, ask: Ask, serving: Serving, tasks: Collection[str]) -> Window:
+    def of(cls, ask: ClaimRequest, serving: Serving, tasks: Collection[str]) -> Window:
         """The first window for an ask, which is likely to be wide enough."""
         most = max(_ROWS // max(len(serving.subqueues), 1), 10)
         counts = [wanted(group, ask, serving.limits) for group in serving.groups]
@@ -80,7 +80,7 @@ class _Key(msgspec.Struct, gc=False):
     key: str
     said: tuple[int, int, int]
     last: int
-    entries: list[Entry]
+    entries: list[QueuedEntry]
     whole: bool = True
     """Whether ``entries`` are all its jobs in this subqueue."""
 
@@ -89,14 +89,14 @@ class Table(msgspec.Struct):
     """The queued jobs and their keys, as far as they were read."""
 
     keys: list[_Key]
-    groups: list[tuple[Group, list[Entry]]]
+    groups: list[tuple[Group, list[QueuedEntry]]]
     last: dict[Turn, int]
     """When the keys last had their turn."""
     subqueues: dict[int, int]
     """In which subqueue each job was seen."""
 
     @property
-    def all_read(self) -> list[tuple[Group, list[Entry]]]:
+    def all_read(self) -> list[tuple[Group, list[QueuedEntry]]]:
         """The groups without their unread entries, as if there were nothing behind what was read."""
         return [(group, [entry for entry in entries if not entry.unread]) for group, entries in self.groups]
 
@@ -130,10 +130,10 @@ async def read(
     widest = max(window.depths, default=0)
     terms = (serving.subqueues, window.depths, most, reaches, widest * window.shares)
     rows: list[Any] = await connection.fetch(sql("in_subqueues", schema), *terms)
-    plain: dict[int, list[Entry]] = {}
+    plain: dict[int, list[QueuedEntry]] = {}
     keys: list[_Key] = []
     moment, late, before = micros(now), False, (0, None)
-    entries, subqueues = list[Entry](), dict[int, int]()
+    entries, subqueues = list[QueuedEntry](), dict[int, int]()
     for number, key, stands, at, of, last, seq, rank, arrived_at, losses, act_by in rows:
         if (number, key) != before:  # the rows of one key come one after the other
             before, place, entries = (number, key), number - 1, []
@@ -143,7 +143,7 @@ async def read(
                 group, subqueue = serving.groups[place], serving.subqueues[place]
                 keys.append(_Key(place, group.task, subqueue, key, (stands, at, of), last, entries))
         if seq is not None:
-            entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= moment)
+            entry = QueuedEntry(seq, rank, arrived_at, losses, act_by is not None and act_by <= moment)
             late = late or entry.expired
             entries.append(entry)
             subqueues[seq] = serving.subqueues[number - 1]
@@ -157,7 +157,7 @@ async def read(
     for one in keys:
         if beyond.get(one.place) is one:
             rank, at, seq = one.said
-            table.groups.append((serving.groups[one.place], [Entry(seq, rank, at, unread=True)]))
+            table.groups.append((serving.groups[one.place], [QueuedEntry(seq, rank, at, unread=True)]))
             continue
         table.keys.append(one)
         group, asked = serving.groups[one.place], min(most[one.place], share) + 1
@@ -172,13 +172,13 @@ async def read(
     return table
 
 
-def _without(entries: list[Entry], passed: Collection[int]) -> list[Entry]:
+def _without(entries: list[QueuedEntry], passed: Collection[int]) -> list[QueuedEntry]:
     return [entry for entry in entries if entry.seq not in passed] if passed else entries
 
 
-def _unread(last: Entry) -> Entry:
+def _unread(last: QueuedEntry) -> QueuedEntry:
     """An entry for whatever is behind the last one that was read; there may be nothing."""
-    return Entry(last.seq, last.rank, last.arrived_at, unread=True)
+    return QueuedEntry(last.seq, last.rank, last.arrived_at, unread=True)
 
 
 def _beyond(keys: Iterable[_Key], reaches: list[int]) -> dict[int, _Key]:

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, Grant, order
-from headrace.core.limits.selection import Dealt, deal
+from headrace.core.lifecycle.claim import ClaimRequest, Grant, order
+from headrace.core.limits.selection import Dealt, select_jobs
 from headrace.core.limits.settings import Limits
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.jobs.key_rotation import NOWHERE, Table, Window, arrive, read, stand, stands, stays
@@ -61,7 +61,7 @@ class Limiting:
         self._hot, self._schema, self._rules = hot, schema, rules
         self._head, self._gift, self._stand = sql("limited_head", schema), give(schema), stand(schema)
 
-    async def claim(self, given: Grant, ask: Ask, serving: Serving, now: datetime) -> Claimed | Dead | None:
+    async def claim(self, given: Grant, ask: ClaimRequest, serving: Serving, now: datetime) -> Claimed | Dead | None:
         """Claim jobs for this ask; None if the subqueues or the settings have changed since they were read."""
         names = _gates(serving)
         # Limited tasks need their gates in any case; only for the others must the statement look for jobs with keys.
@@ -95,7 +95,7 @@ class Limiting:
         self,
         connection: Connection,
         given: Grant,
-        ask: Ask,
+        ask: ClaimRequest,
         serving: Serving,
         tasks: set[str],
         now: datetime,
@@ -149,7 +149,7 @@ class Limiting:
     async def _deal(
         self,
         connection: Connection,
-        ask: Ask,
+        ask: ClaimRequest,
         serving: Serving,
         tasks: set[str],
         held: Sequence[Any],
@@ -167,7 +167,7 @@ class Limiting:
             usage.last = table.last
             # Jobs beyond the widest window are never read. They must not keep the jobs of other groups waiting.
             groups = table.groups if wider is not None else table.all_read
-            dealt = deal(groups, ask, now, self._rules, limits, usage, held_of)
+            dealt = select_jobs(groups, ask, now, self._rules, limits, usage, held_of)
             if wider is None or not dealt.cut:
                 return dealt, table
             window = wider

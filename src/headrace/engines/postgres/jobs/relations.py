@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.batch import Batch
-from headrace.core.change import Change, Tally
+from headrace.core.change import BatchTally, Change
 from headrace.core.job import Job
 from headrace.core.lifecycle import family
 from headrace.core.lifecycle.decision import tally_of_new
@@ -121,10 +121,10 @@ def _all_held(answer: str) -> bool:
 def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Statements[None]:
     """Store the relations of jobs that were just stored, and the batch unless it is stored already."""
     at = Micros()
-    counts = dict[UUID, tuple[Tally, int]]()
+    counts = dict[UUID, tuple[BatchTally, int]]()
     for job in stored:
         if job.spec.batch is not None:
-            tally, last = counts.get(job.spec.batch, (Tally(), 0))
+            tally, last = counts.get(job.spec.batch, (BatchTally(), 0))
             counts[job.spec.batch] = (tally.plus(tally_of_new(job)), max(last, at[job.updated_at] or 0))
     document = {
         "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],

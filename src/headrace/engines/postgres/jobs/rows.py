@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.change import Change, Key
+from headrace.core.change import Change, KeyEffect
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import Grant
 from headrace.core.lifecycle.execution import DONE
@@ -249,8 +249,8 @@ row_of_change: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
     past_of=past_of,
     notes_of=notes_of,
     tally_in=tally_in,
-    KEEP=Key.KEEP,
-    RELEASE=Key.RELEASE,
+    KEEP=KeyEffect.KEEP,
+    RELEASE=KeyEffect.RELEASE,
 )
 """A change as ``apply.sql`` takes it."""
 
@@ -271,7 +271,7 @@ row_of_complete: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
         f"follows = {_FOLLOWS}",
         row(column.changed for column in COMPLETE),
     ],
-    RELEASE=Key.RELEASE,
+    RELEASE=KeyEffect.RELEASE,
     DONE=DONE,
 )
 """The completion of a job by its worker, as ``complete.sql`` takes it."""

@@ -16,7 +16,7 @@ from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.limits.profiles import OURS, allowed, excess, no_room, refusal, room_for, staked_by
 from headrace.core.limits.settings import Group, Limits
 from headrace.core.status import Verb
@@ -240,7 +240,7 @@ class Served:
         self._asks: dict[Any, Serving] = {}
         self._limits_cache = LimitsCache()
 
-    async def of(self, ask: Ask, *, anew: bool = False) -> Serving:
+    async def of(self, ask: ClaimRequest, *, anew: bool = False) -> Serving:
         """The subqueues of the ask, as remembered; ``anew``: as they are now."""
         key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)

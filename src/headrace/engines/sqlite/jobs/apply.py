@@ -9,7 +9,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.change import Applied, Change, Conflict, Key, Note, Verdict, WasStale, judge
+from headrace.core.change import Applied, Change, Conflict, KeyEffect, Note, Verdict, WasStale, judge
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import MAX_BATCH, InsertAnswer
@@ -26,7 +26,7 @@ from headrace.errors import HeadraceError
 __all__ = ["ChangeSet", "applying", "change_sets"]
 
 # To look them up in their classes costs more than the questions do.
-_PROGRESS, _RETRY, _TAKE = Verb.PROGRESS, Verb.RETRY, Key.TAKE
+_PROGRESS, _RETRY, _TAKE = Verb.PROGRESS, Verb.RETRY, KeyEffect.TAKE
 
 _numbers = msgspec.json.Decoder(list[int]).decode
 

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle.claim import Ask, Grant
+from headrace.core.lifecycle.claim import ClaimRequest, Grant
 from headrace.core.limits.settings import Limits
 from headrace.engines.sql.encoding import micros
 from headrace.engines.sqlite.jobs.limited_claim import PROMOTED, Limiting
@@ -46,7 +46,7 @@ class Claiming:
         self._served, self._limiting = Served(), Limiting(rules)
 
     def claim(
-        self, connection: apsw.Connection, ask: Ask, given: Grant, now: datetime
+        self, connection: apsw.Connection, ask: ClaimRequest, given: Grant, now: datetime
     ) -> tuple[Head, str, Limits | None]:
         """Promote what is due, then give the worker the first jobs in order that it may take: their records.
 
@@ -79,7 +79,7 @@ class Claiming:
         connection: apsw.Connection,
         number: int,
         rev: int,
-        ask: Ask,
+        ask: ClaimRequest,
         given: Grant,
         now: datetime,
         limits: Limits,

@@ -14,8 +14,8 @@ from uuid import UUID
 import apsw
 
 from headrace.core.defaults import Rules
-from headrace.core.lifecycle.claim import Ask, Grant
-from headrace.core.limits.selection import Dealt, Entry, Usage, deal, refusal, wanted
+from headrace.core.lifecycle.claim import ClaimRequest, Grant
+from headrace.core.limits.selection import Dealt, QueuedEntry, Usage, refusal, select_jobs, wanted
 from headrace.core.limits.settings import Bound, Group, Limits
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.sql.encoding import encode, micros, rows_of_spent, usage_of
@@ -43,7 +43,9 @@ class Limiting:
         """The rev of the settings that the limits were read from."""
         return self._limits_cache.rev
 
-    def of(self, connection: apsw.Connection, ask: Ask, number: int, subqueues_rev: int, now: int) -> Limits | None:
+    def of(
+        self, connection: apsw.Connection, ask: ClaimRequest, number: int, subqueues_rev: int, now: int
+    ) -> Limits | None:
         """The limits, if one may matter to this ask, or if jobs with keys are queued or due; otherwise None.
 
         :raises ConfigError: the ask chooses customers in queues that are not set so
@@ -68,7 +70,7 @@ class Limiting:
         return None
 
     def claim(
-        self, connection: apsw.Connection, number: int, ask: Ask, given: Grant, now: datetime, limits: Limits
+        self, connection: apsw.Connection, number: int, ask: ClaimRequest, given: Grant, now: datetime, limits: Limits
     ) -> tuple[str, Dealt | None, bool]:
         """Deal and write the result; the records of the jobs, what was dealt (None for a repeated request), and whether
         it is a repeated request of which all is started.
@@ -88,7 +90,7 @@ class Limiting:
         return connection.execute(statement("given"), (seqs,)).get, dealt, False
 
     def _deal(
-        self, connection: apsw.Connection, number: int, ask: Ask, worker: UUID, now: datetime, limits: Limits
+        self, connection: apsw.Connection, number: int, ask: ClaimRequest, worker: UUID, now: datetime, limits: Limits
     ) -> Dealt:
         subqueues: list[Any] = connection.execute(statement("occupied"), (number,)).fetchall()
         subqueues = [subqueue for subqueue in subqueues if not limits.queue(subqueue[1]).paused]
@@ -105,7 +107,7 @@ class Limiting:
                 if limits.rates:
                     paced = limits.paces(group for group, _ in groups)
                     used.spent = usage_of((), _spent(connection, paced)).spent
-                dealt = deal(groups, ask, now, self._rules, limits, used, held_of)
+                dealt = select_jobs(groups, ask, now, self._rules, limits, used, held_of)
             finally:
                 table.close()
             if not dealt.cut:
@@ -121,10 +123,10 @@ class _Table:
         self._limits, self._used = limits, used
         self._open: list[apsw.Cursor] = []
 
-    def groups(self, subqueues: list[Any], ask: Ask, times: int) -> list[tuple[Group, Iterator[Entry]]]:
+    def groups(self, subqueues: list[Any], ask: ClaimRequest, times: int) -> list[tuple[Group, Iterator[QueuedEntry]]]:
         """The groups in these subqueues; of keys only the first that may have a slot, ``times`` as many as are
         wanted."""
-        found = list[tuple[Group, Iterator[Entry]]]()
+        found = list[tuple[Group, Iterator[QueuedEntry]]]()
         for subqueue, queue, task, customer, keyed, *first in subqueues:
             group = Group(queue, task, None, customer)
             most = wanted(group, ask, self._limits)
@@ -134,7 +136,7 @@ class _Table:
                 found += self._of_keys(subqueue, group, most * times)
         return found
 
-    def _of_keys(self, subqueue: int, of: Group, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
+    def _of_keys(self, subqueue: int, of: Group, most: int) -> Iterator[tuple[Group, Iterator[QueuedEntry]]]:
         queue, task, whose = of.queue, of.task, of.customer
         slots, used, told = self._limits.task(task).max_per_key, self._used, False
         for key, last, at, *row in self._rows(statement("heads"), subqueue):
@@ -146,7 +148,7 @@ class _Table:
                 told = True
                 continue
             if most == 0:
-                yield of, iter((Entry(entry.seq, entry.rank, at, unread=True),))
+                yield of, iter((QueuedEntry(entry.seq, entry.rank, at, unread=True),))
                 break
             most -= 1
             if last:
@@ -155,18 +157,18 @@ class _Table:
             alone = free == 1 and not entry.expired
             yield Group(queue, task, key, whose), iter((entry,)) if alone else self._of_key(subqueue, key, entry)
 
-    def _of_subqueue(self, subqueue: int, first: Entry) -> Iterator[Entry]:
+    def _of_subqueue(self, subqueue: int, first: QueuedEntry) -> Iterator[QueuedEntry]:
         """The jobs without keys of a subqueue: the first, which was read already, and the others when they are
         wanted."""
         yield first
         yield from self._entries(statement("rest_of_subqueue"), subqueue, first.rank, first.arrived_at, first.seq)
 
-    def _of_key(self, subqueue: int, key: str, first: Entry) -> Iterator[Entry]:
+    def _of_key(self, subqueue: int, key: str, first: QueuedEntry) -> Iterator[QueuedEntry]:
         """The jobs of a key: the first, which was read already, and the others when they are asked for."""
         yield first
         yield from self._entries(statement("rest_of_key"), subqueue, key, first.rank, first.arrived_at, first.seq)
 
-    def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
+    def _entries(self, text: str, *terms: Any) -> Iterator[QueuedEntry]:
         for row in self._rows(text, *terms):
             yield self._entry(*row)
 
@@ -175,8 +177,8 @@ class _Table:
         self._open.append(cursor)
         return cursor
 
-    def _entry(self, seq: int, rank: int, arrived_at: int, losses: int, act_by: int | None) -> Entry:
-        return Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= self._now)
+    def _entry(self, seq: int, rank: int, arrived_at: int, losses: int, act_by: int | None) -> QueuedEntry:
+        return QueuedEntry(seq, rank, arrived_at, losses, act_by is not None and act_by <= self._now)
 
     def close(self) -> None:
         """Close the cursors, also those that were not read to the end."""

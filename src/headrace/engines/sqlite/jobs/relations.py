@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.batch import Batch
-from headrace.core.change import Change, Note, Tally
+from headrace.core.change import BatchTally, Change, Note
 from headrace.core.job import Job
 from headrace.core.lifecycle import family
 from headrace.core.lifecycle.decision import ENDS, tally_of_new
@@ -25,7 +25,7 @@ __all__ = ["Relations", "follow", "following", "pass_on"]
 _Told = tuple[str, int, str | None]
 """A note as it is stored: its kind, the order number of its job, and the label of the jobs that it concerns."""
 
-_Counts = tuple[UUID, Tally, datetime | None]
+_Counts = tuple[UUID, BatchTally, datetime | None]
 """A batch, what is added to its counts, and when its submitter added to it."""
 
 _ids = msgspec.json.Decoder(frozenset[UUID], strict=False).decode
@@ -44,9 +44,9 @@ def _keeping(notes: Sequence[_Told], counts: Sequence[_Counts]) -> Statements[No
     if notes:
         yield Statement(ask("note"), encode(notes))
     if counts:
-        sums = dict[UUID, tuple[Tally, datetime | None]]()
+        sums = dict[UUID, tuple[BatchTally, datetime | None]]()
         for batch, tally, at in counts:
-            before, last = sums.get(batch, (Tally(), None))
+            before, last = sums.get(batch, (BatchTally(), None))
             sums[batch] = (before.plus(tally), at if last is None or (at is not None and at > last) else last)
         rows = [
             (batch, tally.total, tally.completed, tally.failed, tally.cancelled, None if at is None else micros(at))

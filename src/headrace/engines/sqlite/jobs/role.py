@@ -14,7 +14,7 @@ from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask, grant
+from headrace.core.lifecycle.claim import ClaimRequest, grant
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Inserted, Overdue
 from headrace.engines.sql.companions import Groups
@@ -91,7 +91,7 @@ class Jobs:
             return False  # and ``insert`` says so
         return True
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         given, claiming = grant(worker, ask, request, now, self._rules), self._claiming
         head, records, limits = await self._writer.run(lambda connection: claiming.claim(connection, ask, given, now))
         if not head.alive:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core.change import Change, Key, Note
+from headrace.core.change import Change, KeyEffect, Note
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.core.validation import is_text
@@ -162,8 +162,8 @@ row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
     stage_of=stage_of,
     held_key=key_of,
     past_of=past_of,
-    KEEP=Key.KEEP,
-    RELEASE=Key.RELEASE,
+    KEEP=KeyEffect.KEEP,
+    RELEASE=KeyEffect.RELEASE,
     ENDED=Note.ENDED,
     COMPLETE=Verb.COMPLETE,
 )

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.core.lifecycle.claim import Ask
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.limits.profiles import OURS, Pair, allowed, excess, no_room, refusal, room_for, staked_by
 from headrace.engine.transactions import Statement, Statements
 from headrace.engines.sql.encoding import Place, encode, pair_of, place_of, queues_by_customer, rank_of, requires_of
@@ -216,7 +216,7 @@ class Served:
     def __init__(self) -> None:
         self._asks: dict[Any, tuple[int, int]] = {}
 
-    def of(self, connection: apsw.Connection, ask: Ask, subqueues_rev: int | None = None) -> tuple[int, int]:
+    def of(self, connection: apsw.Connection, ask: ClaimRequest, subqueues_rev: int | None = None) -> tuple[int, int]:
         """The ask's number and the rev of the subqueues it was made from; made anew if that is not
         ``subqueues_rev``."""
         key = (ask.profiles, ask.queues, ask.customers)
