@@ -34,8 +34,11 @@ __all__ = ["HEADRACE", "Command", "import_all", "run"]
 HEADRACE = (sys.executable, "-m", "headrace")
 """How a command begins."""
 
-NOT_IMPORTED = ("headrace.conformance", "headrace.contrib", "headrace.endpoints", "headrace.testing")
-"""What no command needs."""
+NOT_IMPORTED = (
+    *("headrace.conformance", "headrace.contrib", "headrace.endpoints", "headrace.testing"),
+    "headrace.cli.demo",  # it changes what is logged
+)
+"""What no command needs, or only one that imports it."""
 
 FIRST = ("PYTHON", "LC_", "LANG")
 """The beginnings of variables that count when an interpreter starts."""
@@ -237,11 +240,15 @@ def _become(ask: Mapping[str, Any], files: Sequence[int]) -> None:
 def import_all() -> None:
     """Import all that a command may need, and spare forks of this process from copying it when garbage is collected."""
     import headrace
+    from headrace import cli
 
+    functions = {name: getattr(cli, name) for name in cli.__all__}
     for found in pkgutil.walk_packages(headrace.__path__, "headrace."):
         name = found.name
-        if not name.startswith(NOT_IMPORTED) and not name.rpartition(".")[2].startswith(("__", "demo")):
+        if not name.startswith(NOT_IMPORTED) and not name.endswith("__"):
             importlib.import_module(name)
+    for name, function in functions.items():  # and not a module of that name, which is an attribute since its import
+        setattr(cli, name, function)
     gc.collect()
     gc.freeze()
 

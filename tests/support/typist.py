@@ -7,7 +7,6 @@ reads the work as JSON from stdin and writes what was seen as JSON to stdout.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import os
 import shutil
@@ -51,8 +50,6 @@ def type_all(
 def main() -> None:
     """Do the work that stdin names."""
     import_all()
-    for module in ("demo_app", "demo_play", "demo_view"):
-        importlib.import_module(f"headrace.cli.{module}")
     work = json.loads(sys.stdin.read())
     found = {}
     for name, words in work["commands"].items():
