@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from tests.support.forks import HEADRACE, Command
 from tests.support.sqlite_files import new_store
 

@@ -16,7 +16,7 @@ import click
 import pytest
 from click.testing import Result
 
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from tests.cli.conftest import QUICK, Shell
 from tests.cli.patience import until_sync
 from tests.hub.process import Running, started

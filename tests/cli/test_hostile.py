@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from headrace import App, Context, Retry
 from headrace.cli.commands import feed
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.cli.options import State
 from headrace.cli.output import console
 from headrace.cli.process import log_output

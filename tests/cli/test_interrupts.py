@@ -137,7 +137,7 @@ def test_a_question_is_answered_by_one_key(keys: str, code: int, says: str, shel
     assert (shell.json("show", id, "--url", shell.url)["status"] == "cancelled") == (code == 0)
 
 
-EARLY = ["headrace.cli.main", "click", "headrace.cli.exit_codes", "headrace.cli.options"]
+EARLY = ["headrace.cli.root", "click", "headrace.cli.exit_codes", "headrace.cli.options"]
 """Modules that every command imports before it begins."""
 
 

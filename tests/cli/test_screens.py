@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.core.status import Status
 from tests.support.terminal import CTRL_C, SIZES, Seen, Size
 from tests.support.typist import ROOT, type_all

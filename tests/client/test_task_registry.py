@@ -47,7 +47,7 @@ def test_a_second_task_of_a_name_is_refused_with_both_places() -> None:
 
     with pytest.raises(DuplicateTask) as caught:
         app.task(name="same")(another)
-    assert str(caught.value).count("test_tasks.py:") == 2
+    assert str(caught.value).count("test_task_registry.py:") == 2
     with pytest.raises(DuplicateTask):
         app.task(aliases=["same"])(another)
     with pytest.raises(ConfigError, match="already"):

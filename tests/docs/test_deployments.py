@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from headrace.cli.commands.hub import hub
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.core.times import duration
 from headrace.hub.operations import OPERATIONS
 from tests.docs.pages import ROOT

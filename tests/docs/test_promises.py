@@ -11,7 +11,7 @@ import click
 import pytest
 
 from headrace import App
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from tests.docs.pages import ROOT, WRITTEN, blocks, name, prose
 
 _INLINE = re.compile(r"`(headrace [^`]+)`")

@@ -12,7 +12,7 @@ import pytest
 import headrace
 from docs import generate
 from headrace import errors
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.client.options import TaskOptions
 from headrace.config import Settings
 from tests.docs.pages import ROOT, WRITTEN, name

@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import App
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.dashboard.pages import VIEWS
 from headrace.errors import ConfigError
 from headrace.hub import HubOptions

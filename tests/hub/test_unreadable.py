@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import App, Retry
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.core.codec.stand_in import is_stand_in
 from headrace.dashboard.pages import VIEWS
 from headrace.errors import Unreadable

@@ -18,7 +18,7 @@ def main() -> None:
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, as in the background of a shell
     if ours:
         signal.signal(signal.SIGINT, _leave)
-    from headrace.cli.main import main as run
+    from headrace.cli.root import main as run
 
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,6 +32,6 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def reference() -> str:
     """The whole command line as a page of Markdown: every command, argument and option."""
-    from headrace.cli.reference import page
+    from headrace.cli.manual import page
 
     return page()

@@ -173,12 +173,13 @@ def test_a_hint_is_typed_the_way_the_command_was(tmp_path: Path, monkeypatch: py
 def test_debug_shows_the_frame_that_broke_the_demo(tmp_path: Path) -> None:
     program = """
 import sys
-from headrace.cli import demo_view, main
+from headrace.cli import main
+from headrace.cli.demo import screen
 
 def picture(*_):
     raise ValueError("no rows")
 
-demo_view.picture = picture
+screen.picture = picture
 sys.argv = ["headrace", "demo", "--debug"]
 main()
 """

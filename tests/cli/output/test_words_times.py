@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.cli.options import duration
 from tests.cli.conftest import Shell
 

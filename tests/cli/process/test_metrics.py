@@ -120,7 +120,7 @@ def test_without_the_extra_one_line_says_what_to_install(shell: Shell, monkeypat
 
 def test_without_the_flag_nothing_of_it_is_loaded(shell: Shell) -> None:
     look = (
-        "import sys; from headrace.cli.main import cli\n"
+        "import sys; from headrace.cli.root import cli\n"
         "try: cli(['worker', 'quick:app', '--burst'])\n"
         "except SystemExit as end: assert not end.code\n"
         "print([name for name in sys.modules if name.startswith(('prometheus_client', 'headrace.contrib'))])"

@@ -35,7 +35,7 @@ sys.exit(asyncio.run(main()))
 
 BLOCKED = """
 import asyncio, time
-from headrace.cli import signals
+from headrace.cli.process import signals
 signals.PATIENCE = {patience}
 
 async def main():

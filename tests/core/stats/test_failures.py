@@ -50,7 +50,7 @@ def test_the_place_in_a_real_traceback() -> None:
         outer()
     except KeyError:
         text = traceback.format_exc()
-    assert place_of(ErrorInfo("KeyError", "'y'", text)) == "test_fingerprint.py:outer"
+    assert place_of(ErrorInfo("KeyError", "'y'", text)) == "test_failures.py:outer"
 
 
 def test_of_errors_in_a_chain_the_last_one_counts() -> None:

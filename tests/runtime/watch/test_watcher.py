@@ -186,7 +186,7 @@ async def test_following_hears_of_every_change_without_asking(crowd: Sums, monke
     one is told of whole.
     """
     for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
-        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+        monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
     worker = crowd if crowd.app.settings.url == "memory://" else Sums(crowd.app.settings.url)
     go = asyncio.Event()
 
@@ -228,7 +228,7 @@ async def test_a_change_while_nobody_waits_for_the_next_is_not_forgotten(
     sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
-        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+        monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
     (job,) = await submit(sums, 1)
     following = store.watcher.follow(job.id)
     assert (await anext(following)).status is Status.QUEUED
@@ -242,7 +242,7 @@ async def test_a_change_while_nobody_waits_for_the_next_is_not_forgotten(
 def hints_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked but for a hint."""
     for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
-        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+        monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
 
 
 async def test_a_hint_that_comes_while_its_reader_is_busy_is_kept_for_it(
@@ -332,7 +332,7 @@ async def test_when_changes_were_left_out_what_is_followed_is_looked_at(
     sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FIRST", "RARE_FIRST", "RARE"):
-        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+        monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
     monkeypatch.setattr("headrace.runtime.watch.watcher.LONGEST", 0.01)
     jobs = await submit(sums, 3)
     for job, hint in zip(jobs, (Hint(Topic.CHANGED), Hint(Topic.CHANGED, ("x",), 5), Hint(Topic.CHANGED)), strict=True):

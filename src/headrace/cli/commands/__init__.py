@@ -1,1 +1,1 @@
-"""The commands of ``headrace``, a module per noun; ``cli.main`` imports one when it is called."""
+"""The commands of ``headrace``, a module per noun; ``cli.root`` imports one when it is called."""

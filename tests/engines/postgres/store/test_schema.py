@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace import App
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 from headrace.conformance.lab import BEGIN
 from headrace.core.defaults import Rules
 from headrace.engines.postgres import PostgresEngine

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from headrace import errors
 from headrace.cli import exit_codes, reference
-from headrace.cli.main import COMMANDS, cli
+from headrace.cli.root import COMMANDS, cli
 from headrace.core.status import Status
 from tests.cli.conftest import Shell
 from tests.cli.records import ID, job

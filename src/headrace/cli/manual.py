@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from headrace.cli.main import cli
+from headrace.cli.root import cli
 
 __all__ = ["page"]
 
