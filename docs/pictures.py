@@ -30,8 +30,8 @@ IMAGES = HERE / "images"
 CLI = HERE.parent / "src" / "headrace" / "cli"
 
 DRAWN_BY = {
-    "demo.svg": ("demo_app.py", "demo_play.py", "demo_view.py"),
-    "show.svg": ("demo_app.py", "render.py", "timeline.py"),
+    "demo.svg": ("demo/app.py", "demo/scenario.py", "demo/screen.py"),
+    "show.svg": ("demo/app.py", "output/jobs.py", "output/timeline.py"),
 }
 """Each picture, and the modules that decide what is on it."""
 

@@ -102,7 +102,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """A folder with quick.py and an empty store, made the current one."""
     (tmp_path / "quick.py").write_text(QUICK)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "quick", raising=False)
     for name in ("HEADRACE_URL", "HEADRACE_APP", "HEADRACE_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)

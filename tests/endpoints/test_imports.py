@@ -8,18 +8,16 @@ import sys
 import pytest
 
 _CORE = (
-    "asked",
-    "preference",
-    "keys",
-    "submitting",
+    "request",
+    "submit",
     "status",
-    "answers",
-    "in_worker",
-    "adapting",
-    "binding",
-    "reading",
-    "blocking",
-    "estimates",
+    "responses",
+    "dependencies",
+    "task_adapter",
+    "arguments",
+    "routes",
+    "wsgi",
+    "retry_after",
 )
 
 

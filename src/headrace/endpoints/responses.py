@@ -11,8 +11,8 @@ from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.endpoints.documents import document_of
 from headrace.endpoints.errors import coded, failure_of
+from headrace.http.entity_tags import tagged
 from headrace.http.problems import Problem
-from headrace.http.responses import tagged
 
 __all__ = ["Answers", "EndpointResponse"]
 

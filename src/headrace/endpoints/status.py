@@ -23,9 +23,9 @@ from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.retry_after import Estimates
 from headrace.endpoints.submit import LONGEST, as_problem
 from headrace.endpoints.tokens import Tokens
+from headrace.http.entity_tags import etag, is_known
 from headrace.http.job_events import RetryTold, StatusTold, ended_as
 from headrace.http.problems import Problem, absent, id_of
-from headrace.http.responses import etag, is_known
 from headrace.http.sse import Teller, Telling, tell_job
 
 if TYPE_CHECKING:

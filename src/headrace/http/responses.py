@@ -1,18 +1,12 @@
-"""Answers of Starlette that are made at once: what is sent is known, and nothing has to be looked at again.
-
-Entity tags of jobs: whether a client has a job as it is.
-"""
+"""Answers of Starlette that are made at once: what is sent is known, and nothing has to be looked at again."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from starlette.responses import Response
 
-from headrace.core.job import Job
-
-__all__ = ["Made", "etag", "is_known", "tagged"]
+__all__ = ["Made"]
 
 
 class Made(Response):
@@ -21,22 +15,3 @@ class Made(Response):
     def __init__(self, body: bytes, status: int, media: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self.body, self.status_code, self.background = body, status, None
         self.raw_headers = [*headers, (b"content-length", b"%d" % len(body)), (b"content-type", media)]
-
-
-_TAG = re.compile(r'(?:W/)?("[^"]*")')
-
-
-def etag(job: Job) -> str:
-    """What differs whenever the job does, as it is shown."""
-    return f'"{job.rev}.{job.updated_at.timestamp() * 1e6:.0f}.{job.status}"'
-
-
-def is_known(if_none_match: Iterable[str], job: Job) -> bool:
-    """Whether the client has the job as it is: ``If-None-Match`` names its tag, as a strong or a weak one."""
-    given = ",".join(if_none_match)
-    return given.strip() == "*" or etag(job) in _TAG.findall(given)
-
-
-def tagged(job: Job) -> dict[str, str]:
-    """The headers of an answer that shows the job."""
-    return {"ETag": etag(job), "Cache-Control": "private, no-cache"}

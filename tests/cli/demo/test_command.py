@@ -186,6 +186,6 @@ main()
     seen = look([sys.executable, "-c", program], env={"TMPDIR": str(tmp_path)})
     assert seen.code == 1, seen
     said = "\n".join(seen.lines)
-    assert 'File "<string>", line 6, in picture' in said
+    assert 'File "<string>", line 7, in picture' in said
     assert said.count("Traceback") == 1
     assert "never retrieved" not in said

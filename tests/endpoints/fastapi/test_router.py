@@ -414,7 +414,7 @@ def test_two_handlers_of_one_name_are_refused(service: Service) -> None:
     def handler() -> None: ...
 
     service.router.post("/a")(handler)
-    with pytest.raises(DuplicateTask, match=r"test_fastapi\.py:\d+"):
+    with pytest.raises(DuplicateTask, match=r"test_router\.py:\d+"):
         service.router.post("/b")(lambda_named())
     service.router.post("/c", job={"name": "another"})(lambda_named())
 

@@ -20,8 +20,8 @@ from headrace.core.hidden_errors import hidden_history, hidden_job
 from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.core.status import Status
+from headrace.http.entity_tags import is_known, tagged
 from headrace.http.problems import Problem
-from headrace.http.responses import is_known, tagged
 from headrace.hub.api.documents import AT, JOB, PATH, JobView, job_view
 from headrace.hub.api.filters import JobFilters, filters_in
 from headrace.hub.api.hidden_errors import hides
