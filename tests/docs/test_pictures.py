@@ -62,6 +62,7 @@ def test_a_picture_is_made_anew_only_if_what_draws_it_has_changed(
     pictures.main()
     monkeypatch.setattr(pictures, "CLI", tmp_path)
     for module in {module for modules in pictures.DRAWN_BY.values() for module in modules}:
+        (tmp_path / module).parent.mkdir(exist_ok=True)
         (tmp_path / module).write_text("changed")
     with pytest.raises(AssertionError, match="made anew"):
         pictures.main()
