@@ -26,7 +26,7 @@ _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"[\w./-]+\.(?:py|sql|svg|md|toml)|(?:[\w-]+/)+|(?:tests|docs|src|examples|bench)/[\w./-]+")
 _BY_RULES = re.compile(r"^\|.*::test_.*\|$", re.MULTILINE)
 """Rows of the table of rules that SQL repeats: ``test_rules.py`` knows where the places in them are."""
-_IN_EACH = frozenset({"sql/"})
+_IN_EACH = frozenset({"sql/", "jobs/", "store/"})
 """Folders of which each SQL engine has one."""
 
 
@@ -48,12 +48,17 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 def test_the_paths_of_architecture_are_read() -> None:
     named = paths((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
-    assert {"task.py", "core/codec/json.py", "engine/", "tests/core", "docs/drawings.py"} <= named
-    assert len(named) > 100
+    assert {"core/", "engine/", "runtime/store_clock.py", "docs/drawings.py"} <= named
+
+
+def test_the_paths_of_the_sql_engines_are_read() -> None:
+    named = paths((ROOT / "docs" / "engines" / "sql.md").read_text(encoding="utf-8"))
+    assert {"core/job.py", "engines/sql/", "engines/sqlite/store/thread.py"} <= named
+    assert len(named) > 20
 
 
 def test_a_path_that_is_not_there_is_found() -> None:
-    page = "`core/pickle.py` and `app.py`, `no/`, `tests/nowhere`, `core.claim.pick`, `--url`\n```\n`x.py`\n```\n"
+    page = "`core/pickle.py` and `app.py`, `no/`, `tests/nowhere`, `core.lifecycle.claim.pick`, `--url`\n```\n`x.py`\n```\n"
     assert missing(paths(page)) == ["core/pickle.py", "no/", "tests/nowhere"]
 
 
@@ -73,9 +78,9 @@ def is_there(dotted: str) -> bool:
 
 
 def test_a_name_of_the_core_that_is_not_there_is_found() -> None:
-    assert is_there("core.liveness")
-    assert is_there("core.limits.limit.deal")
-    assert not is_there("core.limits.limit.deel")
+    assert is_there("core.lifecycle.liveness")
+    assert is_there("core.limits.selection.select_jobs")
+    assert not is_there("core.limits.selection.deel")
     assert not is_there("core.limits.pickle")
 
 
@@ -95,7 +100,7 @@ def test_what_a_drawing_names_is_there(drawing: str) -> None:
     assert [path for path in sorted(named) if not any((base / path).exists() for base in within)] == []
 
 
-def test_the_rooms_are_all_of_the_root() -> None:
+def test_the_layers_are_all_of_the_root() -> None:
     drawn = {name for layer in drawings.layers() for name in layer}
     there = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert drawn == there - {"__init__"}

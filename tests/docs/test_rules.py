@@ -68,7 +68,7 @@ def missing(rule: Rule) -> list[str]:
     return found
 
 
-RULES = rules((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+RULES = rules((ROOT / "docs" / "engines" / "sql.md").read_text(encoding="utf-8"))
 
 
 def test_the_table_is_read() -> None:
@@ -90,6 +90,6 @@ def test_every_rule_that_a_statement_names_is_in_the_table(engine: str) -> None:
 
 
 def test_a_place_or_test_that_is_not_there_is_found() -> None:
-    page = "## Rules that SQL repeats\n| x | `core.claim.pickle` | `no.sql` | – | `jobs/claiming.py::test_no` |\n"
+    page = "## Rules that SQL repeats\n| x | `core.lifecycle.claim.pickle` | `no.sql` | – | `jobs/claim.py::test_no` |\n"
     [rule] = rules(page)
-    assert missing(rule) == ["no.sql", "core.claim.pickle", "jobs/claiming.py::test_no"]
+    assert missing(rule) == ["no.sql", "core.lifecycle.claim.pickle", "jobs/claim.py::test_no"]

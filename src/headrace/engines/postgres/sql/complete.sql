@@ -1,5 +1,5 @@
 -- Complete jobs, each if it is still at its rev. A completion writes no more than this
--- (core.lifecycle.KEPT_BY_COMPLETE); the worker stays on the row, as part of the attempt. From $1 on
+-- (core.lifecycle.execution.KEPT_BY_COMPLETE); the worker stays on the row, as part of the attempt. From $1 on
 -- columns.COMPLETE, as texts of arrays; null for a progress of 100 % and for a state that follows from the attempt.
 -- Then columns.ALIKE: what is the same in all rows, whose array is null then.
 -- Answers the places of those that were applied, as ~place where others wait for the job. The column tied says whether

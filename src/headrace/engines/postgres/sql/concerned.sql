@@ -1,4 +1,4 @@
--- The jobs that notes concern, behind their cursors; those of a cancel while core.family.still_cancelled.
+-- The jobs that notes concern, behind their cursors; those of a cancel while core.lifecycle.family.still_cancelled.
 -- $1 ids, $2 kinds, $3 order numbers and $4 cursors of the notes; $5 how many
 SELECT n.id, c.seq
 FROM unnest($1::text::bigint[], $2::text[], $3::text::bigint[], $4::text::bigint[])

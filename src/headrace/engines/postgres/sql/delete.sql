@@ -1,5 +1,5 @@
 -- Remove old jobs with all that is stored of them, and count them; how many, and which were kept to be looked at again,
--- as the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limits.limit.forgets.
+-- as the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limits.selection.forgets.
 turns AS (
   DELETE FROM {schema}.heads
   -- Found key by key: for a join, the planner might choose to read all heads, if there were few when it last looked.

@@ -1,5 +1,5 @@
 -- Ended jobs that are old enough and that no live job waits or waited for. Jobs that others waited for are only named,
--- not removed: whether a new job waits for one is known once it is locked. core.retention.is_past. $1 statuses, $2 moments
+-- not removed: whether a new job waits for one is known once it is locked. core.lifecycle.retention.is_past. $1 statuses, $2 moments
 -- as a text, $3 most, $5 moments up to which they were looked at before, as a text, $6 now
 WITH general AS MATERIALIZED (
   SELECT o.seq, o.id, o.tied
@@ -14,13 +14,13 @@ WITH general AS MATERIALIZED (
       AND (j.tied = 0 OR (
         SELECT 1 FROM {schema}.waits w JOIN {schema}.jobs k ON k.seq = w.child
         WHERE w.parent = j.seq AND k.stage < 4 LIMIT 1) IS NULL)
-      -- A child that its parent may look for: core.family.may_be_looked_for.
+      -- A child that its parent may look for: core.lifecycle.family.may_be_looked_for.
       AND (j.finished_at <= t.earliest OR (
         SELECT 1 FROM {schema}.labels l
           JOIN {schema}.bodies b ON b.id = CASE WHEN left(l.label, 1) = 'p' THEN substr(l.label, 2)::uuid END
           JOIN {schema}.jobs p ON p.seq = b.seq
         WHERE l.seq = j.seq AND p.stage <> 4 LIMIT 1) IS NULL)
-      -- One whose dedup key is still held for its period: core.uniqueness.has_lapsed.
+      -- One whose dedup key is still held for its period: core.lifecycle.deduplication.has_lapsed.
       AND (j.held_key IS NULL OR t.before >= (
         SELECT b.created_at + round(1000000 * coalesce((b.spec::json ->> 'dedup_for')::double precision, 0))
         FROM {schema}.bodies b WHERE b.id = j.id LIMIT 1))

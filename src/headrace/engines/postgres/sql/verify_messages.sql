@@ -1,4 +1,4 @@
--- Messages to webhooks that are missing, by their numbers; as core.messages.lost has it.
+-- Messages to webhooks that are missing, by their numbers; as core.webhooks.messages.lost has it.
 -- $1 the moment before which a message may have been made that is pruned by now; $2 the same as a text
 WITH told AS MATERIALIZED (
   SELECT {job_id} AS about, o.created_at AS made, t.value ->> 0 AS target, (t.value ->> 1)::integer AS messages,

@@ -1,5 +1,5 @@
 -- Notes in their order, each with the jobs that it concerns behind its cursor: id, kind, seq (null if none). ?1 how
--- many A cancel concerns jobs while core.family.still_cancelled.
+-- many A cancel concerns jobs while core.lifecycle.family.still_cancelled.
 SELECT n.id, n.kind, coalesce(w.child, l.seq, iif(n.kind = 'waits', n.seq, NULL))
 FROM notes n
   LEFT JOIN waits w ON n.kind = 'ended' AND w.parent = n.seq AND w.child > n.cursor

@@ -1,5 +1,5 @@
 -- Remove ended jobs with all that is stored of them, and count them. before: [[status, moment, moment up to which they
--- were looked at before], …]; core.retention.is_past.
+-- were looked at before], …]; core.lifecycle.retention.is_past.
 CREATE TEMP TABLE old (seq INTEGER PRIMARY KEY);
 CREATE TEMP VIEW pruning AS SELECT NULL AS before, NULL AS n, NULL AS now;
 CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
@@ -11,11 +11,11 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     -- One that is live and waits for it, or waited and may ask for its result.
     AND NOT (j.tied AND EXISTS (
       SELECT 1 FROM waits w CROSS JOIN jobs c ON c.seq = w.child WHERE w.parent = j.seq AND c.stage < 4))
-    -- A child that its parent may look for: core.family.may_be_looked_for.
+    -- A child that its parent may look for: core.lifecycle.family.may_be_looked_for.
     AND (j.finished_at <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) OR NOT EXISTS (
       SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
       WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
-    -- One whose dedup key is still held for its period: core.uniqueness.has_lapsed.
+    -- One whose dedup key is still held for its period: core.lifecycle.deduplication.has_lapsed.
     AND (j.held_key IS NULL OR e.value ->> 1 >= (
       SELECT j.created_at + round(1000000 * coalesce(b.spec ->> 'dedup_for', 0)) FROM bodies b WHERE b.seq = j.seq))
   LIMIT new.n;
@@ -31,7 +31,7 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     AND (j.held_key IS NULL OR new.now - (j.keep ->> j.status) >= (
       SELECT j.created_at + round(1000000 * coalesce(b.spec ->> 'dedup_for', 0)) FROM bodies b WHERE b.seq = j.seq))
   LIMIT max(0, new.n - (SELECT count(*) FROM old));
-  -- The turns of their keys: core.limits.limit.forgets, core.retention.latest_end.
+  -- The turns of their keys: core.limits.selection.forgets, core.lifecycle.retention.latest_end.
   DELETE FROM heads WHERE rank IS NULL AND last <= max((SELECT max(value ->> 1) FROM jsonb_each(new.before)),
       coalesce((SELECT max(j.finished_at) FROM old o CROSS JOIN jobs j ON j.seq = o.seq), 0))
     AND (task, key) IN (
