@@ -1,6 +1,6 @@
-"""Draws the boxes and arrows of ``docs/images``: the way of a job, and the rooms. Run by ``make docs``.
+"""Draws the boxes and arrows of ``docs/images``: the way of a job, and the layers. Run by ``make docs``.
 
-A drawing is a list of shapes. Words that do not fit their box are an error here, so that nobody has to look for them.
+A drawing is a list of shapes. Words that do not fit their box are an error here, and so never get into a file.
 """
 
 from __future__ import annotations
@@ -134,25 +134,25 @@ _PANEL, _IN = 270, 246
 
 STEPS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "program": [
-        ("1  submit", "check and encode arguments", "task.py handler.py core/codec/json.py"),
+        ("1  submit", "check and encode arguments", "client/task.py worker/handler.py core/codec/json.py"),
         (
             "2  make the job",
             "give it an id and its options",
-            "draft.py client/submission/submit.py core/lifecycle/execution.py",
+            "client/draft.py client/submission/submit.py core/lifecycle/submission.py",
         ),
         ("3  group the writes", "one write for all that came", "runtime/writes/inserts.py runtime/writes/batcher.py"),
         ("", "", ""),
-        ("13  wait", "by hints, and by asking", "handle.py runtime/watch/watcher.py"),
+        ("13  wait", "by hints, and by polling", "client/handle.py runtime/watch/watcher.py"),
     ],
     "store": [
-        ("6  claim", "the first jobs of the lines", "engine/jobs.py core/lifecycle/claim.py core/limits/selection.py"),
-        ("5  in line", "queued, by queue and profile", "core/status.py core/matching/match.py"),
+        ("6  claim", "the first of the subqueues", "engine/jobs.py core/lifecycle/claim.py core/limits/selection.py"),
+        ("5  wait in a subqueue", "by queue, task, requirements", "core/status.py core/matching/match.py"),
         ("4  insert", "durable when it returns", "engine/jobs.py"),
         ("11  apply", "if rev and owner still hold", "engine/jobs.py core/change.py"),
         ("12  notes and hints", "what the end means to others", "engine/families.py engine/bus.py"),
     ],
     "worker": [
-        ("7  fetch", "ask for as much as fits", "worker/claim/fetcher.py worker/claim/buffer.py"),
+        ("7  fetch", "request as much as fits", "worker/claim/fetcher.py worker/claim/buffer.py"),
         ("8  own", "take the job, wait for a slot", "worker/slots.py worker/owned_job.py"),
         ("9  run", "loop, thread or child process", "worker/execution/run.py worker/execution/call.py"),
         (
@@ -217,45 +217,36 @@ def way_of_a_job() -> Drawing:
     return Drawing(
         "The way of a job",
         "A program submits: arguments are encoded, the job is made, its write is grouped with others and inserted. "
-        "The job stands in line until a worker claims it, owns it, runs its handler and writes the end, which the "
-        "store applies. Notes say what the end means to other jobs, and the worker processes them; hints wake those "
-        "who wait.",
+        "The job waits in its subqueue until a worker claims it, owns it, runs its handler and writes the end, which "
+        "the store applies. Notes say what the end means to other jobs, and the worker processes them; hints wake "
+        "callers that wait.",
         height,
         shapes,
     )
 
 
-# -- the rooms
+# -- the layers
 
-ROOMS = {
+PACKAGES = {
     "__main__": "python -m headrace",
     "cli": "the command line; writes through App",
     "hub": "HTTP and sockets",
     "dashboard": "the dashboard",
-    "endpoints": "routes as jobs",
+    "endpoints": "routes that are jobs",
     "contrib": "adapters",
-    "web": "what HTTP shells say alike: problems, tags, events",
     "testing": "for users' tests",
-    "conformance": "engines are tested",
-    "app": "a method for everything, few lines each",
-    "tasks": "registering",
-    "task": "submitting",
-    "batch": "batches",
-    "client": "what an open App does",
-    "draft": "a job that is not stored yet",
-    "handle": "a stored job: look, wait, act",
-    "wiring": "from a URL to an engine",
-    "options": "options of a job",
-    "worker": "claims, runs, writes the ends",
+    "conformance": "tests of engines",
+    "http": "what all HTTP shells share: problems, entity tags, events, positions",
+    "app": "App: declares, submits, runs, opens",
+    "client": "what a program holds: task, draft, handle, batch, session; submission/ and api/",
+    "worker": "claims jobs, runs them, writes how they ended",
     "maintenance": "sweeper, pruner, planner",
-    "handler": "what a worker calls",
-    "stream": "the items of a job",
-    "logs": "records as JSON",
-    "engines": "memory/ | sqlite/ | postgres/ above sql/: each keeps the contract, none knows another",
-    "runtime": "group commit, notes, following; clock and host: time, chance, threads",
+    "logs": "log records as JSON, with the job that they are about",
+    "engines": "memory/, remote/, and sqlite/ and postgres/ above sql/: each keeps the contract, none knows another",
+    "runtime": "writes/: group commit; watch/: waiting and following; clock and host: time, chance, threads",
     "engine": "the contract: a Protocol for each role, and the values they exchange",
     "config": "settings, and where each comes from",
-    "core": "every decision, as pure functions: limits/ schedule/ explain/ codec/ and the lifecycle",
+    "core": "every decision, as pure functions: lifecycle/, limits/, matching/, schedule/, explain/, codec/ …",
     "errors": "every error",
 }
 """What each module and package of the root is, in a few words."""
@@ -278,7 +269,7 @@ def _path(name: str) -> str | None:
     return f"{name}.py" if (SOURCE / f"{name}.py").exists() else None
 
 
-def rooms() -> Drawing:
+def package_layers() -> Drawing:
     """The layers of the root, one above the other."""
     shapes: list[Box | Arrow] = [
         Box(32, 10, WIDTH - 48, 32, "card", [("head", "What is above may import what is below.")])
@@ -291,16 +282,16 @@ def rooms() -> Drawing:
         each = -(-len(names) // rows)
         width = (WIDTH - left - 16 - gap * (each - 1)) // each
         for place, name in enumerate(names):
-            lines = [("name", _path(name) or name), ("word", ROOMS[name])]
+            lines = [("name", _path(name) or name), ("word", PACKAGES[name])]
             x, below = left + place % each * (width + gap), place // each * (high + 4)
             shapes.append(Box(x, y + below, width, high, _KINDS.get(name, "plain"), lines))
         y += rows * (high + 4) + 6
     shapes.append(Arrow([(26, top), (26, y - 10)]))
     described = "; ".join(", ".join(_path(name) or name for name in names) for names in layers())
-    return Drawing("The rooms of headrace, layer by layer", f"From the top down: {described}.", y + 6, shapes)
+    return Drawing("The packages of headrace, layer by layer", f"From the top down: {described}.", y + 6, shapes)
 
 
-DRAWINGS = {"way-of-a-job.svg": way_of_a_job, "rooms.svg": rooms}
+DRAWINGS = {"way-of-a-job.svg": way_of_a_job, "layers.svg": package_layers}
 """Each drawing, by its file in ``docs/images``."""
 
 

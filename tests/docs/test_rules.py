@@ -90,6 +90,8 @@ def test_every_rule_that_a_statement_names_is_in_the_table(engine: str) -> None:
 
 
 def test_a_place_or_test_that_is_not_there_is_found() -> None:
-    page = "## Rules that SQL repeats\n| x | `core.lifecycle.claim.pickle` | `no.sql` | – | `jobs/claim.py::test_no` |\n"
+    page = (
+        "## Rules that SQL repeats\n| x | `core.lifecycle.claim.pickle` | `no.sql` | – | `jobs/claim.py::test_no` |\n"
+    )
     [rule] = rules(page)
     assert missing(rule) == ["no.sql", "core.lifecycle.claim.pickle", "jobs/claim.py::test_no"]
