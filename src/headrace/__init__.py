@@ -1,4 +1,8 @@
-"""A durable job system: one lifecycle, any engine."""
+"""A durable job system: one lifecycle, any engine.
+
+This module names what users import, and loads each name when it is used. Begin with ``app``. ``core`` decides,
+``engines`` store, ``worker`` runs; ``docs/architecture.md`` says how they work together.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Log records as JSON lines, and what a record says about the job that it was made in.
-
-One line about an attempt that did not succeed, for whoever reads the log.
-"""
+"""Log records as JSON lines, what a record says about its job, and the line about an attempt that did not succeed."""
 
 from __future__ import annotations
 

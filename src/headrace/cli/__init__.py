@@ -1,7 +1,8 @@
 """The ``headrace`` command: everything an App can do, from a terminal or a script.
 
-What it prints for programs goes to stdout, what it says to people goes to stderr. A command's module is imported when
-the command is called, rich and the App when it needs them.
+Begin with ``root``, which has the table of commands. Commands print data for programs to stdout and words for people to
+stderr. The module of a command is imported when the command is called, rich and the App when it needs them. May import
+all of headrace.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Flags and kinds of values that several commands share.
+"""What commands take: flags that all or several share, kinds of values, and the arguments of a task.
 
-Arguments of a task as typed in a terminal: ``key=value`` pairs and ``--payload``.
-
-What the flags shared by all commands said.
+Arguments of a task are typed as ``key=value`` pairs or as ``--payload``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ own: use it, or derive a name from it); a place not seen before is an empty stor
 engines made for one place do not meet in one store. Every test opens the engine, uses a clock it moves by hand, and
 closes the engine again; nothing sleeps, and nothing but pytest and Hypothesis is needed.
 
-There is a module, or a package, for each role of the contract; ``sessions`` has the session itself and its bus.
+There is a module, or a package, for each role of the contract; ``sessions`` has the session itself and its bus. Begin
+with ``lab``, what tests are made with. May import ``runtime`` and below, and the memory engine as the model.
 
 Where the contract leaves a choice, a test accepts each way it allows, and no other.
 """

@@ -230,7 +230,7 @@ class Documents(Part):
         assert first is not None
         assert second == first + 1
         assert await lab.engine.documents.lease("sweep", three, 10, lab.at(-1)) is None, "clocks are never quite alike"
-        # As core.lease says, to the microsecond.
+        # As core.lifecycle.duty says, to the microsecond.
         for until in (SLACK, SLACK + timedelta(microseconds=1)):
             lease = DutyLease(second, two, lab.at(10))
             now = lab.now - until

@@ -1,1 +1,5 @@
-"""The law as pure functions: no I/O, no clock, no randomness, no asyncio."""
+"""Values and decisions, as pure functions: no I/O, no clock, no randomness, no asyncio.
+
+Begin with ``job`` (the record), ``change`` (a decision as a value) and ``lifecycle`` (what may happen to a job). May
+import ``errors``.
+"""

@@ -1,7 +1,4 @@
-"""What is kept of a run: how it ended, how far it came, who acted; small values that the record is made of.
-
-Endings: what one run of a handler came to, as values the lifecycle decides from.
-"""
+"""What one run of a handler comes to: its ending, from which the lifecycle decides, and the attempt that is kept."""
 
 from __future__ import annotations
 

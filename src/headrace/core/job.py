@@ -1,6 +1,6 @@
-"""The record: what was asked for (``Spec``), how it stands (``Job``), and its attempts.
+"""The record: what was requested (``Spec``), how it stands (``Job``), and ids that are computed.
 
-Ids that are computed: the same job by the same id, however often it is decided to make it.
+An id that is computed is the same however often the same job is decided on.
 """
 
 from __future__ import annotations

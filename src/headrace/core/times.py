@@ -1,8 +1,7 @@
-"""Durations as people write them.
+"""Durations as people write them, and moments and lengths of time in words.
 
-Moments and lengths of time in words: one rule for the command line, explanations and errors.
-
-People are told moments in their own zone, always with its offset; programs in UTC.
+Command line, explanations and errors share these words. People read moments in their own zone, always with its offset;
+programs in UTC.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""News of one job, and the mark that says how far a reader has come: where it left off, it can go on.
+"""Updates of one job with the token to resume from, and changes of many jobs in a feed.
 
-What a feed gives, and what it remembers of the jobs it gave: a bounded number, however many change.
+A feed remembers a bounded number of the jobs it gave, however many change.
 """
 
 from __future__ import annotations

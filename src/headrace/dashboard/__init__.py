@@ -1,4 +1,8 @@
-"""The dashboard: all jobs, queues, limits, schedules and workers in a browser; served by the hub, or mounted."""
+"""The dashboard: all jobs, queues, limits, schedules and workers in a browser; a hub serves it, or any ASGI app.
+
+Begin with ``dashboard`` (the application) and ``page`` (what a page is made of). Everything it shows and does is a
+method of App. May import ``http``, ``app`` and below.
+"""
 
 from __future__ import annotations
 

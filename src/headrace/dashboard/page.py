@@ -1,7 +1,4 @@
-"""A request for a page, and what a page is made of.
-
-Who did what to a queue, a limit, a rate, a schedule or a worker: shown on its own page.
-"""
+"""A request for a page, what a page is made of, and the audit of its subject."""
 
 from __future__ import annotations
 

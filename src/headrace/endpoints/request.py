@@ -1,10 +1,7 @@
-"""A request as values, whatever framework read it, and what of it is kept with the job.
+"""A request as values, with any framework: what is kept of it with the job, its key, and how long it waits.
 
-Request keys over HTTP: the header that names a request, and whose key it is.
-
-What a client prefers (RFC 7240): to wait so long for the result, or not at all.
-
-Waiting within a request: for so long, and no longer than the client listens.
+``Idempotency-Key`` names a request; ``Prefer`` (RFC 7240) says how long a client waits for the result. The wait ends
+when the client hangs up.
 """
 
 from __future__ import annotations

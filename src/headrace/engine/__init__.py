@@ -1,8 +1,9 @@
 """The contract: what every engine promises, role by role.
 
 An engine is a session on a store. It holds one object for each role, and each role is a Protocol in a module of its
-own: ``jobs``, ``direct``, ``records``, ``entries``, ``families``, ``rollups``, ``workers``, ``documents``,
-``transactions`` and ``bus``.
+own: ``jobs`` (with ``direct``), ``records``, ``entries``, ``families``, ``rollups``, ``workers``, ``documents``,
+``transactions`` and ``bus``. Begin with ``session`` and ``jobs``. ``wire`` is the contract as bytes. May import
+``core``.
 
 Five rules hold for every verb of every role:
 

@@ -1,7 +1,4 @@
-"""Jobs: the verbs that move them. This is the hot path.
-
-The short way of a lone job: stored on the thread of a caller who has no event loop.
-"""
+"""Jobs: the verbs that move them, which are the hot path, and short ways that an engine may have for a lone job."""
 
 from __future__ import annotations
 

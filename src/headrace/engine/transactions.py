@@ -1,7 +1,4 @@
-"""Transactions: writes of the engine as part of a transaction of the user's.
-
-Statements: a write as a value, to be run on a connection that the engine did not make.
-"""
+"""Transactions: a write as a value, which is run on a connection of the user's as part of the user's transaction."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What goes wrong, as problem details (RFC 9457): every error of headrace has its status here, once.
 
-Jobs that are not there, and ids that are none: answered alike, whether there is none or it is somebody else's.
+A job that does not exist and a job of another customer get the same response.
 """
 
 from __future__ import annotations

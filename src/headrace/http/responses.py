@@ -1,4 +1,4 @@
-"""Answers of Starlette that are made at once: what is sent is known, and nothing has to be looked at again."""
+"""Responses of Starlette that are made at once: what is sent is known, and nothing is looked at again."""
 
 from __future__ import annotations
 

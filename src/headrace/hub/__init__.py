@@ -1,4 +1,8 @@
-"""The hub: HTTP and WebSocket for people, programs and workers that never see the store."""
+"""The hub: HTTP and WebSocket for people, programs and workers that never see the store.
+
+Begin with ``hub`` (the application) and ``operations`` (the table of all that it serves). May import ``http``,
+``dashboard``, ``contrib.prometheus``, ``app`` and below.
+"""
 
 from __future__ import annotations
 

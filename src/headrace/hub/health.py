@@ -1,7 +1,4 @@
-"""Probes: whether the process is well, whether it should be sent requests, and figures for Prometheus.
-
-Operations about the hub itself.
-"""
+"""Operations about the hub itself: whether it is well, whether it should be sent requests, metrics, its version."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Verbs of the contract as operations: whoever has the scope ``engine`` is trusted as the database would trust them.
+"""The contract, served to remote engines: verbs as operations, hints over a socket.
 
-The contract, served to remote engines: verbs as requests, hints over a socket.
-
-Hints over a socket: a remote engine says what it listens for, hears it, and sends its own.
+The scope ``engine`` is trusted as the database would trust it. A remote engine says over the socket which hints it
+wants, gets them, and sends its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What keeps a store in order: sweeping, pruning and planning, done by whichever worker holds the duty."""
+"""What keeps a store in order: sweeping, pruning and planning, done by the worker that holds the duty.
+
+Begin with ``duty`` and ``sweeper``. May import ``runtime`` and below, never ``engines``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The sweeper: buries workers that died, takes their jobs back, ends what is overdue, queues what is due.
 
-Steps of the store's time on record, so that whoever sweeps next knows of them as well.
+It keeps steps of the store's time on record, so that the next sweeper knows of them as well.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Group commit and the start and stop of services, each written once."""
+"""What programs and workers share: clock, host, services, totals, secrets.
+
+Begin with ``host`` (time, chance, threads) and ``service`` (start and stop of a loop). ``writes`` is how they write,
+``watch`` how they wait. May import ``engine`` and below.
+"""

@@ -1,7 +1,4 @@
-"""The machine underneath: names, threads, sleeps. A simulation supplies its own.
-
-How much memory processes have, without a library.
-"""
+"""The machine underneath: names, threads, sleeps, and how much memory processes have. A simulation supplies its own."""
 
 from __future__ import annotations
 

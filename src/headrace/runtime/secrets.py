@@ -1,10 +1,9 @@
-"""Secrets: bytes that nobody can guess. Ids and dice are no secrets, and are never used as such.
+"""Secrets: random bytes, and what a process signs with. Ids and dice are no secrets, and are never used as such.
 
-What a process signs with: derived from a secret that the store does not have, or kept in the store.
-
-With ``HEADRACE_SECRET`` whoever reads the store, or a backup of it, finds nothing to sign with. What is stored then is
-by what the secret is known again, so that two processes with different ones do not sign past each other. The secret is
-stretched first: those who are shown something derived from it, as receivers of webhooks are, try guesses slowly.
+What a process signs with is derived from ``HEADRACE_SECRET``, or kept in the store. With ``HEADRACE_SECRET`` a reader
+of the store, or of a backup of it, finds nothing to sign with. The store then has a check value of the secret, so that
+two processes with different ones do not sign past each other. The secret is stretched first: a receiver of something
+derived from it, such as a webhook's, can try guesses only slowly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Sums: what a worker, or whoever finishes attempts for others, adds up between two beats.
+"""Totals of finished attempts: those since the last beat, and for metrics those since the process began.
 
-A worker adds up on its loop, its heartbeat takes from a thread of its own: hence the lock. What is counted here is
-handed in with a beat, and repeated under its number until a beat was acknowledged.
-
-Ever: all that was counted since a process began, for metrics, which only grow; sums are handed in and forgotten.
+A worker adds up on its loop, its heartbeat takes from a thread of its own: hence the lock. Totals are handed in with a
+beat, and repeated under its number until a beat was acknowledged. Those for metrics only grow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A worker: claims jobs, runs them, stores their results, and gives the rest back when it stops.
-
-How a worker is, as a value.
-"""
+"""A worker: claims jobs, runs them, stores their results, and gives the rest back when it stops; its state."""
 
 from __future__ import annotations
 

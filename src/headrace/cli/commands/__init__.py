@@ -1,1 +1,5 @@
-"""The commands of ``headrace``, a module per noun; ``cli.root`` imports one when it is called."""
+"""The commands of ``headrace``, a module per noun.
+
+``cli.root`` imports a module when its command is called. Begin with ``queues``, which is short. May import ``cli`` and
+everything below it.
+"""

@@ -1,7 +1,4 @@
-"""What a person does to jobs: ``cancel``, ``retry``, ``rerun``, ``discard``; each job gets its own verdict.
-
-What a person changes of jobs that no worker has: their time, queue and priority, or their outcome.
-"""
+"""Commands that act on jobs: ``cancel``, ``retry``, ``postpone``, ``resolve`` …; each job gets its own verdict."""
 
 from __future__ import annotations
 

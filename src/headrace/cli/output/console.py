@@ -1,9 +1,7 @@
 """Where words go: data to stdout, the rest to stderr; colours only for people who can see them.
 
-All that commands say goes through here, and nothing in it makes a terminal do anything: whoever submits a job chooses
-what stands in it.
-
-How this command was called, so that a hint can be typed as it is printed.
+All that commands print goes through here, and nothing in it controls the terminal: a submitter chooses what stands in a
+job. Hints name the command as it was called, so that they can be typed as they are printed.
 """
 
 from __future__ import annotations

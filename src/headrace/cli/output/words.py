@@ -1,7 +1,4 @@
-"""Small values as words: ids, counts, cut texts.
-
-Moments and spans of time as the command line shows them.
-"""
+"""Small values as words: ids, counts, cut texts, moments and spans of time."""
 
 from __future__ import annotations
 

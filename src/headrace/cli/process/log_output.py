@@ -1,6 +1,6 @@
-"""How a worker process, or the supervisor of several, says what it does.
+"""What a worker process, or the supervisor of several, prints while it runs: its own lines, and headrace's log.
 
-What headrace logs while a worker runs, told by the command; unless the App tells it at the same place already.
+Records are printed here unless the App has a handler that writes to the same place already.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Renewing a worker process: when it has run enough jobs, or has grown too large, another takes its place.
+"""Renewing a worker process: when it has run enough jobs, has grown too large, or with ``--reload`` when files changed.
 
-The process and its supervisor talk over a pair of sockets, a line at a time. The process says ``up`` when it works, and
-``renew`` when it is due. The supervisor answers ``go`` when it is its turn. The process then claims no more, gives up
-its ports, and says ``left WHY``: another is started in its place, while this one finishes what it runs, and ends.
-
-``worker --reload``: what changed on disk, told to whoever renews the workers.
+The process and its supervisor talk over a pair of sockets, a line at a time. The process sends ``up`` when it works,
+and ``renew`` when it is due. The supervisor replies ``go`` when it is its turn. The process then claims no more, gives
+up its ports, and sends ``left WHY``: another is started in its place, while this one finishes what it runs, and ends.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
-"""What exists in a store, a module per noun (``app.queues`` is ``queues``). Begin with ``jobs``. Imports: ``runtime``,
-``engines.connect``.
+"""What exists in a store, a module per noun: ``queues``, ``limits``, ``schedules``, ``workers``, ``keys`` …
+
+Begin with ``jobs`` and ``actions``. May import what ``client`` may.
 """

@@ -1,6 +1,6 @@
-"""What people and programs do to jobs through an App: each act is decided in the core and audited with who did it.
+"""Actions on jobs: on one, and on all that match a filter, with a dry run that counts them.
 
-Acts on all jobs that match a filter: a dry run that counts them, then an answer for each.
+The core decides each action, and the audit records who did it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What an App says about queues and limits: in code, where it is a default, and while running, where it wins.
-
-What is in use of the limits of queues, tasks, keys and rates: for people who ask who holds the slots.
-"""
+"""Queues, limits and rates: declared in code as defaults, set while running, and how much of each is in use."""
 
 from __future__ import annotations
 

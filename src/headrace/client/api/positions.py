@@ -1,6 +1,6 @@
-"""Where a job stands in its queue, and when it may start: what ``explain`` says of it, as two numbers.
+"""The position of a queued job, and when it may start: for one caller, and for readers that follow many jobs.
 
-Where queued jobs stand, for those who follow them: of many jobs of one queue, few are asked about.
+Of many jobs of one queue, few are looked up.
 """
 
 from __future__ import annotations

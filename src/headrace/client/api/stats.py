@@ -1,7 +1,4 @@
-"""What an open App tells of what was finished, and of how long things take.
-
-How a store stands, read as cheaply as can be: for metrics, which ask again and again.
-"""
+"""Numbers about a store: charts of what was finished, how long tasks take, and counts read cheaply for metrics."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""What an open App shows and changes of everything that is not one job: queues, tasks, schedules, the store.
-
-Maintenance beside a program that is not a worker: its duties, and whether the store answers and takes writes.
-
-Secrets that all processes of a store share, such as the one of the dashboard's forms; how they stand.
-
-Comparing the books of a store with its rows.
-"""
+"""The store as a whole: whether it answers, maintenance, pruning, shared secrets, the doctor's checks, verification."""
 
 from __future__ import annotations
 

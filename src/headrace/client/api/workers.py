@@ -1,7 +1,4 @@
-"""What an App does to have a worker leave, wherever it runs.
-
-The workers that an App has made in this process, for whoever measures them.
-"""
+"""Workers: those of the store and those in this process, why one gets nothing, and how to have one leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done with jobs through an open App: submit them, look at them. What acts on them is in ``acting``."""
+"""Submitting drafts: one, several in one write, or several each for itself."""
 
 from __future__ import annotations
 

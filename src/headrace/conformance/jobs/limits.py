@@ -1,7 +1,4 @@
-"""Limiting: how many at once, how many in a span of time, and whose turn it is.
-
-Unreadable: what claims make of a rule that this version does not understand.
-"""
+"""Limits: how many jobs at once, how many in a span of time, which key has its turn, and rules that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""What the role `records` promises."""
+"""What the role ``records`` promises: queries, searches, positions, verification.
+
+Begin with ``queries``. May import ``conformance``, ``engine`` and below.
+"""

@@ -3,6 +3,8 @@
 INSTALLED_APPS = [..., "headrace.contrib.django"]
 HEADRACE = {"DATABASE": "default"}  # or "URL", or "APP"
 TASKS = {"default": {"BACKEND": "headrace.contrib.django.HeadraceBackend"}}  # Django 6
+
+Begin with ``project`` (the App) and ``transactions``. May import ``endpoints``, ``http``, ``app`` and below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A backend for ``django.tasks`` (Django 6): every enqueued task is a job.
-
-Jobs as results of ``django.tasks``.
-"""
+"""A backend for ``django.tasks`` (Django 6): every enqueued task is a job, and a job is its result."""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@
     from headrace.contrib.prometheus import HeadraceCollector
 
     REGISTRY.register(HeadraceCollector(app))
+
+Begin with ``catalogue`` (every metric) and ``collector``. ``process`` reads the workers of this process, ``store`` the
+store. May import ``app`` and below.
 """
 
 from __future__ import annotations

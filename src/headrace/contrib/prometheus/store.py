@@ -1,7 +1,4 @@
-"""What a scrape tells of the whole store.
-
-Reads how a store stands when somebody asks, at most every few seconds, once for all who ask at the time.
-"""
+"""The metrics of a whole store, read at most every few seconds, once for all scrapes at that time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""API keys, signed tokens and dashboard sessions as values. Imports: ``core``."""
+"""API keys, signed tokens and dashboard sessions as values.
+
+Begin with ``api_keys``. May import ``core``.
+"""

@@ -1,1 +1,5 @@
-"""Payloads, results and stream items as JSON text."""
+"""Arguments, results and stream items as JSON text, and back.
+
+Begin with ``json``. ``roundtrip`` checks that a value survives the way, ``value`` has results and documents, ``record``
+makes records into JSON for other programs. May import ``core``.
+"""

@@ -1,8 +1,6 @@
-"""What a function came to, as JSON text and back: a result, an item of a stream, the result of a step.
+"""Values other than arguments as JSON text: results, stream items, step results, and small documents such as metadata.
 
-Small documents that people keep beside a payload: objects of JSON values, bounded.
-
-Streams in signatures: what a generator yields, and a parameter that is the stream of another job.
+It also reads from signatures what a generator yields, and which parameter is the stream of another job.
 """
 
 from __future__ import annotations

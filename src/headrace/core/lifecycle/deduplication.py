@@ -1,10 +1,9 @@
-"""Meeting the holder of a dedup key: what a submit does with the job that has its key.
+"""Duplicates: what a submit does with the job that holds its dedup key or its request key.
 
-A job holds its key while it is live, and with ``dedup_for`` after it completed until that long after its submit. An
-engine answers a submit whose key is held with the holder. ``meet`` decides what becomes of that one; the change is
-applied like every other, if the holder is still as it was seen.
-
-Request keys: the same request, sent again, is answered with the job that it made the first time.
+A job holds its dedup key while it is live, and with ``dedup_for`` after it completed until that long after its submit.
+An engine answers a submit with the holder if the key is held. ``meet`` decides what becomes of the holder; the change
+is applied like every other, if the holder is still as it was seen. A request key is simpler: the same request, sent
+again, gets the job that it made the first time.
 """
 
 from __future__ import annotations

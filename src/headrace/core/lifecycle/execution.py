@@ -1,7 +1,8 @@
-"""The way of a job as pure functions: in, through a worker's hands, and to its end.
+"""What a worker does with a job, as pure functions: accept it, start it, report on it, finish it, give it back.
 
-Each takes the job as last seen, the time, and what happened, and returns the ``Change`` to apply. What people and
-programs do to a job from outside (cancel, retry, …) is in ``acts``; which held job to take away is in ``sweep``.
+Each takes the job as last seen, the time, and what happened, and returns the ``Change`` to apply. ``submission`` makes
+new jobs, ``actions`` has what people and programs do to a job from outside (cancel, retry, …), and ``sweep`` decides
+which held job is taken away.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Liveness: when a worker is dead, and when a passed deadline counts.
+"""Liveness: when a worker is dead, when a passed deadline counts, and when a worker is shown as silent.
 
-Both are judged by looks and not by time stamps. Whoever watches asks the store again and again, and counts on its own
-monotonic time how long the answer has stayed the same. So a store that stood still, or a clock that was set, kills
-nobody. How a worker is shown is another matter: see ``core.lifecycle.liveness``.
-
-When a worker counts as silent: the one rule for everything that shows workers.
-
-Burying is another matter, judged by looks and not by clocks: see ``core.lifecycle.liveness``. But where nobody is left
-to bury the dead they must not be shown as living.
+A watcher judges death and deadlines by polls and not by time stamps. It reads the store again and again, and counts on
+its own monotonic time how long the reply has stayed the same. So a store that stood still, or a clock that was set,
+kills no worker. A worker is shown as silent by the time of its last beat: where no sweeper is left, the dead must not
+be shown as living.
 """
 
 from __future__ import annotations

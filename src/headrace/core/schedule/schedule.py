@@ -1,7 +1,4 @@
-"""Schedules: what is stored of one, what a round of its fires makes of it, and how it stands.
-
-What becomes of a schedule: made, changed, paused, resumed, retired, removed; and the jobs it submits.
-"""
+"""A schedule: what is stored of it, how it is made, changed, paused and removed, and the jobs that it submits."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
-"""Numbers about jobs that have ended: histograms, rollups, charts, groups of failures, utilisation, and the invariants
-that ``headrace verify`` checks. Imports: ``core``.
+"""Numbers about jobs that have ended, and the invariants that ``headrace verify`` checks.
+
+Begin with ``rollup``, from which ``charts`` are made. ``failures`` groups errors. May import ``core``.
 """

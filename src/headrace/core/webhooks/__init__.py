@@ -1,3 +1,5 @@
-"""Webhooks as values: ``subscription`` (who wants which messages), ``target`` (what a job carries of it), ``delivery``
-(which messages a change sends), ``messages`` (their numbers). Imports: ``core``.
+"""Webhooks as values.
+
+Begin with ``delivery``, which decides which messages a change sends. ``subscription`` says who wants them, ``target``
+what a job carries of that, ``messages`` which numbers are missing. May import ``core``.
 """

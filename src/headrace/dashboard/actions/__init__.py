@@ -1,4 +1,8 @@
-"""The table of acts: what can be done from the pages, and the scope that each needs, as the hub has it."""
+"""What can be done from the pages: the table of actions, each with the scope that it needs.
+
+Begin with ``endpoint``, which serves all of them; ``jobs`` acts on jobs, ``settings`` on everything else. May import
+``dashboard`` and what that may.
+"""
 
 from __future__ import annotations
 

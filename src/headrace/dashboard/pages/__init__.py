@@ -1,4 +1,7 @@
-"""The pages of the dashboard: the table that routes and tests are made from."""
+"""The pages of the dashboard, a module per noun; routes and tests are made from the table here.
+
+Begin with ``queues``, which is short. May import ``dashboard`` and what that may.
+"""
 
 from __future__ import annotations
 

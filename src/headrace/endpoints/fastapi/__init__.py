@@ -9,6 +9,9 @@ async def report(req: ReportRequest, year: int) -> Report: ...
 api = FastAPI(lifespan=jobs.lifespan(worker=True))
 api.include_router(router)
 api.include_router(status_router(jobs), prefix="/jobs", dependencies=[Depends(may_see)])
+
+Begin with ``router``. ``signature`` reads a handler, ``openapi`` says what the document shows. May import
+``endpoints``.
 """
 
 from headrace.endpoints.dependencies import InWorker

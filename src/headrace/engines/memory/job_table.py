@@ -1,9 +1,4 @@
-"""The jobs of a memory store: the records, where each can be found, and what is kept beside them.
-
-A sorted collection of job ids: what the store looks things up by.
-
-The entries of a memory store: what runs added to their jobs.
-"""
+"""The jobs of a memory store: the records, their sorted indexes, and the entries that runs added to them."""
 
 from __future__ import annotations
 

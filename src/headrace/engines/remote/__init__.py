@@ -1,4 +1,7 @@
-"""The remote engine: the contract, spoken over HTTP with a hub that has the store."""
+"""The remote engine: the contract, spoken over HTTP with a hub that has the store.
+
+Begin with ``engine`` and ``calls``. May import ``runtime`` and below; ``engine.wire`` has the bytes.
+"""
 
 from headrace.engines.remote.engine import RemoteEngine
 

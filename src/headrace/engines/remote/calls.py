@@ -1,7 +1,4 @@
-"""Calls of a hub: a verb and its arguments there, and its answer or its error back.
-
-What an answer of a hub means that is not what was asked for.
-"""
+"""Calls of a hub: a verb and its arguments there, and its reply or its error back; what other replies mean."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""HTTP/1.1 as a client of a hub needs it: connections that are kept, one request on each at a time.
+"""HTTP/1.1 as a client of a hub needs it: its address, and connections that are kept, one request on each at a time.
 
 A library for everything that HTTP can be costs five times as much for each call (docs/decisions/remote-engine.md).
-
-Where a hub is, and how it is asked.
 """
 
 from __future__ import annotations

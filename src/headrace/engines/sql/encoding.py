@@ -1,7 +1,7 @@
 """How an SQL engine stores a job: what its columns and documents contain, and what the answer to a write must be.
 
-Submits that were merged into the job that held their dedup key: a job is labelled with their ids, so that it is
-found by each of them, and forgotten with it.
+A job is labelled with the ids of submits that were merged into it: it is found by each of them, and they are forgotten
+with it.
 """
 
 from __future__ import annotations

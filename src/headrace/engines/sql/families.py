@@ -1,7 +1,4 @@
-"""What the role ``families`` does alike in every SQL engine.
-
-Batches as rows: the same in every SQL engine.
-"""
+"""What the role ``families`` does alike in every SQL engine, with batches as rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Jobs from records: the answers of statements that read jobs, the same in every SQL engine.
-
-Attempts as they are kept: an array for each, beside its number.
-"""
+"""Jobs, attempts and events from the records that statements return, the same in every SQL engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Operations about all that is not one job: queues, limits, rates, tasks, schedules, batches, workers, figures."""
+"""Operations about what exists in a store, a module per noun.
+
+Begin with ``queues``, which is short, and ``submit``. ``vocabulary`` has the words of bodies, ours and EmProps'. May
+import ``hub.server``, ``hub.auth`` and what ``hub`` may.
+"""
 
 from __future__ import annotations
 

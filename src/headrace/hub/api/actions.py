@@ -1,7 +1,4 @@
-"""Operations that act on jobs: on one, and on all that match a filter, in the name of the caller's key.
-
-The acts on jobs that can be asked for: what each needs to know, and how it is done to one job and to many.
-"""
+"""Operations that act on one job or on all that match a filter: the body of each action, and what a key may do."""
 
 from __future__ import annotations
 

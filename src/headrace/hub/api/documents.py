@@ -1,9 +1,4 @@
-"""Documents that several operations share: jobs as they are on the wire.
-
-What the examples of operations are about: one job.
-
-What the operations of these rooms answer alike: lists, and warnings about names that nobody knows.
-"""
+"""Documents that several operations share: jobs as they travel, lists, warnings, and the job of the examples."""
 
 from __future__ import annotations
 

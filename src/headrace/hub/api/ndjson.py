@@ -1,7 +1,4 @@
-"""Lines of JSON: read as they come, answered in their order, while more are being read.
-
-Answers of any length, as lines of JSON: written as they come, for as long as the client reads.
-"""
+"""Lines of JSON: bodies that are read while they come, and responses that are written while the client reads."""
 
 from __future__ import annotations
 

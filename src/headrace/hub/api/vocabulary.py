@@ -1,8 +1,7 @@
-"""What a submit says: the body of one, in our words and in those of the EmProps page, and what both mean.
+"""The body of a submit, in our words and in those of the EmProps page, and the draft that it becomes.
 
-Where a body says the same thing in both, it must be the same; otherwise nobody could tell what was meant.
-
-Drafts of what is submitted: most submits of a task have options that an earlier one had, too.
+Where a body says the same thing in both, it must be the same. Drafts are made quickly: most submits of a task have
+options that an earlier one had, too.
 """
 
 from __future__ import annotations

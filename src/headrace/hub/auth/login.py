@@ -1,10 +1,9 @@
-"""The dashboard at the root of a hub: who looks at it is known by a key, given once and remembered by the browser.
+"""The login of the dashboard at the root of a hub: a browser gives a key once, and a cookie remembers the session.
 
-A session is a text of chance, in a cookie; the store has its digest, with which nobody gets in. It counts until it is
-ended or its time is over, on every hub of the store, and as long as the key does: each request asks the door, which
-hears of keys that are revoked. A hub without keys needs no login, since only this machine reaches it.
-
-Wrong keys at the login, counted by address: after a few, nobody there is heard for a while.
+A session is a random text in a cookie; the store keeps its digest, which opens nothing. It counts until it is ended or
+its time is over, on every hub of the store, and as long as the key does: each request asks the authenticator, which
+hears of keys that are revoked. A hub without keys needs no login, since only this machine reaches it. Wrong keys are
+counted by address: after a few, an address must wait.
 """
 
 from __future__ import annotations

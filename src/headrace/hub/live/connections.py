@@ -1,7 +1,4 @@
-"""Who is connected: streams and sockets, counted, and let go when the hub drains or their key is revoked.
-
-All that is live in a hub: who is connected, and what they share.
-"""
+"""Streams and sockets that are open, and what they share; they end when the hub drains or their key is revoked."""
 
 from __future__ import annotations
 

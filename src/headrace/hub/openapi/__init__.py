@@ -1,1 +1,4 @@
-"""The OpenAPI document, written from the operations, and the page that shows it. Imports: ``hub.server``."""
+"""The OpenAPI document, made from the operations, and the page that shows it.
+
+Begin with ``document``. May import ``hub.server``.
+"""

@@ -1,7 +1,4 @@
-"""What workers say of themselves: registering, claiming, heartbeats.
-
-A job as it is offered to a worker.
-"""
+"""What workers say of themselves: registering, claiming, heartbeats; and a job as it is offered to one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What goes wrong at a hub, as problem details: what stands in documents that cannot be used, and faults.
-
-What may stand in a place of a document where only certain words may, for those who wrote another.
-"""
+"""What goes wrong at a hub, as problem details: faults, and what in a document cannot be used, and what can."""
 
 from __future__ import annotations
 

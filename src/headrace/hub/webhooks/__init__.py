@@ -1,4 +1,7 @@
-"""Delivering webhooks: signed, to addresses that may be called, and to no others."""
+"""Delivering webhooks: signed, and only to addresses that may be called.
+
+Begin with ``delivery``, the handler of the jobs that deliver. May import ``hub.options``, ``worker`` and below.
+"""
 
 from headrace.hub.webhooks.delivery import webhook_worker
 

@@ -1,6 +1,6 @@
-"""Sending one message: a POST to an address that was tested, under the name that it was asked for by.
+"""Sending one message: a signed POST to an address that was tested, under the name that the URL has.
 
-Signatures as Standard Webhooks has them (https://www.standardwebhooks.com): HMAC-SHA256 over id, time and body.
+Signatures are those of Standard Webhooks (https://www.standardwebhooks.com): HMAC-SHA256 over id, time and body.
 """
 
 from __future__ import annotations

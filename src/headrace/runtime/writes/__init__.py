@@ -1,4 +1,5 @@
-"""Writes to a store, many in one commit. Begin with ``writer`` (what a session writes with) and ``batcher`` (group
-commit). ``inserts`` stores new jobs, ``notes`` processes what a change left to do, ``hints`` notifies readers. Imports:
-``engine``.
+"""Writes to a store, many in one commit.
+
+Begin with ``writer`` (what a session writes with) and ``batcher`` (group commit). ``inserts`` stores new jobs,
+``notes`` processes what a change left to do, ``hints`` notifies readers. May import ``runtime``.
 """

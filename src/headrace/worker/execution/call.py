@@ -1,6 +1,6 @@
 """Call a handler where it belongs (this loop, a thread, a child process), inside its middleware; how that ended.
 
-Running what streams: a generator's items are kept as they come, and parameters that are streams are opened.
+The items of a handler that streams are kept as they come, and parameters that are streams are opened.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Callbacks: called after the end of an attempt is stored.
+"""The user's callbacks, called after the end of an attempt is stored, and middleware, called around a run.
 
-Middleware: what is called around a run (see ``perform``), checked where it is given.
+Both are checked where they are given; ``call`` calls the middleware.
 """
 
 from __future__ import annotations

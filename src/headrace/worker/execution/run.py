@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("headrace.worker")
 
-_RUNNING = Status.RUNNING  # looked up once: see core.lifecycle
+_RUNNING = Status.RUNNING  # looked up once: see core.lifecycle.execution
 
 _making = threading.Lock()
 

@@ -1,6 +1,6 @@
-"""Writes what one run adds to its job: in order, one write at a time, and nothing before its start is on record.
+"""What one run writes: the entries it adds to its job, in order, and its progress, the newest and not too often.
 
-Reports of progress: the newest is written, not too often, and one write at a time.
+One write is under way at a time, and none before the start of the run is on record.
 """
 
 from __future__ import annotations

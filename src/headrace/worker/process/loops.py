@@ -1,12 +1,10 @@
-"""Run on the worker's loop what a handler asks for elsewhere: a handler in a thread may have a loop of its own.
+"""Event loops of a worker: a loop that handlers cannot end, calls onto it from elsewhere, and the tuning of a process.
 
-A loop that belongs to a worker: tasks and callbacks that handlers left on it cannot end it.
+A handler in a thread may have a loop of its own; what it requests runs on the worker's.
 
 asyncio lets a SystemExit or a KeyboardInterrupt out of the loop when a task or a callback raises one: the loop stops
-where it is, and whoever runs it may run it again. Where the loop is a worker's own, only a signal may mean that the
-worker should end, and signals are not told by exceptions there.
-
-What a process that does nothing but work sets for itself; never done to a process that belongs to somebody else.
+where it is, and may be run again. Where the loop is a worker's own, only a signal ends the worker, and no exception
+stands for a signal there. Only a process that does nothing but work is tuned.
 """
 
 from __future__ import annotations

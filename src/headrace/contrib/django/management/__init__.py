@@ -1,1 +1,1 @@
-"""Commands of ``manage.py``."""
+"""Commands of ``manage.py``; Django looks for them here. ``commands`` has them."""

@@ -1,3 +1,4 @@
-"""Hints over LISTEN and NOTIFY: ``role`` is the bus, ``listener`` receives, ``notify`` sends. Imports:
-``engines.postgres.store``.
+"""Hints over LISTEN and NOTIFY.
+
+Begin with ``role``, which is the bus. ``listener`` receives, ``notify`` sends. May import ``engines.postgres.store``.
 """

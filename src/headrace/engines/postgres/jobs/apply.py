@@ -50,7 +50,7 @@ _PATIENCE = 250
 """Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
 
 _SEQ = 1
-_TAKE, _RETRY, _COMPLETE = KeyEffect.TAKE, Verb.RETRY, Verb.COMPLETE  # looked up once: see core.lifecycle
+_TAKE, _RETRY, _COMPLETE = KeyEffect.TAKE, Verb.RETRY, Verb.COMPLETE  # looked up once: see core.lifecycle.execution
 _by_seq = itemgetter(_SEQ)
 
 Inserts = Callable[[Sequence[Change]], Statements[Lost]]

@@ -1,4 +1,4 @@
-"""Claims that no limit matters to, and promoting; claims where something is limited are in ``limiting``."""
+"""Claims that no limit matters to, and promoting; claims where something is limited are in ``limited_claim``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Subqueues and profiles: interned in a commit of their own, remembered by each session, collected when many.
+"""Subqueues and profiles: numbered in a commit of their own, remembered by each session, collected when many.
 
-Moving jobs to other subqueues, in the transaction that applies the changes which make that necessary.
+A change that moves a job to another subqueue does so in its own transaction.
 """
 
 from __future__ import annotations

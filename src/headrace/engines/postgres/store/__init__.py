@@ -1,3 +1,4 @@
-"""The database: pool, drivers, schema, presence of sessions, checks. Begin with ``pool`` and ``connection``. Imports:
-``engines.sql``.
+"""The database: pools of connections, users' drivers, schema, presence of sessions, checks.
+
+Begin with ``pool`` and ``connection``. May import ``engines.sql``.
 """

@@ -1,10 +1,9 @@
 """Pools of connections, of several kinds: each connects when needed, up to its size.
 
 The driver's pool makes a task and two timers whenever a connection is taken or given back, which takes longer than a
-short statement. So a connection that did its work well is kept at hand for the next statement, and given back to the
-driver's pool only if somebody waits there, if something went wrong on it, or if it was not needed for a while.
-
-A coroutine of the driver without a task around it.
+short statement. So a connection that did its work well is kept at hand for the next statement. It goes back to the
+driver's pool only if a caller waits there, if something went wrong on it, or if it was not needed for a while. A lone
+statement runs on it as the driver's coroutine, without a task around it.
 """
 
 from __future__ import annotations

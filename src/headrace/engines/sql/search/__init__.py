@@ -1,3 +1,5 @@
-"""Find, count and failures as SQL: ``finder`` runs a search, ``conditions`` and ``candidates`` write it, ``dialect``
-holds what differs between the databases. Imports: ``engines.sql`` and ``core``.
+"""Find, count and failures as SQL.
+
+Begin with ``finder``, which runs a search. ``conditions`` and ``candidates`` write it, ``dialect`` has what differs
+between the databases. May import ``engines.sql`` and ``core``.
 """

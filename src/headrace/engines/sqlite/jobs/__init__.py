@@ -1,3 +1,5 @@
-"""The role ``jobs`` on SQLite, a file per verb. Begin with ``role``. ``subqueues`` interns queue, task and
-requirements. Imports: ``engines.sql``, ``engines.sqlite.store``.
+"""The role ``jobs`` on SQLite, a module per verb.
+
+Begin with ``role``. ``subqueues`` numbers queue, task and requirements; ``columns`` and ``rows`` say how a job is
+stored. May import ``engines.sql`` and ``engines.sqlite.store``.
 """

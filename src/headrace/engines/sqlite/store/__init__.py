@@ -1,3 +1,4 @@
-"""The file: its connection and threads, its schema, who else has it open, and what tells when it changes. Begin with
-``connection`` and ``thread``. Imports: ``engines.sql``.
+"""The file: its connections and threads, its schema, who else has it open, and whether it changed.
+
+Begin with ``connection`` and ``thread``. May import ``engines.sql``.
 """

@@ -1,13 +1,11 @@
 """Notices when the files of a connection were deleted, replaced or emptied while they were open.
 
-SQLite goes on with the files that it has opened, whatever happens to their names. Nobody would find what it then
-commits.
+SQLite goes on with the files that it has opened, whatever happens to their names, and what it then commits is lost.
 
-Which files are at some paths, asked without reading their times.
-
-Since Linux 6.13 a file whose times were read, as ``os.stat`` does, is given the exact time by its next write. On ext4
-without a journal the next ``fdatasync`` then writes that time, too: two requests to the disk for each commit, and not
-one. ``statx`` can be asked for the rest alone, but Python offers it only from 3.15 on.
+Files are compared without reading their times. Since Linux 6.13 a file whose times were read, as ``os.stat`` does, is
+given the exact time by its next write. On ext4 without a journal the next ``fdatasync`` then writes that time, too: two
+requests to the disk for each commit, and not one. ``statx`` can leave the times out, but Python offers it only from
+3.15 on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A thread that runs one call after another on one connection, and lends it to a caller while it has nothing to do.
 
-Answers on their way from a thread to the event loop that waits for them.
+Its answers wake the event loop by an eventfd, where the system has that.
 """
 
 from __future__ import annotations

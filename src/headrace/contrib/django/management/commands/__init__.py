@@ -1,1 +1,1 @@
-"""Commands of ``manage.py``."""
+"""``manage.py headrace``: runs the command line of headrace in a process of its own, with the App of the project."""
