@@ -263,7 +263,7 @@ class BatchHandle:
         return results
 
     async def as_completed(self) -> AsyncIterator[JobHandle[Any]]:
-        """Each of its jobs once, as they end, failed ones too: see ``client.handle.last``."""
+        """Each of its jobs once, as they end, failed ones too: see ``handle.last``."""
         waiting = {handle.id: handle for handle in await self.jobs()}
         hinted: set[UUID] = set()
 

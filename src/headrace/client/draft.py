@@ -43,7 +43,7 @@ def asked_in(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Draft(Generic[R_co]):
-    """A checked payload with its options and its id; made by ``client.task.draft(...)``."""
+    """A checked payload with its options and its id; made by ``task.draft(...)``."""
 
     __slots__ = ("_asked", "app", "handler", "id", "options", "payload_text", "task")
 

@@ -105,7 +105,7 @@ class Hooked:
     def submit_middleware(self, fn: S) -> S:
         """Call this around every submit: ``async def f(drafts, call_next): return await call_next(drafts)``.
 
-        It may pass on drafts with other options (``client.draft.with_options(...)``), refuse them by raising, and look
+        It may pass on drafts with other options (``draft.with_options(...)``), refuse them by raising, and look
         at the handles. The first that was registered is the outermost.
 
         :raises ConfigError: it is no coroutine function of drafts and ``call_next``

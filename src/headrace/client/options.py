@@ -52,7 +52,7 @@ class HasId(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of a job: at submit, in ``client.task.options(...)``, and as a default of a task or an App."""
+    """The options of a job: at submit, in ``task.options(...)``, and as a default of a task or an App."""
 
     queue: str
     """The queue of the job; ``default`` if left out."""

@@ -24,7 +24,7 @@ _SETS = (inspect.SetType, inspect.FrozenSetType)
 
 
 class Misfit(Exception):
-    """A value does not fit; ``path`` leads to it, such as ``client.options.width`` or ``sizes[2]``."""
+    """A value does not fit; ``path`` leads to it, such as ``options.width`` or ``sizes[2]``."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)

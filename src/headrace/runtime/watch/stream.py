@@ -39,7 +39,7 @@ class StreamItem(msgspec.Struct, Generic[T_co], frozen=True):
 class Stream(Generic[T_co]):
     """The items of a job, from the first or behind ``start``, and those still to come until the job has ended.
 
-    ``async for value in stream`` gives the values; ``runtime.watch.stream.items()`` also says where each stands. Each
+    ``async for value in stream`` gives the values; ``stream.items()`` also says where each stands. Each
     iteration reads by itself. A failed job raises ``JobFailed`` behind its items, a cancelled one ``JobCancelled``.
     """
 
