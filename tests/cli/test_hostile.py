@@ -20,8 +20,8 @@ from headrace.cli.options import State
 from headrace.cli.output import console
 from headrace.cli.process import log_output
 from headrace.core.attempt import Progress
+from headrace.core.control_characters import printable
 from headrace.core.job import Job
-from headrace.core.printable import printable
 from headrace.core.updates import Changed
 from tests.support.hostile import HUGE, SPELLED, WICKED, raw_in
 from tests.support.typist import type_all

@@ -28,7 +28,7 @@ from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.logs import attempt_summary, labels
 from headrace.runtime.host import Host
 from headrace.runtime.writes.hints import hint_of
-from headrace.runtime.writes.left_out import tell_verdicts
+from headrace.runtime.writes.omissions import tell_verdicts
 
 if TYPE_CHECKING:
     from headrace.worker.execution.run import Run

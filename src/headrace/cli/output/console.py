@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.core.printable import printable, printable_json
+from headrace.core.control_characters import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,7 +22,7 @@ from headrace.core.query import Filter, as_seen, seen_status
 from headrace.core.status import HELD, Status
 from headrace.engine import MAX_BATCH, Engine, WorkerRow
 from headrace.errors import JobNotFound
-from headrace.runtime.readable import readable
+from headrace.runtime.reads import readable
 
 if TYPE_CHECKING:
     from headrace.client.session import Session

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
+from headrace.core.control_characters import printable_json
 from headrace.core.job import json_or_text
-from headrace.core.printable import printable_json
 
 __all__ = ["parsed", "pretty", "tree", "tree_of_many", "written"]
 

@@ -26,7 +26,7 @@ from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import NotOpen, StoreLost, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.readable import readable
+from headrace.runtime.reads import readable
 from headrace.runtime.writes.hints import GAP, MOST
 
 __all__ = ["Feed"]

@@ -22,7 +22,7 @@ from headrace.engine import MAX_BATCH, Engine, FindsChanged
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable, Unreadable
 from headrace.runtime.host import Host
-from headrace.runtime.readable import readable
+from headrace.runtime.reads import readable
 from headrace.runtime.slot import SlotWait
 
 __all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]

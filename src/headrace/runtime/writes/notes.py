@@ -14,7 +14,7 @@ from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.writes.left_out import tell_left_out
+from headrace.runtime.writes.omissions import tell_left_out
 
 __all__ = ["NoteProcessor"]
 

@@ -26,9 +26,9 @@ from headrace.runtime.writes.batcher import Batcher, Ticket
 from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE
 from headrace.runtime.writes.hints import ChangeHints
 from headrace.runtime.writes.inserts import ROW, Inserts, weight_of
-from headrace.runtime.writes.left_out import tell_left_out
 from headrace.runtime.writes.load import Load, size_at_most
 from headrace.runtime.writes.notes import NoteProcessor
+from headrace.runtime.writes.omissions import tell_left_out
 
 __all__ = ["Writer"]
 

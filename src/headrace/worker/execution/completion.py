@@ -20,7 +20,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.engine.transactions import walk, walk_async
 from headrace.errors import ConfigError, HeadraceError, NotSupported, Stale, Stopped, TransitionRefused, Unavailable
 from headrace.logs import labels
-from headrace.runtime.writes.left_out import tell_left_out
+from headrace.runtime.writes.omissions import tell_left_out
 from headrace.worker.execution.context import Context, Transaction
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.process.loops import wait_on_loop
