@@ -24,7 +24,7 @@ from headrace.core.control_characters import printable
 from headrace.core.job import Job
 from headrace.core.updates import Changed
 from tests.support.hostile import HUGE, SPELLED, WICKED, raw_in
-from tests.support.typist import type_all
+from tests.support.screens.typist import type_all
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -28,8 +28,8 @@ from headrace.core.job import Job
 from headrace.errors import ConfigError, JobCancelled
 from headrace.logs import JsonFormatter
 from headrace.testing import harness
-from tests.support.traced_tasks import app as traced
-from tests.support.traced_tasks import here
+from tests.support.programs.traced_tasks import app as traced
+from tests.support.programs.traced_tasks import here
 from tests.support.until import until
 
 NO_WAIT = Retry(3, backoff="fixed", initial=0.0, jitter=False)

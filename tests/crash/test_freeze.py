@@ -17,7 +17,7 @@ from headrace.engines.postgres.store import pool
 from tests.crash.app import PATIENCE, app, waits_for, work
 from tests.support.crew import crew
 from tests.support.invariants import check_store
-from tests.support.postgres import Server
+from tests.support.servers.postgres import Server
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

@@ -20,7 +20,7 @@ from headrace.hub.auth.authenticator import Authenticator
 from tests.cli.patience import until_sync
 from tests.hub.process import started
 from tests.hub.serving import Served, serving
-from tests.support.postgres import Server, shared
+from tests.support.servers.postgres import Server, shared
 from tests.support.until import until
 
 

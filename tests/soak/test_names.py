@@ -20,7 +20,7 @@ import pytest
 from headrace import App
 from headrace.core.limits.profiles import OF_ONE
 from tests.hub.process import started
-from tests.support import schemas
+from tests.support.servers import schemas
 
 TURNS, SECONDS = 6, 10.0
 """A minute in all, and as much without a flood."""

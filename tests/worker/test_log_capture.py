@@ -23,7 +23,7 @@ from headrace.worker.execution.context import Context
 from headrace.worker.execution.writers import MOST_LINES
 from headrace.worker.log_capture import MOST_CHARACTERS, Style, _catcher, _text, caught_logs, shown_logs, style_here
 from tests.support.hostile import WICKED, raw_in
-from tests.support.process_tasks import lingers, says, waits
+from tests.support.programs.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 from tests.support.until import until
 

@@ -16,8 +16,8 @@ from headrace.client import background
 from headrace.errors import Stopped
 from headrace.worker import yielded_slots
 from headrace.worker.worker import Worker
-from tests.support import process_families
 from tests.support.apps import ENGINES, url_of
+from tests.support.programs import process_families
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(240)

@@ -20,7 +20,7 @@ from headrace.cli.demo.screen import caption
 from headrace.cli.output import console
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
-from tests.support.terminal import SIZES, Size, look
+from tests.support.screens.terminal import SIZES, Size, look
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -19,7 +19,7 @@ from headrace.runtime.host import Host
 from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
-from tests.support.schemas import postgres_engine
+from tests.support.servers.schemas import postgres_engine
 
 ROOM = 3
 

@@ -13,7 +13,7 @@ from headrace import App, Status
 from headrace.engine import Hint, Topic
 from tests.engines.remote.near import opened
 from tests.hub.serving import serving
-from tests.support.proxy import Proxy
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 

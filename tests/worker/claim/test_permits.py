@@ -27,7 +27,7 @@ from headrace.worker.claim.permits import FEW, FIRST, KEPT, LATELY, LEAST, Lead,
 from headrace.worker.execution.hooks import CallNext
 from headrace.worker.worker import Worker
 from tests.support.faults import Instead
-from tests.support.process_tasks import square
+from tests.support.programs.process_tasks import square
 from tests.support.shop import ENGINES, Shop, open_shop
 from tests.support.starts import most_in_windows, most_over_bucket
 

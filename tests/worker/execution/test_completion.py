@@ -30,8 +30,8 @@ from headrace.errors import ConfigError, NotSupported, Stale, SyncInAsync, Unava
 from headrace.worker.execution import completion
 from headrace.worker.execution.context import Context
 from tests.support.faults import Instead, LosesReplies
-from tests.support.postgres import shared
-from tests.support.schemas import schema_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import schema_of
 from tests.support.shop import Shop, open_shop
 from tests.support.until import until
 

@@ -21,9 +21,9 @@ from headrace.engines.sqlite.store.presence import Presence
 from headrace.worker import delayed_starts
 from headrace.worker.execution.context import Context
 from headrace.worker.process.pool import ProcessPool
-from tests.support import process_families
 from tests.support.apps import url_of
-from tests.support.process_tasks import checks, dies, exits, spins, square, steers, waits
+from tests.support.programs import process_families
+from tests.support.programs.process_tasks import checks, dies, exits, spins, square, steers, waits
 from tests.support.shop import Shop
 from tests.support.until import until
 

@@ -17,8 +17,8 @@ from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.bus.notify import BURST, GAP, Channels, Throttle
 from headrace.engines.postgres.bus.role import NotifyBus
 from headrace.runtime.host import Host
-from tests.support.postgres import Server, shared
-from tests.support.proxy import Proxy
+from tests.support.servers.postgres import Server, shared
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 BEAT = 0.2

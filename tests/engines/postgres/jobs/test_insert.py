@@ -31,9 +31,9 @@ from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.support.faults import LosesReplies
 from tests.support.invariants import check_store
-from tests.support.postgres import shared
-from tests.support.proxy import Proxy
-from tests.support.schemas import schema_of, url_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.proxy import Proxy
+from tests.support.servers.schemas import schema_of, url_of
 from tests.support.until import until
 
 

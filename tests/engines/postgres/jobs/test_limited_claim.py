@@ -29,8 +29,8 @@ from headrace.errors import Unavailable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
-from tests.support.postgres import shared
-from tests.support.schemas import postgres_engine
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import postgres_engine
 
 KEYS = ["plain", 'quo"te', "back\\slash", "a,b", "{brace}", "NULL", "", " ", "line\nbreak", "tab\t", "ключ", "💧", "'"]
 """What the text of an array, or of a document, spells in its own way."""

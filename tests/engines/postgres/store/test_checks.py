@@ -19,7 +19,7 @@ from headrace.engines.sql.schema import Migration
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
-from tests.support.postgres import Server, shared
+from tests.support.servers.postgres import Server, shared
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
-from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import Server, shared
+from tests.support.servers.pgbouncer import PgBouncer
+from tests.support.servers.postgres import Server, shared
 from tests.support.until import until
 
 

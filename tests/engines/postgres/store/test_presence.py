@@ -18,9 +18,9 @@ from headrace.engines.postgres.store.connection import Connection
 from headrace.engines.postgres.store.presence import Presence
 from headrace.runtime.host import Host
 from headrace.testing.clock import FakeClock
-from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import Server, shared
-from tests.support.proxy import Proxy
+from tests.support.servers.pgbouncer import PgBouncer
+from tests.support.servers.postgres import Server, shared
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -27,7 +27,7 @@ from headrace.engines.sql.search.dialect import Asking
 from headrace.engines.sql.search.finder import Finder
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
-from tests.support.schemas import postgres_engine
+from tests.support.servers.schemas import postgres_engine
 
 T = TypeVar("T")
 Make = Callable[[Path], Engine]

@@ -203,7 +203,7 @@ async def test_a_log_that_was_deleted_is_saved_by_closing(place: Path) -> None:
 
 
 async def test_nothing_that_was_acknowledged_is_missing_from_a_file_that_was_moved(file: Path) -> None:
-    command = (sys.executable, "-m", "tests.support.sqlite_child", "insert", file, 1_000_000, 1)
+    command = (sys.executable, "-m", "tests.support.programs.sqlite_child", "insert", file, 1_000_000, 1)
     process = await asyncio.create_subprocess_exec(*map(str, command), stdout=PIPE, stderr=PIPE, cwd=ROOT)
     assert process.stdout is not None
     acknowledged = [(await process.stdout.readline()).decode().strip() for _ in range(100)]

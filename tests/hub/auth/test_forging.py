@@ -27,8 +27,8 @@ from headrace.hub.webhooks import webhook_worker
 from headrace.hub.webhooks.sender import signature
 from headrace.runtime.secrets import GRACE, Vault
 from headrace.testing.clock import FakeClock
+from tests.hub.auth.forger import Forger
 from tests.hub.auth.test_login import browser_of, log_in, token_of
-from tests.hub.forger import Forger
 from tests.hub.serving import serving
 from tests.hub.webhooks.receiving import Names, receiving
 from tests.support.apps import Sums, url_of

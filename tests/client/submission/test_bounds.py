@@ -31,8 +31,8 @@ from headrace.errors import (
     RetryLater,
     Snooze,
 )
-from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
+from tests.support.programs import process_tasks
 from tests.support.until import until
 
 pytestmark = pytest.mark.every_engine

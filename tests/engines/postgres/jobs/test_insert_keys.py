@@ -24,7 +24,7 @@ from headrace.errors import Unavailable
 from tests.engines.postgres.conftest import Connect
 from tests.support.apps import url_of
 from tests.support.invariants import check_store
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 from tests.support.until import until
 
 
