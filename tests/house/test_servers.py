@@ -33,7 +33,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are kept by a name that only Linux has")
 def test_a_port_is_given_to_one_process() -> None:
-    program = f"import sys; from tests.support.servers import daemons; sys.exit(daemons._reserve({daemons.free_port()}))"
+    program = (
+        f"import sys; from tests.support.servers import daemons; sys.exit(daemons._reserve({daemons.free_port()}))"
+    )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
