@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from headrace import App, Context, Retry
 from headrace.cli.commands import feed
-from headrace.cli.root import cli
 from headrace.cli.options import State
 from headrace.cli.output import console
 from headrace.cli.process import log_output
+from headrace.cli.root import cli
 from headrace.core.attempt import Progress
 from headrace.core.control_characters import printable
 from headrace.core.job import Job

@@ -23,7 +23,7 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from headrace import App, Context, Every, GiveUp, Retry, Snooze
 from headrace.contrib.otel import instrument
-from headrace.core import validation
+from headrace.core import defaults
 from headrace.core.job import Job
 from headrace.errors import ConfigError, JobCancelled
 from headrace.logs import JsonFormatter
@@ -347,7 +347,7 @@ async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
     @otel.app.task(retry=NO_WAIT)
     async def charge(ctx: Context) -> None:
         if ctx.attempt == 1:
-            raise ValueError("x" * 2 * validation.ERROR)
+            raise ValueError("x" * 2 * defaults.MAX_ERROR_BYTES)
 
     async with otel.app:
         job = await charge.submit()
@@ -356,7 +356,7 @@ async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
     first, second = otel.spans("run charge")
     assert [link.context.span_id for link in second.links] == [id_of(first)]
     assert attempt.error is not None
-    assert len(msgspec.json.encode(attempt.error)) <= validation.ERROR
+    assert len(msgspec.json.encode(attempt.error)) <= defaults.MAX_ERROR_BYTES
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "thread"])

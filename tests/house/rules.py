@@ -63,6 +63,19 @@ MAY_CONNECT: Mapping[str, str] = {
 
 MAX_ENTRIES = 26
 
+BARE_WORDS = frozenset(
+    {
+        *("AGAIN", "APART", "AT_ONCE", "COUNTED", "DEEPEST", "EVERY", "FAR", "FEW", "FIRST", "FRESH", "GAP", "GROWTH"),
+        *("HURRY", "KEPT", "LARGEST", "LATE", "LEAST", "LISTED", "LONG", "LONGEST", "LOOK", "LOOKED_AT", "LOOKS"),
+        *("MADE_OF", "MANY", "MOMENT", "MOST", "MUCH", "NAMED", "OFTEN", "OLD", "OLDEST", "PAGE", "PATIENCE", "PAUSE"),
+        *("RARE", "REMEMBERED", "SHARE", "SHORT", "SHORTEST", "SHOWN", "SLACK", "TICK", "TOLD", "TRIES", "WAITED"),
+        *("WIDE", "WITHIN"),
+    }
+)
+"""Names of numbers that say neither of what they are nor in which unit: MAX_CLAIM_JOBS and POLL_MAX_SECONDS do."""
+DRAWINGS = "dashboard/drawings"
+"""Lengths of a drawing have no other unit than the drawing's own, and are called WIDE and HIGH."""
+
 KINDS = frozenset({"bench", "conformance", "crash", "docs", "house", "model", "soak", "support", "typing"})
 """Folders of tests/ that mirror no package: helpers, and tests by their kind and not by what they test."""
 
@@ -206,6 +219,44 @@ def crowded(root: Path, limit: int = MAX_ENTRIES) -> list[str]:
         if len(entries) > limit:
             findings.append(f"{root.name / folder}: {len(entries)} entries, at most {limit}")
     return findings
+
+
+def bare_numbers(root: Path) -> list[str]:
+    """Numbers and durations of a module with a name that has no noun: MOST, KEPT, _TRIES, MOST_LINES, HEAD_MOST."""
+    findings = []
+    for path in _modules(root):
+        for line, name in _numbers(_parse(path)):
+            words = name.strip("_").upper()
+            parts = {words.split("_")[0], words.split("_")[-1]} & {"MOST", "LONGEST", "PATIENCE"}
+            drawn = words == "WIDE" and (_within(_name(root, path), [DRAWINGS, "dashboard/pages"]))
+            if (words in BARE_WORDS or parts) and not drawn:
+                findings.append(f"{_name(root, path)}:{line}: {name} has no noun and no unit")
+    return findings
+
+
+def _numbers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of what a module binds to a number, a duration, or a table of them."""
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            for name, value in zip(names, values, strict=False):
+                if isinstance(name, ast.Name) and _is_number(value):
+                    yield node.lineno, name.id
+
+
+def _is_number(node: ast.expr | None) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) or _is_number(node.right)
+    if isinstance(node, ast.Dict):
+        return any(_is_number(value) for value in node.values)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "timedelta"
 
 
 def no_nouns(root: Path) -> list[str]:

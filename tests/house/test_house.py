@@ -22,6 +22,7 @@ RULES = [
     rules.raw_speech,
     rules.crowded,
     rules.no_nouns,
+    rules.bare_numbers,
     rules.mute_packages,
     rules.stray_tests,
 ]
@@ -253,6 +254,25 @@ def test_a_crowded_folder_of_tests_is_found(tmp_path: Path) -> None:
 def test_a_name_that_is_no_noun_is_found(name: str, finding: str, tmp_path: Path) -> None:
     fine = ["held_job.py", "explain/queued.py", "explain/waiting.py", "matching/fit.py", "feed.py"]
     assert rules.no_nouns(tree(tmp_path, dict.fromkeys([name, *fine], ""))) == [f"{name}: {finding}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("MOST = 1000", "MOST"),
+        ("_KEPT: float = 7 * 86400.0", "_KEPT"),
+        ("LONGEST = timedelta(days=1)", "LONGEST"),
+        ("PAGE_JOBS, _TRIES = 50, 20", "_TRIES"),
+        ("MOST = {'thread': 1000}", "MOST"),
+        ("HEAD_MOST = 32 * 1024", "HEAD_MOST"),
+    ],
+)
+def test_a_number_with_a_bare_name_is_found(source: str, name: str, tmp_path: Path) -> None:
+    fine = "MAX_CLAIM_JOBS = 1000\nPOLL_MAX_SECONDS = 5.0\nPAGE = 'a page'\n\ndef f(most: int = 3): LONGEST = 3\n"
+    root = tree(
+        tmp_path, {"worker/claim.py": fine + source, "dashboard/drawings/charts.py": "WIDE, HIGH = 960.0, 180.0"}
+    )
+    assert rules.bare_numbers(root) == [f"worker/claim.py:6: {name} has no noun and no unit"]
 
 
 def test_a_package_that_does_not_say_what_is_here_is_found(tmp_path: Path) -> None:

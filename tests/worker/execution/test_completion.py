@@ -532,7 +532,7 @@ async def test_a_start_that_is_on_its_way(shop: Shop, till: Till) -> None:
 async def test_a_transaction_that_outlives_its_handler(
     shop: Shop, till: Till, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "LEFT_OPEN", 0.3)
+    monkeypatch.setattr(completion, "OPEN_TRANSACTION_SECONDS", 0.3)
     left, over = AsyncExitStack(), asyncio.Event()
 
     async def pay(ctx: Context) -> str:

@@ -153,7 +153,7 @@ async def test_a_child_that_submits_has_its_start_recorded_at_once(
 ) -> None:
     url = url_of("sqlite", tmp_path)
     monkeypatch.setenv("HEADRACE_URL", url)
-    monkeypatch.setattr(delayed_starts, "WITHIN", 3600.0)  # so that nobody else sees to it
+    monkeypatch.setattr(delayed_starts, "WRITE_SECONDS", 3600.0)  # so that nobody else sees to it
     app, gate = process_families.app, tmp_path / "gate"
 
     async def begun() -> bool:

@@ -127,7 +127,7 @@ async def test_what_would_not_be_found_is_not_acknowledged(
     place: Path, harm: Callable[[Path], None], words: str, watched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if watched:  # by the kernel alone, if that can tell
-        monkeypatch.setattr("headrace.engines.sqlite.store.files._LOOK_EVERY", 600.0)
+        monkeypatch.setattr("headrace.engines.sqlite.store.files._CHECK_SECONDS", 600.0)
     else:
         monkeypatch.setattr("headrace.engines.sqlite.store.files.watch", lambda *_: None)
     sums = Sums(f"sqlite:///{place}?synchronous=normal")
@@ -238,7 +238,7 @@ async def test_a_link_above_that_leads_elsewhere_is_noticed_by_the_next_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As deployments do it: the kernel tells nobody, so the files are looked at each time."""
-    monkeypatch.setattr("headrace.engines.sqlite.store.files._LOOK_EVERY", 600.0)
+    monkeypatch.setattr("headrace.engines.sqlite.store.files._CHECK_SECONDS", 600.0)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     link = tmp_path / "current"
