@@ -25,7 +25,7 @@ from bench.programs import ROOT, program
 from bench.progress import Progress
 from bench.stores import Stores
 from headrace import App, JobHandle
-from headrace.cli.process.supervisor import STEADY
+from headrace.cli.process.supervisor import STEADY_SECONDS
 from headrace.engine import WorkerRow
 
 __all__ = ["BOUND", "CASES", "PATIENCE", "Case", "Found", "recovery", "recovery_lines", "starts"]
@@ -114,7 +114,9 @@ class _Scene:
                         await self._finish(handle)
                     await asyncio.sleep(1.5 + random.random())  # its start is on record, at any moment between probes
                     if self._case.processes:  # the supervisor must not take it for one that dies at its start
-                        await asyncio.sleep(max(0.0, STEADY + 0.5 - (time.time() - psutil.Process(pid).create_time())))
+                        await asyncio.sleep(
+                            max(0.0, STEADY_SECONDS + 0.5 - (time.time() - psutil.Process(pid).create_time()))
+                        )
                     os.kill(target, signal.SIGKILL)
                     killed = time.time()
                     if self._case.lone:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from tests.support.postgres import Server
+from tests.support.servers.postgres import Server
 
 __all__ = ["Databases", "Files", "Stores", "postgres"]
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent))  # for the browser of the tests, and the sc
 
 from docs.scene import acted_out, served  # noqa: E402  # behind the path they are found by
 from tests.dashboard.walk import looks, walk  # noqa: E402
-from tests.support.browser import browsing  # noqa: E402
+from tests.support.screens.browser import browsing  # noqa: E402
 
 IMAGES = HERE / "images" / "dashboard"
 DASHBOARD = HERE.parent / "src" / "headrace" / "dashboard"

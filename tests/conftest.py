@@ -71,6 +71,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """Keep the schemas of a test for the next ones, if it had any."""
     place = getattr(item, "funcargs", {}).get("tmp_path")
     yield
-    schemas = sys.modules.get("tests.support.schemas")
+    schemas = sys.modules.get("tests.support.servers.schemas")
     if schemas and place:
         schemas.give_back(place)

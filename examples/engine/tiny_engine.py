@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from headrace.core import batch as batches
 from headrace.core.attempt import Attempt, Event, History
-from headrace.core.audit import KEPT, Audited
+from headrace.core.audit import Audited
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Conflict, KeyEffect, LeftOut, Note, Verdict, judge
-from headrace.core.defaults import Rules
+from headrace.core.defaults import MAX_AUDIT_ENTRIES, Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
-from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
+from headrace.core.explain.position import BY_WORK, MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
 from headrace.core.job import Job
 from headrace.core.lifecycle import family
 from headrace.core.lifecycle.claim import ClaimRequest, grant, order, promoted
@@ -116,7 +116,7 @@ class Store:
         self.usage = Usage()
         self.pruned: Counter[Status] = Counter()
         self.seq = self.settings_rev = self.profiles_rev = 0
-        self.audit: deque[Audited] = deque(maxlen=KEPT)
+        self.audit: deque[Audited] = deque(maxlen=MAX_AUDIT_ENTRIES)
 
     # -- what several verbs need
 
@@ -538,7 +538,9 @@ class Records(Role):
         with self.store() as store:
             return store.used()
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+    async def position(
+        self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
+    ) -> Position:
         with self.store() as store:
             place = order(as_seen(job, now), 0)
             due = sum(one.status in DEFERRED and one.available_at <= now for one in store.jobs.values())

@@ -198,7 +198,7 @@ async def postgres_schema() -> dict[str, Any]:
     import asyncpg
 
     migrate = find("headrace.engines.postgres.migrate", "headrace.engines.postgres.store.migrate")
-    server = find("tests.support.postgres").shared()
+    server = find("tests.support.servers.postgres").shared()
     connection = await asyncpg.connect(server.url(server.create_database()))
     await migrate.apply(connection, '"headrace"', datetime(2026, 1, 1, tzinfo=UTC))
     found: dict[str, Any] = {}

@@ -18,16 +18,16 @@ import msgspec
 
 from headrace.core.defaults import Retention, Rules
 from headrace.core.times import UNITS, duration
-from headrace.errors import LONGEST, ConfigError
+from headrace.errors import MAX_DURATION_SECONDS, ConfigError
 
 __all__ = ["OVERRIDE", "Secret", "Settings", "find_file"]
 
 _PREFIX = "HEADRACE_"
-_NEAR = 0.65
+_MIN_NAME_SIMILARITY = 0.65
 """How near a variable's name must come to that of a setting to be taken for a slip of the pen."""
 _HIDDEN = ("key", "secret")
 """Settings whose values are in no message."""
-_SHORTEST = 32
+_MIN_SECRET_CHARACTERS = 32
 """Characters of a secret."""
 
 OVERRIDE = "app.override(...)"
@@ -206,7 +206,9 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[st
             continue
         key = name.removeprefix(_PREFIX).lower()
         # The environment is shared: a name that resembles no setting may be somebody else's business.
-        if key not in Settings.__struct_fields__ and not get_close_matches(key, Settings.__struct_fields__, 1, _NEAR):
+        if key not in Settings.__struct_fields__ and not get_close_matches(
+            key, Settings.__struct_fields__, 1, _MIN_NAME_SIMILARITY
+        ):
             continue
         text: Any = [part.strip() for part in value.split(",") if part.strip()] if key == "imports" else value
         source = f"the environment variable {name}"
@@ -237,11 +239,13 @@ def _duration(value: Any) -> float:
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value) if abs(value) <= LONGEST else LONGEST * 2  # a whole number may be greater than any float
+        number = (
+            float(value) if abs(value) <= MAX_DURATION_SECONDS else MAX_DURATION_SECONDS * 2
+        )  # a whole number may be greater than any float
     elif isinstance(value, str):
         with suppress(ValueError):
             number = duration(value)
-    if not 0 < number <= LONGEST:
+    if not 0 < number <= MAX_DURATION_SECONDS:
         raise ValueError(
             "must be a duration above 0, at most a century: seconds, or numbers with units"
             f" ({', '.join(UNITS)}), as in 1h30m"
@@ -262,9 +266,9 @@ def _key(value: Any) -> Secret:
 
 
 def _secret(value: Any) -> Secret:
-    if not isinstance(value, str) or not value.isprintable() or not _SHORTEST <= len(value) <= 1000:
+    if not isinstance(value, str) or not value.isprintable() or not _MIN_SECRET_CHARACTERS <= len(value) <= 1000:
         raise ValueError(
-            f"must have {_SHORTEST} characters at least, of chance:"
+            f"must have {_MIN_SECRET_CHARACTERS} characters at least, of chance:"
             " python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
     return Secret(value)

@@ -391,11 +391,11 @@ class Directive(HeadraceError):
     """Raised by a handler to steer its own job."""
 
 
-LONGEST = 100 * 365.25 * 86400
+MAX_DURATION_SECONDS = 100 * 365.25 * 86400
 """Seconds; no duration is longer, so that no moment is beyond the calendar."""
 
 
-_SHOWN = 300
+_MAX_SHOWN_CHARACTERS = 300
 """Characters of a value that an error shows."""
 
 
@@ -408,7 +408,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:
         return f"a {type(value).__name__} that cannot be shown"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]} …"
 
 
 def _words(reason: object) -> str:
@@ -420,7 +420,7 @@ def _seconds(delay: float | timedelta) -> float:
     if isinstance(delay, timedelta):
         delay = delay.total_seconds()
     # Compared before it is made a float: a whole number may be greater than any.
-    if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= LONGEST:
+    if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= MAX_DURATION_SECONDS:
         limits = "seconds or a timedelta, not negative and at most a century"
         raise ConfigError(f"delay must be {limits}, not {shown(delay)}")
     return float(delay)

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.control_characters import indented, printable, printable_json
 from headrace.core.explain.explanation import span, told
 from headrace.core.job import Job
-from headrace.core.printable import indented, printable, printable_json
 from headrace.core.status import Outcome, Reason, Status
 from headrace.core.times import time_of_day
 

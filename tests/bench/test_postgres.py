@@ -13,7 +13,7 @@ from bench import __main__ as program
 from bench import docs, programs
 from bench import plan as plans
 from bench.plan import SIDES, Plan
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -15,16 +15,16 @@ from click.testing import CliRunner
 
 from headrace import App, Context, Retry
 from headrace.cli.commands import feed
-from headrace.cli.root import cli
 from headrace.cli.options import State
 from headrace.cli.output import console
 from headrace.cli.process import log_output
+from headrace.cli.root import cli
 from headrace.core.attempt import Progress
+from headrace.core.control_characters import printable
 from headrace.core.job import Job
-from headrace.core.printable import printable
 from headrace.core.updates import Changed
 from tests.support.hostile import HUGE, SPELLED, WICKED, raw_in
-from tests.support.typist import type_all
+from tests.support.screens.typist import type_all
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
-from tests.support.terminal import CTRL_C, Seen, look
+from tests.support.screens.terminal import CTRL_C, Seen, look
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="terminals need a POSIX system"),

@@ -13,8 +13,8 @@ import pytest
 
 from headrace.cli.root import cli
 from headrace.core.status import Status
-from tests.support.terminal import CTRL_C, SIZES, Seen, Size
-from tests.support.typist import ROOT, type_all
+from tests.support.screens.terminal import CTRL_C, SIZES, Seen, Size
+from tests.support.screens.typist import ROOT, type_all
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -32,7 +32,7 @@ class Case(NamedTuple):
     press: tuple[tuple[str, str], ...] = ()
 
 
-APP = "--app tests.support.full_store:app"
+APP = "--app tests.support.programs.full_store:app"
 
 CASES: Mapping[str, Case] = {
     "demo": Case("demo --url {url}", press=(("Ctrl-C ends the demo", CTRL_C),)),
@@ -141,7 +141,7 @@ def test_every_command_has_a_case() -> None:
 def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A store that has seen everything, and ids in it."""
     store = tmp_path_factory.mktemp("full") / "jobs.db"
-    command = [sys.executable, "-m", "tests.support.full_store", f"sqlite:///{store}"]
+    command = [sys.executable, "-m", "tests.support.programs.full_store", f"sqlite:///{store}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     ids = dict(pair.split("=") for pair in done.stdout.split())

@@ -18,8 +18,8 @@ from headrace.core.status import Outcome, Reason
 from headrace.errors import ConfigError, HandlerFailed, InvalidPayload, Stopped
 from headrace.testing import harness
 from headrace.worker.execution.hooks import CallNext
-from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
+from tests.support.programs import process_tasks
 from tests.support.until import until
 
 AT_ONCE = Retry(3, backoff="fixed", initial=0.0, jitter=False)

@@ -12,7 +12,7 @@ from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.runtime.host import Host
 from tests.support.hubs import Hubs
-from tests.support.schemas import postgres_engine
+from tests.support.servers.schemas import postgres_engine
 from tests.support.sqlite_files import new_store
 
 pytestmark = pytest.mark.timeout(240)

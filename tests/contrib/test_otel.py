@@ -23,13 +23,13 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from headrace import App, Context, Every, GiveUp, Retry, Snooze
 from headrace.contrib.otel import instrument
-from headrace.core import validation
+from headrace.core import defaults
 from headrace.core.job import Job
 from headrace.errors import ConfigError, JobCancelled
 from headrace.logs import JsonFormatter
 from headrace.testing import harness
-from tests.support.traced_tasks import app as traced
-from tests.support.traced_tasks import here
+from tests.support.programs.traced_tasks import app as traced
+from tests.support.programs.traced_tasks import here
 from tests.support.until import until
 
 NO_WAIT = Retry(3, backoff="fixed", initial=0.0, jitter=False)
@@ -347,7 +347,7 @@ async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
     @otel.app.task(retry=NO_WAIT)
     async def charge(ctx: Context) -> None:
         if ctx.attempt == 1:
-            raise ValueError("x" * 2 * validation.ERROR)
+            raise ValueError("x" * 2 * defaults.MAX_ERROR_BYTES)
 
     async with otel.app:
         job = await charge.submit()
@@ -356,7 +356,7 @@ async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
     first, second = otel.spans("run charge")
     assert [link.context.span_id for link in second.links] == [id_of(first)]
     assert attempt.error is not None
-    assert len(msgspec.json.encode(attempt.error)) <= validation.ERROR
+    assert len(msgspec.json.encode(attempt.error)) <= defaults.MAX_ERROR_BYTES
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "thread"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core import validation
+from headrace.core import defaults, validation
 from headrace.core.defaults import Rules
 from headrace.errors import ConfigError
 
@@ -20,20 +20,31 @@ KIB = 1024
 
 
 def test_the_numbers_are_those_of_the_lifecycle() -> None:
-    assert (validation.PAYLOAD, validation.RESULT, validation.DOCUMENT, validation.ERROR) == (
+    assert (
+        defaults.MAX_PAYLOAD_BYTES,
+        defaults.MAX_RESULT_BYTES,
+        defaults.MAX_DOCUMENT_BYTES,
+        defaults.MAX_ERROR_BYTES,
+    ) == (
         128 * KIB,
         KIB * KIB,
         16 * KIB,
         16 * KIB,
     )
-    assert (validation.TAGS, validation.TAG, validation.KEY, validation.NAME, validation.NOTE) == (
+    assert (
+        defaults.MAX_TAGS,
+        defaults.MAX_TAG_CHARACTERS,
+        defaults.MAX_KEY_CHARACTERS,
+        defaults.MAX_NAME_CHARACTERS,
+        defaults.MAX_NOTE_CHARACTERS,
+    ) == (
         32,
         128,
         512,
         128,
         256,
     )
-    assert Rules().error_limit == validation.ERROR
+    assert Rules().error_limit == defaults.MAX_ERROR_BYTES
 
 
 @given(st.text(st.characters(codec=None)))
@@ -61,7 +72,7 @@ def test_depth_is_counted_whatever_strings_hold(value: Any, more: int, beside: b
         value = [value]
     if beside:
         value = [value, *([[]] * 200)]
-    assert validation.is_too_deep(json.dumps(value).encode()) is (_depth(value) > validation.DEPTH)
+    assert validation.is_too_deep(json.dumps(value).encode()) is (_depth(value) > defaults.MAX_JSON_DEPTH)
 
 
 @pytest.mark.parametrize(

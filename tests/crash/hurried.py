@@ -7,4 +7,4 @@ from tests.crash.app import PATIENCE, app
 
 __all__ = ["app"]
 
-pool._PATIENCE = PATIENCE
+pool._STATEMENT_TIMEOUT_SECONDS = PATIENCE

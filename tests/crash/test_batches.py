@@ -11,8 +11,8 @@ import pytest
 from headrace import Status
 from headrace.core.change import BatchTally
 from tests.crash.app import app, nothing, report
-from tests.support import schemas
 from tests.support.crew import crew
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(900)

@@ -12,9 +12,9 @@ from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Reason, Status
 from tests.crash import dying
 from tests.crash.dying import app
-from tests.support import schemas
 from tests.support.crew import Crew, crew
 from tests.support.invariants import check_store
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.core.status import Outcome, Status
 from tests.crash.collecting import app, collects
-from tests.support import schemas
 from tests.support.crew import crew
 from tests.support.invariants import all_jobs, check_store
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

@@ -15,9 +15,9 @@ from headrace.core.job import Job
 from headrace.core.schedule.continuous import Instance, instance_of
 from headrace.core.status import Outcome, Status
 from tests.crash.polling import INSTANCES, app
-from tests.support import schemas
 from tests.support.crew import crew
 from tests.support.invariants import all_jobs, check_store
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

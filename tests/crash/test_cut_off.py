@@ -26,7 +26,7 @@ from tests.hub.process import Running, started
 from tests.hub.remote_workers.distant import Distant, distant
 from tests.support.crew import crew, is_free
 from tests.support.living import BY_PROOF, are_living
-from tests.support.proxy import Proxy
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 pytestmark = [

@@ -18,12 +18,12 @@ import pytest
 from headrace import JobHandle
 from headrace.core.status import Outcome, Status
 from tests.crash.app import app, blocks, deaf, waits_for
-from tests.support import schemas
 from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.living import BY_LOOKS, BY_PROOF, are_living, have_beaten, living, quietly, said, the_same_workers
-from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import Server, shared
+from tests.support.servers import schemas
+from tests.support.servers.pgbouncer import PgBouncer
+from tests.support.servers.postgres import Server, shared
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

@@ -17,7 +17,7 @@ from headrace.engines.postgres.store import pool
 from tests.crash.app import PATIENCE, app, waits_for, work
 from tests.support.crew import crew
 from tests.support.invariants import check_store
-from tests.support.postgres import Server
+from tests.support.servers.postgres import Server
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)
@@ -96,7 +96,7 @@ async def test_a_store_frozen_for_longer_than_a_lease_buries_nobody_and_charges_
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, note = tmp_path / "go", tmp_path / "runs"
-    monkeypatch.setattr(pool, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(pool, "_STATEMENT_TIMEOUT_SECONDS", PATIENCE)
     hired = crew(store.url, tmp_path, "tests.crash.hurried:app", beat=BEAT, lease=LEASE)
     with app.override(url=store.url), hired as workers:
         async with app:

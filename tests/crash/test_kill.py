@@ -15,9 +15,9 @@ import pytest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from tests.crash.app import app, poison, waits_for, work
-from tests.support import schemas
 from tests.support.crew import crew
 from tests.support.invariants import check_store
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

@@ -17,9 +17,9 @@ from headrace.core.attempt import History
 from headrace.core.job import Job
 from headrace.core.status import HELD, Outcome, Status
 from tests.crash.app import app, limited
-from tests.support import schemas
 from tests.support.crew import crew
 from tests.support.invariants import all_jobs, check_store
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

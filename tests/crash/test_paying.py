@@ -18,8 +18,8 @@ from headrace.core.status import Outcome, Status
 from tests.crash.paying import Moment, app, pay, pay_at
 from tests.support.crew import crew
 from tests.support.invariants import check_store
-from tests.support.postgres import shared
-from tests.support.schemas import schema_of, url_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import schema_of, url_of
 from tests.support.until import until
 
 pytestmark = [pytest.mark.timeout(480), pytest.mark.xdist_group("crash")]

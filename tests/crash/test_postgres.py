@@ -19,8 +19,8 @@ from headrace.errors import Unavailable
 from tests.crash.app import app, nothing, waits_for, work
 from tests.support.crew import Crew, crew
 from tests.support.invariants import check_store
-from tests.support.postgres import Server
-from tests.support.proxy import Proxy
+from tests.support.servers.postgres import Server
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 pytestmark = [pytest.mark.timeout(480), pytest.mark.xdist_group("crash server")]

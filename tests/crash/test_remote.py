@@ -19,9 +19,9 @@ from headrace.core.attempt import History
 from headrace.core.status import Outcome, Status
 from tests.hub.process import Running, started
 from tests.hub.remote_workers.distant import distant
-from tests.support import schemas
 from tests.support.invariants import check_store
-from tests.support.proxy import Proxy
+from tests.support.servers import schemas
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 pytestmark = [

@@ -13,9 +13,9 @@ import pytest
 from headrace.core.status import Outcome, Status
 from headrace.core.times import length
 from tests.crash.app import app, waits_for, work
-from tests.support import schemas
 from tests.support.crew import ROOT, crew
 from tests.support.forks import run
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

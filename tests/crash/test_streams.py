@@ -8,8 +8,8 @@ import pytest
 
 from headrace.core.status import Outcome
 from tests.crash.app import app, counts, pays_once
-from tests.support import schemas
 from tests.support.crew import crew
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)

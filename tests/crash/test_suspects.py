@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.poisoned import app, instant, late_poison, long, poison, poisoned_together, together
-from tests.support import schemas
 from tests.support.crew import crew
 from tests.support.poisoning import RETRIES, calls, outlive
+from tests.support.servers import schemas
 
 pytestmark = pytest.mark.timeout(480)
 

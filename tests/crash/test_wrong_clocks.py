@@ -16,8 +16,8 @@ from headrace.runtime.store_clock import StoreClock
 from tests.crash.wrong_clock_scene import BUSY, LEASE, Scene, play
 from tests.crash.wrong_clocks import app, begins, waits
 from tests.support.crew import Crew, crew
-from tests.support.postgres import shared
-from tests.support.server_clock import ServerClock
+from tests.support.servers.postgres import shared
+from tests.support.servers.server_clock import ServerClock
 from tests.support.until import until
 from tests.support.wrong_clock import SharedClock
 

@@ -18,8 +18,8 @@ from headrace.engine import Check, WorkerRow
 from headrace.runtime.store_clock import StoreClock
 from tests.crash.wrong_clocks import app, begins, blocks, fires, lasts
 from tests.support.crew import Crew, crew
-from tests.support.postgres import shared
-from tests.support.schemas import schema_of, url_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import schema_of, url_of
 from tests.support.until import until
 from tests.support.wrong_clock import WrongClock
 

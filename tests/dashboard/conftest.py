@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 
 from tests.dashboard.shop import Shop, opened
 from tests.support.apps import url_of
-from tests.support.browser import browsing
+from tests.support.screens.browser import browsing
 
 expect.set_options(timeout=30_000)  # machines may be slow
 

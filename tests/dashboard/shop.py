@@ -17,7 +17,7 @@ from headrace.core.limits.rate import Rate
 from headrace.hub import HubOptions
 from headrace.worker.worker import Worker
 from tests.hub.serving import Served, serving
-from tests.support.browser import hear
+from tests.support.screens.browser import hear
 
 __all__ = ["Shop", "failed", "looking", "opened", "shop_app", "sure", "tasks_of"]
 

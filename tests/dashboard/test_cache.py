@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.dashboard.cache import IDLE, MOST, SPARING, SharedReads
+from headrace.dashboard.cache import IDLE_SECONDS, MAX_ENTRIES, MIN_AGE_RATIO, SharedReads
 from headrace.testing.clock import FakeClock
 
 
@@ -52,10 +52,10 @@ async def test_not_everything_is_kept_for_ever() -> None:
     async def ask() -> None:
         return None
 
-    for number in range(3 * MOST):
+    for number in range(3 * MAX_ENTRIES):
         clock.advance(0.001)
         await shared.get(number, 60.0, ask)
-    assert len(shared._found) <= MOST
+    assert len(shared._found) <= MAX_ENTRIES
 
 
 async def test_what_takes_long_is_not_waited_for_and_asked_for_less_often() -> None:
@@ -71,7 +71,7 @@ async def test_what_takes_long_is_not_waited_for_and_asked_for_less_often() -> N
     assert await shared.soon("a", 1.0, ask, patience=0.01) is None
     gate.set()
     assert await shared.get("a", 1.0, ask) == 1, "it was fetched all the same"
-    clock.advance(3.0 * SPARING - 1.0)
+    clock.advance(3.0 * MIN_AGE_RATIO - 1.0)
     assert await shared.soon("a", 1.0, ask, patience=0.01) == 1, "kept for many times as long as it took"
     clock.advance(2.0)
     gate.clear()
@@ -92,5 +92,5 @@ async def test_what_nobody_asks_for_any_more_is_not_kept() -> None:
         clock.advance(1.0)
         await shared.get(("job", revision), 1.0, ask)
         await shared.get("queues", 1.0, ask)
-    assert len(shared._found) <= IDLE * 1.2
+    assert len(shared._found) <= IDLE_SECONDS * 1.2
     assert "queues" in shared._found

@@ -12,7 +12,7 @@ from headrace import App
 from headrace.core.stats.charts import By, Charts
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
-from headrace.dashboard.chart_data import KEPT, Past
+from headrace.dashboard.chart_data import REFRESH_SECONDS, Past
 from headrace.engine import Beat, WorkerInfo
 from headrace.testing.clock import FakeClock
 from tests.support.apps import url_of
@@ -105,5 +105,5 @@ async def test_hours_that_are_over_are_read_once(store: Store, monkeypatch: pyte
 async def test_what_is_told_too_late_is_seen_after_a_while(store: Store) -> None:
     await store.agrees()
     await store.finish(9 * HOUR, 5)
-    store.clock.advance(KEPT + 1)
+    store.clock.advance(REFRESH_SECONDS + 1)
     await store.agrees()

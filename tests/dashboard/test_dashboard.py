@@ -426,7 +426,7 @@ async def test_what_changed_of_a_page_is_made_once_for_all_who_may_do_the_same(
 async def test_the_groups_of_failures_say_of_how_many_they_are(
     app: App, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(dead_letters, "COUNTED", 2)
+    monkeypatch.setattr(dead_letters, "MAX_COUNTED_JOBS", 2)
     async with mounted(app) as client:
         await app.by_name["fragile"].map([("broken",)] * number)
         await app.worker(burst=True).run()

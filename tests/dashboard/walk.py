@@ -13,7 +13,7 @@ from typing import Any, Literal
 from playwright.async_api import Browser, Page
 
 from headrace import App
-from tests.support.browser import hear
+from tests.support.screens.browser import hear
 from tests.support.until import until
 
 __all__ = ["OPENED", "PAGES", "SHOWN", "Scheme", "Stop", "looks", "opened_at", "places_of", "walk"]

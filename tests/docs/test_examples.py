@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, WRITTEN, Block, blocks, name
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from playwright.async_api import expect
 
 from docs import site
-from tests.support.browser import browsing
+from tests.support.screens.browser import browsing
 
 pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(240)]  # the site is built once
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.daemons import free_port
+from tests.support.servers.daemons import free_port
 
 __all__ = ["running"]
 

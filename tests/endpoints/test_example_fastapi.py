@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from tests.endpoints.examples import running
-from tests.support.browser import browsing
+from tests.support.screens.browser import browsing
 
 pytestmark = pytest.mark.timeout(240)
 

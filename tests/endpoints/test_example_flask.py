@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.endpoints.processes import answering, started
-from tests.support.daemons import free_port
+from tests.support.servers.daemons import free_port
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -24,7 +24,7 @@ from headrace.endpoints.fastapi import JobRouter, status_router
 from headrace.testing import FakeClock
 from headrace.worker.worker import Worker
 from tests.endpoints.serving import Served, serving
-from tests.support.daemons import free_port
+from tests.support.servers.daemons import free_port
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(240)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.core.job import Job
-from headrace.endpoints.retry_after import ALIKE, LONGEST, Estimates
+from headrace.endpoints.retry_after import MAX_RETRY_AFTER_SECONDS, POSITION_CACHE_SECONDS, Estimates
 from headrace.testing import FakeClock
 from tests.endpoints.guessing import Guessing
 
@@ -26,7 +26,7 @@ async def test_estimates_follow_the_queue_and_the_task(tmp_path: Path) -> None:
         estimates = Estimates(app)
         assert await estimates.retry_after(await job()) == 8
         assert await estimates.retry_after(await job(delay=100)) == 103
-        assert await estimates.retry_after(await job(delay=1e6)) == LONGEST
+        assert await estimates.retry_after(await job(delay=1e6)) == MAX_RETRY_AFTER_SECONDS
         assert app.asked == 1, "what is known of a task is believed for a while"
         app.away = True
         clock.advance(60)
@@ -39,7 +39,7 @@ async def test_estimates_follow_the_queue_and_the_task(tmp_path: Path) -> None:
         assert await estimates.retry_after(await job()) == 53, "a job that is asked about, what is true of itself"
         assert await estimates.after_submit(await job(priority=90)) == 53, "as are those of another kind"
         assert await estimates.after_submit(await job(delay=100)) == 103
-        clock.advance(ALIKE)
+        clock.advance(POSITION_CACHE_SECONDS)
         assert await estimates.after_submit(await job()) == 53
         ended = await app.cancel((await job()).id)
         assert await estimates.retry_after(ended) == 0

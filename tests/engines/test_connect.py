@@ -17,8 +17,8 @@ from headrace.engines.remote import RemoteEngine
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
 from headrace.runtime.host import Host
-from tests.support.postgres import shared
-from tests.support.schemas import schema_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import schema_of
 
 NORMAL, FULL = 1, 2
 """As SQLite numbers them."""

@@ -52,14 +52,47 @@ MAY_NAME: Mapping[str, frozenset[str]] = {
 }
 """Engines that are built on another one."""
 
-COMMON = frozenset({"migrations", "record", "refusing", "limits_cache", "position", "sql"})
-"""Modules beside the engines that are none: what several of them share."""
+COMMON = frozenset({"connect", "limits_cache", "sql", "validation"})
+"""Modules beside the engines that are none: what several of them share, and what makes them."""
 
-MAY_WIRE: Mapping[str, str] = {
-    "wiring.py": "turns a URL into an engine, for everyone else",
+MAY_CONNECT: Mapping[str, str] = {
+    "engines/connect.py": "turns a URL into an engine, for everyone else",
     "conformance": "compares every engine with the memory engine, the model",
 }
-"""Files and folders outside engines/ that may name one, each with its reason."""
+"""Files and folders that may name an engine which is not their own, each with its reason."""
+
+MAX_ENTRIES = 26
+
+BARE_WORDS = frozenset(
+    {
+        *("AGAIN", "APART", "AT_ONCE", "COUNTED", "DEEPEST", "EVERY", "FAR", "FEW", "FIRST", "FRESH", "GAP", "GROWTH"),
+        *("HURRY", "KEPT", "LARGEST", "LATE", "LEAST", "LISTED", "LONG", "LONGEST", "LOOK", "LOOKED_AT", "LOOKS"),
+        *("MADE_OF", "MANY", "MOMENT", "MOST", "MUCH", "NAMED", "OFTEN", "OLD", "OLDEST", "PAGE", "PATIENCE", "PAUSE"),
+        *("RARE", "REMEMBERED", "SHARE", "SHORT", "SHORTEST", "SHOWN", "SLACK", "TICK", "TOLD", "TRIES", "WAITED"),
+        *("WIDE", "WITHIN"),
+    }
+)
+"""Names of numbers that say neither of what they are nor in which unit: MAX_CLAIM_JOBS and POLL_MAX_SECONDS do."""
+DRAWINGS = "dashboard/drawings"
+"""Lengths of a drawing have no other unit than the drawing's own, and are called WIDE and HIGH."""
+
+KINDS = frozenset({"bench", "conformance", "crash", "docs", "house", "model", "soak", "support", "typing"})
+"""Folders of tests/ that mirror no package: helpers, and tests by their kind and not by what they test."""
+
+STATUSES = frozenset({"queued", "waiting"})
+FIELD_WORDS = frozenset({"matching", "encoding", "fencing", "tracing", "testing"})
+"""Participles that are nouns of the field."""
+NOUNS = frozenset({"feed", "table"})
+"""Nouns that only end like a participle or an adjective."""
+METAPHORS = frozenset(
+    {
+        *("audience", "audiences", "book", "books", "chamber", "deathwatch", "desk", "door", "doors", "gate", "gates"),
+        *("house", "kin", "kitchen", "lane", "lanes", "lead", "leads", "ledger", "meeting", "meetings", "news", "room"),
+        *("rooms", "shelf", "stage", "standing", "vault", "window", "windows"),
+    }
+)
+"""Words that say what a thing is like, and not what it is."""
+RESERVED: Mapping[str, str] = {"front": "the first of two tiers"}
 
 
 def oversized(root: Path, limit: int = MAX_LINES) -> list[str]:
@@ -107,6 +140,8 @@ def crossed_engines(root: Path, allowed: Mapping[str, frozenset[str]] = MAY_NAME
     home = root / "engines"
     findings = []
     for path in _modules(home):
+        if _within(_name(root, path), MAY_CONNECT):
+            continue
         own = PurePosixPath(path.relative_to(home).parts[0]).stem
         fine = {own, *allowed.get(own, ())}
         named = _engines_named(root, path)
@@ -114,8 +149,8 @@ def crossed_engines(root: Path, allowed: Mapping[str, frozenset[str]] = MAY_NAME
     return findings
 
 
-def stray_wiring(root: Path, allowed: Mapping[str, str] = MAY_WIRE) -> list[str]:
-    """Places outside engines/ that name an engine although wiring gives them one."""
+def stray_engines(root: Path, allowed: Mapping[str, str] = MAY_CONNECT) -> list[str]:
+    """Places outside engines/ that name an engine although ``engines/connect.py`` gives them one."""
     return [
         f"{_name(root, path)}:{line}: names {name}"
         for path in _modules(root)
@@ -166,6 +201,129 @@ def _engines_named(root: Path, path: Path) -> list[tuple[int, str, str]]:
         for line, name, parts in split
         if parts[:2] == prefix and len(parts) > 2 and parts[2] in engines
     ]
+
+
+def crowded(root: Path, limit: int = MAX_ENTRIES) -> list[str]:
+    """Folders with more than 26 entries.
+
+    An entry is a Python module or a folder that holds some; ``__init__.py`` is one, data (SQL, templates, static files)
+    is none. In the root of the tests, the folders of ``KINDS`` are not counted: there are as many others as packages.
+    """
+    folders = sorted({folder for path in _modules(root) for folder in path.relative_to(root).parents})
+    findings = []
+    for folder in folders:
+        here = root / folder
+        entries = {path.relative_to(here).parts[0] for path in _modules(here)}
+        if root.name == "tests" and folder == Path():
+            entries -= KINDS
+        if len(entries) > limit:
+            findings.append(f"{root.name / folder}: {len(entries)} entries, at most {limit}")
+    return findings
+
+
+def bare_numbers(root: Path) -> list[str]:
+    """Numbers and durations of a module with a name that has no noun: MOST, KEPT, _TRIES, MOST_LINES, HEAD_MOST."""
+    findings = []
+    for path in _modules(root):
+        for line, name in _numbers(_parse(path)):
+            words = name.strip("_").upper()
+            parts = {words.split("_")[0], words.split("_")[-1]} & {"MOST", "LONGEST", "PATIENCE"}
+            drawn = words == "WIDE" and (_within(_name(root, path), [DRAWINGS, "dashboard/pages"]))
+            if (words in BARE_WORDS or parts) and not drawn:
+                findings.append(f"{_name(root, path)}:{line}: {name} has no noun and no unit")
+    return findings
+
+
+def _numbers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of what a module binds to a number, a duration, or a table of them."""
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            for name, value in zip(names, values, strict=False):
+                if isinstance(name, ast.Name) and _is_number(value):
+                    yield node.lineno, name.id
+
+
+def _is_number(node: ast.expr | None) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) or _is_number(node.right)
+    if isinstance(node, ast.Dict):
+        return any(_is_number(value) for value in node.values)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "timedelta"
+
+
+def no_nouns(root: Path) -> list[str]:
+    """Modules and packages whose names are no nouns of the field.
+
+    The last word of a name is no participle and no adjective in -able: words before it may qualify it (`held_job`).
+    """
+    findings = []
+    for path in _modules(root):
+        name = _name(root, path)
+        words = (name.parent.name if name.name == "__init__.py" else name.stem).lower().split("_")
+        last = words[-1]
+        if last.endswith(("ing", "ed", "able")) and last not in STATUSES | FIELD_WORDS | NOUNS:
+            findings.append(f"{name}: {last} is no noun")
+        findings += [f"{name}: {word} is a metaphor" for word in words if word in METAPHORS]
+        findings += [f"{name}: {word} is reserved for {RESERVED[word]}" for word in words if word in RESERVED]
+    return findings
+
+
+def mute_packages(root: Path) -> list[str]:
+    """Packages whose docstrings do not say what is here.
+
+    A docstring is a sentence at least. With more than three modules beside it, it also says where to begin and what
+    they import.
+    """
+    findings = []
+    for folder in sorted({path.parent for path in _modules(root)}):
+        path = folder / "__init__.py"
+        if not path.is_file():
+            findings.append(f"{_name(root, path)}: missing")
+            continue
+        said = " ".join((ast.get_docstring(_parse(path)) or "").lower().split())
+        wanted = ["begin", "import"] if len(list(folder.glob("*.py"))) > 4 else []
+        if len(said.split()) < 3 or "." not in said:
+            findings.append(f"{_name(root, path)}: no sentence says what is here")
+        findings += [f"{_name(root, path)}: no word of {word}" for word in wanted if word not in said]
+    return findings
+
+
+def stray_tests(root: Path, tests: Path | None = None) -> list[str]:
+    """Tests that are not where what they test is.
+
+    A folder that holds tests is named like a package. ``test_<module>.py`` and ``test_<module>_<topic>.py`` are in the
+    folder of that module; a test whose name is that of no module is about a topic, and may be in any of them.
+    """
+    tests = tests or root.parents[1] / "tests"
+    homes: dict[str, set[PurePosixPath]] = {}
+    for path in _modules(root):
+        name = _name(root, path)
+        name = name.parent if name.name == "__init__.py" else name
+        homes.setdefault(name.stem, set()).add(name.parent)
+    findings = []
+    for path in sorted(tests.rglob("test_*.py")):
+        name = _name(tests, path)
+        folder, topic = name.parent, name.stem.removeprefix("test_")
+        if name.parts[0] in KINDS:
+            continue
+        if not (root / folder / "__init__.py").is_file():
+            findings.append(f"{name}: {folder} is no package")
+        elif not any(_is_about(topic, module) and folder in places for module, places in homes.items()):
+            found = homes.get(topic, set()) - {folder.parent} if topic == folder.name else homes.get(topic)
+            findings += [f"{name}: {topic} is in {min(map(str, found))}"] if found else []
+    return findings
+
+
+def _is_about(topic: str, module: str) -> bool:
+    return topic == module or topic.startswith(f"{module}_")
 
 
 def _within(name: PurePosixPath, places: Iterable[str]) -> bool:

@@ -17,9 +17,14 @@ RULES = [
     rules.impure,
     rules.stray_readings,
     rules.crossed_engines,
-    rules.stray_wiring,
+    rules.stray_engines,
     rules.shared_numbers,
     rules.raw_speech,
+    rules.crowded,
+    rules.no_nouns,
+    rules.bare_numbers,
+    rules.mute_packages,
+    rules.stray_tests,
 ]
 
 
@@ -47,8 +52,12 @@ def test_the_sources_keep(rule: Callable[[Path], list[str]]) -> None:
     assert not findings, "\n".join([rule.__doc__ or "", *findings])
 
 
+def test_no_folder_of_tests_is_crowded() -> None:
+    assert rules.crowded(PACKAGE.parents[1] / "tests") == []
+
+
 def test_every_exception_has_a_reason() -> None:
-    assert all(reason.strip() for reason in [*rules.MAY_READ.values(), *rules.MAY_WIRE.values()])
+    assert all(reason.strip() for reason in [*rules.MAY_READ.values(), *rules.MAY_CONNECT.values()])
 
 
 # The rules
@@ -189,11 +198,12 @@ def test_what_an_engine_is_built_on_is_no_licence_for_more(tmp_path: Path) -> No
     assert rules.crossed_engines(root) == ["engines/tiered/store.py:1: names headrace.engines.sqlite"]
 
 
-def test_only_wiring_names_an_engine(tmp_path: Path) -> None:
+def test_only_one_file_names_engines(tmp_path: Path) -> None:
     source = "from headrace.engines.memory import Memory\n"
-    names = ["wiring.py", "conformance/model.py", "app.py", "maintenance/sweeper.py"]
+    names = ["engines/connect.py", "conformance/model.py", "app.py", "maintenance/sweeper.py"]
     root = tree(tmp_path, {"engines/memory.py": "", **dict.fromkeys(names, source)})
-    assert rules.stray_wiring(root) == [
+    assert rules.crossed_engines(root) == []
+    assert rules.stray_engines(root) == [
         "app.py:1: names headrace.engines.memory.Memory",
         "maintenance/sweeper.py:1: names headrace.engines.memory.Memory",
     ]
@@ -207,3 +217,97 @@ def test_a_command_that_speaks_past_the_one_place_is_found(source: str, tmp_path
         tree(tmp_path, {"cli/commands/jobs.py": source, "cli/output/console.py": source, "hub/a.py": source})
     )
     assert finding.startswith("cli/commands/jobs.py:")
+
+
+def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
+    modules = {f"core/m{number}.py": "" for number in range(25)}
+    data = {f"core/sql/{number}.sql": "" for number in range(30)}
+    root = tree(tmp_path, {**modules, **data, "core/limits/rate.py": ""})
+    assert rules.crowded(root) == []
+    (root / "core" / "one_more.py").touch()
+    assert rules.crowded(root) == ["headrace/core: 27 entries, at most 26"]
+
+
+def test_a_crowded_folder_of_tests_is_found(tmp_path: Path) -> None:
+    root = tmp_path / "tests"
+    for name in [*(f"test_{number}.py" for number in range(26)), "crash/test_kill.py", "house/rules.py"]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    assert rules.crowded(root) == []
+    (root / "core").mkdir()
+    (root / "core" / "test_job.py").touch()
+    assert rules.crowded(root) == ["tests: 27 entries, at most 26"]
+
+
+@pytest.mark.parametrize(
+    ("name", "finding"),
+    [
+        ("core/refusing.py", "refusing is no noun"),
+        ("core/left_behind_and_counted.py", "counted is no noun"),
+        ("core/readable.py", "readable is no noun"),
+        ("client/serving/__init__.py", "serving is no noun"),
+        ("hub/rooms.py", "rooms is a metaphor"),
+        ("hub/lead_times.py", "lead is a metaphor"),
+        ("hub/front.py", "front is reserved for the first of two tiers"),
+    ],
+)
+def test_a_name_that_is_no_noun_is_found(name: str, finding: str, tmp_path: Path) -> None:
+    fine = ["held_job.py", "explain/queued.py", "explain/waiting.py", "matching/fit.py", "feed.py"]
+    assert rules.no_nouns(tree(tmp_path, dict.fromkeys([name, *fine], ""))) == [f"{name}: {finding}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("MOST = 1000", "MOST"),
+        ("_KEPT: float = 7 * 86400.0", "_KEPT"),
+        ("LONGEST = timedelta(days=1)", "LONGEST"),
+        ("PAGE_JOBS, _TRIES = 50, 20", "_TRIES"),
+        ("MOST = {'thread': 1000}", "MOST"),
+        ("HEAD_MOST = 32 * 1024", "HEAD_MOST"),
+    ],
+)
+def test_a_number_with_a_bare_name_is_found(source: str, name: str, tmp_path: Path) -> None:
+    fine = "MAX_CLAIM_JOBS = 1000\nPOLL_MAX_SECONDS = 5.0\nPAGE = 'a page'\n\ndef f(most: int = 3): LONGEST = 3\n"
+    root = tree(
+        tmp_path, {"worker/claim.py": fine + source, "dashboard/drawings/charts.py": "WIDE, HIGH = 960.0, 180.0"}
+    )
+    assert rules.bare_numbers(root) == [f"worker/claim.py:6: {name} has no noun and no unit"]
+
+
+def test_a_package_that_does_not_say_what_is_here_is_found(tmp_path: Path) -> None:
+    said = '"""From the store to a slot. Begin with ``fetcher``. Imports: ``runtime``."""'
+    many = [f"{number}.py" for number in range(4)]
+    root = tree(
+        tmp_path,
+        {
+            "__init__.py": '"""A durable job system."""',
+            "small/__init__.py": '"""One attempt of one job."""',
+            "word/__init__.py": '"""Jobs"""',
+            "none/job.py": "",
+            **{f"large/{name}": "" for name in many},
+            "large/__init__.py": '"""One attempt of one job."""',
+            **{f"told/{name}": "" for name in many},
+            "told/__init__.py": said,
+        },
+    )
+    assert rules.mute_packages(root) == [
+        "large/__init__.py: no word of begin",
+        "large/__init__.py: no word of import",
+        "none/__init__.py: missing",
+        "word/__init__.py: no sentence says what is here",
+    ]
+
+
+def test_a_test_that_is_elsewhere_than_its_module_is_found(tmp_path: Path) -> None:
+    packages = ["__init__.py", "core/__init__.py", "worker/__init__.py"]
+    root = tree(tmp_path, dict.fromkeys([*packages, "app.py", "core/job.py", "worker/slots.py"], ""))
+    fine = ["test_app.py", "test_flow.py", "core/test_job.py", "core/test_job_derived.py", "worker/test_worker.py"]
+    for name in [*fine, "worker/test_job.py", "pool/test_size.py", "crash/test_job.py", "core/site/manage.py"]:
+        path = tmp_path / "tests" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert rules.stray_tests(root, tmp_path / "tests") == [
+        "pool/test_size.py: pool is no package",
+        "worker/test_job.py: job is in core",
+    ]

@@ -13,9 +13,9 @@ import pytest
 from headrace.conformance import Lab
 from headrace.core.defaults import Rules
 from headrace.runtime.host import Host
-from tests.support import schemas
-from tests.support.postgres import shared
-from tests.support.schemas import MODEL, postgres_engine, schema_of
+from tests.support.servers import schemas
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import MODEL, postgres_engine, schema_of
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import asyncpg
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tests.support import daemons, warden
-from tests.support.pgbouncer import PgBouncer, found
-from tests.support.postgres import GIVEN, Server, shared
+from tests.support.servers import daemons, warden
+from tests.support.servers.pgbouncer import PgBouncer, found
+from tests.support.servers.postgres import GIVEN, Server, shared
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(240)
@@ -33,7 +33,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are kept by a name that only Linux has")
 def test_a_port_is_given_to_one_process() -> None:
-    program = f"import sys; from tests.support import daemons; sys.exit(daemons._reserve({daemons.free_port()}))"
+    program = (
+        f"import sys; from tests.support.servers import daemons; sys.exit(daemons._reserve({daemons.free_port()}))"
+    )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
@@ -145,7 +147,7 @@ async def test_a_server_ends_with_its_process(frozen: bool, tmp_path: Path) -> N
     code = f"""
 import sys, time
 from pathlib import Path
-from tests.support.postgres import Server
+from tests.support.servers.postgres import Server
 server = Server.start(Path({str(tmp_path)!r}))
 if {frozen}: server.freeze()
 print(server.pid, server._home._folder, flush=True)
@@ -163,7 +165,7 @@ time.sleep(60)
 
 def test_the_shared_server_is_one_per_process_and_ends_with_it() -> None:
     code = """
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 assert shared() is shared()
 print(shared().pid, shared().execute("SHOW fsync"))
 """
@@ -177,7 +179,7 @@ print(shared().pid, shared().execute("SHOW fsync"))
 
 def test_a_given_server_is_used_and_left_running_and_tidy(server: Server) -> None:
     code = """
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 print(shared().dsn, shared().create_database(), shared().terminate())
 try: shared().kill()
 except RuntimeError: print("refused")
@@ -199,7 +201,7 @@ def bare() -> Iterator[Path]:
 
 def test_servers_of_many_processes_start_at_once(bare: Path) -> None:
     """Also when each of them finds the binaries and the template not prepared yet."""
-    code = "from tests.support.postgres import shared; print(shared().execute('SELECT 1'))"
+    code = "from tests.support.servers.postgres import shared; print(shared().execute('SELECT 1'))"
     environment = {name: value for name, value in os.environ.items() if name != GIVEN} | {"TMPDIR": str(bare)}
     several = [
         subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
@@ -243,7 +245,7 @@ async def test_a_stopped_bouncer_cuts_its_clients_and_is_gone(tmp_path: Path) ->
 
 def test_a_bouncer_that_was_fetched_once_is_not_fetched_again(bare: Path) -> None:
     found()
-    code = "from tests.support.pgbouncer import found; print(found()[0].is_file())"
+    code = "from tests.support.servers.pgbouncer import found; print(found()[0].is_file())"
     nothing = os.environ | {"TMPDIR": str(bare), "PATH": ""}  # not even what would fetch it
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=nothing, check=True, capture_output=True)
     assert said.stdout == b"True\n"

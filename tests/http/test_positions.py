@@ -50,8 +50,8 @@ async def asked(takes: float, seconds: int, a_second: int) -> int:
 
 async def test_so_many_a_second() -> None:
     assert await asked(0, 1, 15) == 15, "few are all told"
-    assert await asked(0, 1, 100) == positions.PER_SECOND
-    assert await asked(0, 10, 100) == 10 * positions.PER_SECOND
+    assert await asked(0, 1, 100) == positions.MAX_READS_PER_SECOND
+    assert await asked(0, 10, 100) == 10 * positions.MAX_READS_PER_SECOND
 
 
 async def test_where_each_takes_long_there_are_fewer() -> None:
@@ -64,7 +64,7 @@ async def test_a_submit_does_not_wait_for_a_number(monkeypatch: pytest.MonkeyPat
     clock = FakeClock()
     app, never = Slow(clock, 0), asyncio.Event()
     told, job = Positions(app), a_job()
-    monkeypatch.setattr(positions, "PATIENCE", 0.01)
+    monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 0.01)
 
     async def hangs(job: object) -> None:
         await never.wait()
@@ -82,7 +82,7 @@ async def test_a_submit_does_not_wait_for_a_number(monkeypatch: pytest.MonkeyPat
 async def test_two_do_not_look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     app, go = Slow(FakeClock(), 0), asyncio.Event()
     told, job, position = Positions(app), a_job(), app.position
-    monkeypatch.setattr(positions, "PATIENCE", 45)
+    monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 45)
 
     async def waits(job: object) -> QueuePosition:
         await go.wait()

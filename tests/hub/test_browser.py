@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, Route
 
 from headrace.hub.operations import OPERATIONS
 from tests.hub.serving import Served, serving
-from tests.support.browser import browsing, hear, is_hint
+from tests.support.screens.browser import browsing, hear, is_hint
 from tests.support.until import until
 
 pytestmark = [

@@ -20,7 +20,7 @@ from headrace.hub.auth.authenticator import Authenticator
 from tests.cli.patience import until_sync
 from tests.hub.process import started
 from tests.hub.serving import Served, serving
-from tests.support.postgres import Server, shared
+from tests.support.servers.postgres import Server, shared
 from tests.support.until import until
 
 
@@ -201,10 +201,10 @@ async def test_a_store_that_is_slow_to_write_is_ready(url: str, monkeypatch: pyt
             await ping()
 
         monkeypatch.setattr(hub.app, "ping", slow)
-        monkeypatch.setattr(health, "EVERY", 0.0)
+        monkeypatch.setattr(health, "PROBE_CACHE_SECONDS", 0.0)
         assert await ready(hub) == (200, "ready")
         assert await ready(hub) == (200, "ready")
-        monkeypatch.setattr(health, "SLOW", 0.1)
+        monkeypatch.setattr(health, "WRITE_TIMEOUT_SECONDS", 0.1)
         await until(lambda: _is(hub, 503))
         gate.set()
         await until(lambda: _is(hub, 200))

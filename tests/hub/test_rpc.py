@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import App
-from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, encode
+from headrace.engine.wire import MIN_PROTOCOL, PROTOCOL, VERBS, Hello, encode
 from headrace.hub.openapi.document import document
 from headrace.hub.operations import ENGINE, OPERATIONS
 from tests.hub.serving import Served, serving
@@ -58,14 +58,14 @@ async def test_what_an_argument_lacks_is_named() -> None:
             assert word in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("number", [None, str(OLDEST - 1), str(PROTOCOL + 1), "x"])
+@pytest.mark.parametrize("number", [None, str(MIN_PROTOCOL - 1), str(PROTOCOL + 1), "x"])
 async def test_another_protocol_is_refused_before_anything_is_read(number: str | None) -> None:
     async with serving("memory://") as hub:
         headers = {"content-type": "application/msgpack"} | ({} if number is None else {"x-headrace-protocol": number})
         answer = await hub.client.post("/rpc/session/time", content=encode({}), headers=headers)
         assert answer.status_code == 400
         assert answer.json()["type"].endswith("/protocol")
-        assert f"protocols {OLDEST} to {PROTOCOL}" in answer.json()["detail"]
+        assert f"protocols {MIN_PROTOCOL} to {PROTOCOL}" in answer.json()["detail"]
 
 
 async def test_json_is_no_call() -> None:
@@ -82,7 +82,7 @@ async def test_a_hub_says_what_it_speaks() -> None:
         async with serving(app) as hub:
             said = await hub.client.get("/rpc/hello", headers={"authorization": f"Bearer {key}"})
             hello = msgspec.json.decode(said.content, type=Hello)
-            assert (hello.oldest, hello.newest, hello.store) == (OLDEST, PROTOCOL, "memory")
+            assert (hello.oldest, hello.newest, hello.store) == (MIN_PROTOCOL, PROTOCOL, "memory")
 
 
 async def test_a_web_page_cannot_call_a_hub_without_keys() -> None:

@@ -19,8 +19,8 @@ import pytest
 
 from tests.hub.process import Running, started
 from tests.hub.remote_workers.working import work
-from tests.support.postgres import shared
-from tests.support.schemas import url_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import url_of
 from tests.support.until import until
 
 pytestmark = [

@@ -27,7 +27,7 @@ from headrace.errors import Unreadable
 from tests.hub.serving import Served, serving
 from tests.support.apps import url_of
 from tests.support.hostile import HUGE
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 pytestmark = [pytest.mark.every_engine, pytest.mark.timeout(120)]
 

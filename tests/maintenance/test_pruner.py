@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.core.defaults import Retention
+from headrace.core.defaults import STATS_RETENTION, Retention
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import cancel
 from headrace.core.lifecycle.retention import Kept
-from headrace.core.stats.rollup import KEPT, Rollup, Step, Totals, begin_of
+from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
 from headrace.engine import Beat
 from headrace.maintenance import Pruner
 from tests.support.world import World, world
@@ -79,7 +79,7 @@ async def test_minutes_become_hours_and_days_and_are_dropped() -> None:
             await pruner.tick()
             [found] = await w.engine.rollups.read(begun - timedelta(days=2), w.now + timedelta(days=1))
             assert (found.step, found.totals.completed) == (step, 3)
-        w.clock.advance(KEPT.total_seconds())
+        w.clock.advance(STATS_RETENTION.total_seconds())
         await pruner.tick()
         assert await w.engine.rollups.read(begun - timedelta(days=2), w.now + timedelta(days=1)) == []
 

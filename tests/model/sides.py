@@ -21,7 +21,7 @@ from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.engine import Alive, Beat, Engine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
-from tests.support import schemas
+from tests.support.servers import schemas
 
 Make = Callable[[Rules, Host, Path], Engine]
 

@@ -20,8 +20,8 @@ from headrace.runtime.host import Host
 from tests.model.machine import Machine
 from tests.model.sides import Make
 from tests.support.hubs import Hubs
-from tests.support.schemas import postgres_engine
 from tests.support.seed import told
+from tests.support.servers.schemas import postgres_engine
 
 LONG = os.environ.get("HEADRACE_MODEL") == "long"
 

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.core.defaults import MAX_STATS_SERIES
 from headrace.core.job import Spec
 from headrace.core.lifecycle.submission import submit
-from headrace.core.stats.rollup import MOST_SERIES, Rollup, Step
+from headrace.core.stats.rollup import Rollup, Step
 from headrace.core.status import Outcome
 from headrace.runtime.totals import FinishTotals
 
@@ -125,11 +126,11 @@ def test_what_was_sent_under_an_id_is_not_sent_under_the_next_if_no_beat_was_ref
 
 def test_a_report_is_bounded() -> None:
     sums = FinishTotals()
-    for n in range(2 * MOST_SERIES):
+    for n in range(2 * MAX_STATS_SERIES):
         add(sums, f"task {n}", "q", AT)
     _, rows = sums.report(ME)
-    assert len(rows) == MOST_SERIES
-    assert sum(counts(rows).values()) == 2 * MOST_SERIES
+    assert len(rows) == MAX_STATS_SERIES
+    assert sum(counts(rows).values()) == 2 * MAX_STATS_SERIES
 
 
 def test_nothing_is_lost_between_two_threads() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.stats.rollup import OTHER, Totals
-from headrace.runtime.totals import MOST_PAIRS, LifetimeTotals
+from headrace.runtime.totals import MAX_PAIRS, LifetimeTotals
 
 
 def completed(number: int) -> Totals:
@@ -29,10 +29,10 @@ def test_dead_letters_are_counted_by_task_and_queue() -> None:
 
 def test_beyond_the_most_pairs_queues_are_one_and_no_count_changes_its_name() -> None:
     ever = LifetimeTotals()
-    first = {("a", f"q{n}"): completed(1) for n in range(MOST_PAIRS)}
+    first = {("a", f"q{n}"): completed(1) for n in range(MAX_PAIRS)}
     more = {("a", "late"): completed(3), ("b", "late"): completed(4)}
     told, _ = ever.all([first, more])
-    assert len(told) == MOST_PAIRS + 2
+    assert len(told) == MAX_PAIRS + 2
     assert (told["a", OTHER].completed, told["b", OTHER].completed) == (3, 4)
     ever.add(more)  # in another order than it was told
     ever.add(first)

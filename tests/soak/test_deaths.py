@@ -15,13 +15,13 @@ import pytest
 from headrace.engine import WorkerRow
 from headrace.runtime.store_clock import StoreClock
 from tests.soak.deaths import app, blocks, forks
-from tests.support import schemas
 from tests.support.crew import Crew, crew
 from tests.support.invariants import all_jobs
 from tests.support.living import are_living, have_beaten, living, quietly, said, the_same_workers
-from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import Server, shared
-from tests.support.server_clock import ServerClock
+from tests.support.servers import schemas
+from tests.support.servers.pgbouncer import PgBouncer
+from tests.support.servers.postgres import Server, shared
+from tests.support.servers.server_clock import ServerClock
 from tests.support.until import until
 from tests.support.wrong_clock import SharedClock
 

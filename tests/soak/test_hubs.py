@@ -30,10 +30,10 @@ from headrace.core.job import Job
 from headrace.core.status import ENDED, HELD, Status
 from headrace.core.webhooks.delivery import TASK
 from tests.soak.hubs import KEYS, RETRY, app, keyed, near
-from tests.support import schemas
 from tests.support.crew import ROOT, is_free
 from tests.support.invariants import all_jobs, check_store
-from tests.support.proxy import Proxy
+from tests.support.servers import schemas
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "600"))

@@ -18,9 +18,9 @@ import httpx2
 import pytest
 
 from headrace import App
-from headrace.core.limits.profiles import OF_ONE
+from headrace.core.defaults import MAX_CUSTOMER_PROFILES
 from tests.hub.process import started
-from tests.support import schemas
+from tests.support.servers import schemas
 
 TURNS, SECONDS = 6, 10.0
 """A minute in all, and as much without a flood."""
@@ -104,5 +104,5 @@ async def test_the_operator_keeps_its_rate(url: str, tmp_path: Path) -> None:
         share = flooded / quiet
         print(f"{url.partition(':')[0]}: {quiet} submits without a flood, {flooded} with one: {share:.2f}; {told}")
         for one in ("flood 0", "flood 1"):
-            assert await app.count(customer=one, status="queued") == OF_ONE
+            assert await app.count(customer=one, status="queued") == MAX_CUSTOMER_PROFILES
         assert share >= SHARE

@@ -12,8 +12,8 @@ import pytest
 from headrace.core.job import Job
 from headrace.core.status import Status
 from tests.soak.rates import KINDS, LIMIT, PER, app, bucket, fixed, noise, sliding
-from tests.support import schemas
 from tests.support.crew import crew
+from tests.support.servers import schemas
 from tests.support.starts import EDGE, most_in_windows, most_over_bucket
 from tests.support.until import until
 

@@ -18,9 +18,9 @@ import pytest
 from headrace.client.handle import JobHandle
 from headrace.core.status import Status
 from tests.crash.poisoned import app, instant, late_poison, long, poison, poisoned_together, together
-from tests.support import schemas
 from tests.support.crew import ROOT, Crew, crew
 from tests.support.poisoning import RETRIES, calls, outlive
+from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(1800)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from headrace import App, Context
 from headrace.engine import Beat, Engine, WorkerInfo
-from tests.support import schemas
+from tests.support.servers import schemas
 from tests.support.sqlite_files import new_store
 
 ENGINES = ("memory", "sqlite", "postgres")

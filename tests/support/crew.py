@@ -15,7 +15,7 @@ import apsw
 
 from headrace import App
 from tests.support.forks import HEADRACE, Command
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 ROOT = Path(__file__).resolve().parents[2]
 

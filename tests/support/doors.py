@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_ses
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from headrace.runtime.host import Host
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.handler import Handler
 from headrace.worker.worker import Worker
-from tests.support.schemas import postgres_engine
+from tests.support.servers.schemas import postgres_engine
 from tests.support.sqlite_files import new_store
 from tests.support.until import until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
-from tests.support.postgres import apart
+from tests.support.servers.postgres import apart
 
 __all__ = ["new_store"]
 

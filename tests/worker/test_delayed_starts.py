@@ -57,7 +57,7 @@ class Held:
 
 
 async def test_a_start_is_news_to_whoever_listens(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_starts, "WITHIN", NEVER)  # so that only those who listen are a reason
+    monkeypatch.setattr(delayed_starts, "WRITE_SECONDS", NEVER)  # so that only those who listen are a reason
     held = Held(shop)
     async with listening(shop) as heard, shop.worker():
         id = await shop.submit("held")
@@ -71,7 +71,7 @@ async def test_a_start_is_news_to_whoever_listens(shop: Shop, monkeypatch: pytes
 
 
 async def test_one_who_comes_later_is_told_as_well(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_starts, "WITHIN", NEVER)
+    monkeypatch.setattr(delayed_starts, "WRITE_SECONDS", NEVER)
     held = Held(shop)
     async with shop.worker():
         id = await shop.submit("held")
@@ -83,7 +83,7 @@ async def test_one_who_comes_later_is_told_as_well(shop: Shop, monkeypatch: pyte
 
 
 async def test_where_nobody_listens_a_start_waits_for_the_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_starts, "WITHIN", NEVER)
+    monkeypatch.setattr(delayed_starts, "WRITE_SECONDS", NEVER)
     held = Held(shop)
     # A session that does not hear yet believes that somebody may be listening.
     async with shop.worker() as worker:
@@ -106,9 +106,9 @@ async def test_a_start_that_nobody_listens_to_is_written_in_time(shop: Shop) -> 
 
 
 async def test_listeners_cost_no_more_than_so_many_writes(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_starts, "WITHIN", NEVER)
-    monkeypatch.setattr(delayed_starts, "_BURST", 3)
-    monkeypatch.setattr(delayed_starts, "_RATE", 0)
+    monkeypatch.setattr(delayed_starts, "WRITE_SECONDS", NEVER)
+    monkeypatch.setattr(delayed_starts, "_BURST_STARTS", 3)
+    monkeypatch.setattr(delayed_starts, "_STARTS_PER_SECOND", 0)
     held = Held(shop)
 
     async def running() -> int:

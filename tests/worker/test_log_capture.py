@@ -15,15 +15,15 @@ from uuid import UUID
 import pytest
 
 from headrace import App
+from headrace.core.defaults import MAX_LOG_LINE_CHARACTERS, MAX_LOG_LINES
 from headrace.core.entry import Kind, LogLine
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Reason, Status
 from headrace.logs import FIELDS, JsonFormatter, TextFormatter
 from headrace.worker.execution.context import Context
-from headrace.worker.execution.writers import MOST_LINES
-from headrace.worker.log_capture import MOST_CHARACTERS, Style, _catcher, _text, caught_logs, shown_logs, style_here
+from headrace.worker.log_capture import Style, _catcher, _text, caught_logs, shown_logs, style_here
 from tests.support.hostile import WICKED, raw_in
-from tests.support.process_tasks import lingers, says, waits
+from tests.support.programs.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -271,16 +271,16 @@ def test_text_handlers_of_an_app_write_json_whenever_they_were_made(
 
 async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None:
     async def floods() -> None:
-        for number in range(MOST_LINES + 7):
+        for number in range(MAX_LOG_LINES + 7):
             shop_log.info("%d", number)
-        shop_log.info("x" * (MOST_CHARACTERS + 1))
+        shop_log.info("x" * (MAX_LOG_LINE_CHARACTERS + 1))
 
     shop.task(floods)
     async with shop.worker():
         id = await shop.submit("floods")
         await shop.ended(id)
     said = await lines(shop, id)
-    assert [line.message for line in said[:-1]] == [str(number) for number in range(MOST_LINES)]
+    assert [line.message for line in said[:-1]] == [str(number) for number in range(MAX_LOG_LINES)]
     assert said[-1].message.startswith("8 more lines were not kept")
 
 
@@ -288,7 +288,7 @@ async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(sho
     flooded, gate = threading.Event(), threading.Event()
 
     def floods() -> None:
-        for number in range(MOST_LINES + 7):
+        for number in range(MAX_LOG_LINES + 7):
             shop_log.info("%d", number)
         flooded.set()
         gate.wait(45)
@@ -304,13 +304,13 @@ async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(sho
             said = await lines(shop, id)
     finally:
         gate.set()
-    assert [line.message for line in said[:-1]] == [str(number) for number in range(MOST_LINES)]
+    assert [line.message for line in said[:-1]] == [str(number) for number in range(MAX_LOG_LINES)]
     assert said[-1].message.startswith("7 more lines were not kept")
 
 
 async def test_a_long_line_is_cut_and_an_odd_one_is_kept(shop: Shop) -> None:
     async def odd() -> None:
-        shop_log.info("x" * 2 * MOST_CHARACTERS)
+        shop_log.info("x" * 2 * MAX_LOG_LINE_CHARACTERS)
         shop_log.info("odd \0 and \u2028")
 
     shop.task(odd)
@@ -318,8 +318,8 @@ async def test_a_long_line_is_cut_and_an_odd_one_is_kept(shop: Shop) -> None:
         id = await shop.submit("odd")
         assert (await shop.ended(id)).status is Status.COMPLETED
     said = [line.message for line in await lines(shop, id)]
-    assert said[0].startswith("x" * MOST_CHARACTERS + " … ")
-    assert len(said[0]) < MOST_CHARACTERS + 50
+    assert said[0].startswith("x" * MAX_LOG_LINE_CHARACTERS + " … ")
+    assert len(said[0]) < MAX_LOG_LINE_CHARACTERS + 50
     assert said[1:] == ["odd \0 and \u2028"]
 
 

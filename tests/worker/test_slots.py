@@ -16,7 +16,7 @@ from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Status
 from headrace.errors import NoContext
 from headrace.worker.execution.context import Context
-from headrace.worker.slots import AT_ONCE
+from headrace.worker.slots import STARTS_PER_TURN
 from tests.support.shop import ENGINES, QUICK, Shop, open_shop
 from tests.support.until import until
 
@@ -114,9 +114,9 @@ async def test_every_slot_is_filled_though_tasks_are_begun_a_few_at_a_time(shop:
         await gate.wait()
 
     shop.task(waits)
-    ids = await shop.submit_many("waits", 3 * AT_ONCE + 2)
-    async with shop.worker(concurrency=3 * AT_ONCE + 1):
-        await until(lambda: inside == 3 * AT_ONCE + 1)
+    ids = await shop.submit_many("waits", 3 * STARTS_PER_TURN + 2)
+    async with shop.worker(concurrency=3 * STARTS_PER_TURN + 1):
+        await until(lambda: inside == 3 * STARTS_PER_TURN + 1)
         gate.set()
         assert {(await shop.ended(id)).status for id in ids} == {Status.COMPLETED}
 

@@ -31,7 +31,7 @@ from headrace.runtime.host import Host
 from headrace.worker import delayed_starts
 from headrace.worker.claim import fetcher
 from headrace.worker.execution.context import Context
-from headrace.worker.worker import TICK
+from headrace.worker.worker import TICK_SECONDS
 from tests.core.stand import stand
 from tests.support.faults import LosesReplies
 from tests.support.shop import ENGINES, Shop, make_engine, open_shop
@@ -392,8 +392,8 @@ async def test_a_job_that_falls_due_is_run_in_time(shop: Shop, monkeypatch: pyte
     async def noop() -> None:
         return None
 
-    monkeypatch.setattr(fetcher, "POLL_FIRST", 600.0)  # so that it is not found by chance
-    monkeypatch.setattr(fetcher, "POLL_LONGEST", 600.0)
+    monkeypatch.setattr(fetcher, "POLL_FIRST_SECONDS", 600.0)  # so that it is not found by chance
+    monkeypatch.setattr(fetcher, "POLL_MAX_SECONDS", 600.0)
     shop.task(noop)
     async with shop.worker():
         id = await shop.submit("noop", delay=0.2)
@@ -475,8 +475,8 @@ async def test_a_long_run_is_recorded_as_running_within_a_second(kind: str, tmp_
             job = await shop.get(id)
             assert job.status is Status.ACCEPTED, "as far as the store knows"
             # The last look within the second comes no earlier than this, and nobody sets the clock on.
-            assert TICK < 1.0
-            clock.time += timedelta(seconds=1.0 - TICK)
+            assert TICK_SECONDS < 1.0
+            clock.time += timedelta(seconds=1.0 - TICK_SECONDS)
             job = await shop.reaches(id, Status.RUNNING)
             assert job.attempt == 1
             gate.set()
@@ -720,7 +720,7 @@ async def test_what_a_worker_has_not_begun_when_it_leaves_is_not_missed(shop: Sh
 
 
 async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_starts, "WITHIN", 600.0)  # not by the tick that looks for late ones
+    monkeypatch.setattr(delayed_starts, "WRITE_SECONDS", 600.0)  # not by the tick that looks for late ones
     gate, acted = asyncio.Event(), asyncio.Event()
 
     async def acts(ctx: Context) -> None:

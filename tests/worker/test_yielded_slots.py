@@ -16,8 +16,8 @@ from headrace.client import background
 from headrace.errors import Stopped
 from headrace.worker import yielded_slots
 from headrace.worker.worker import Worker
-from tests.support import process_families
 from tests.support.apps import ENGINES, url_of
+from tests.support.programs import process_families
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(240)
@@ -343,7 +343,7 @@ async def test_many_plain_parents_wait_in_two_slots(family: Family) -> None:
 async def test_no_more_threads_wait_than_are_allowed(
     house: Family, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(yielded_slots.MOST, "thread", 2)
+    monkeypatch.setitem(yielded_slots.MAX_YIELDED_SLOTS, "thread", 2)
     gate = asyncio.Event()
 
     @house.app.task
@@ -373,7 +373,7 @@ async def test_no_more_threads_wait_than_are_allowed(
 async def test_more_plain_parents_than_may_wait_do_not_keep_their_children_from_running(
     family: Family, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
-    monkeypatch.setitem(yielded_slots.MOST, "thread", 3)
+    monkeypatch.setitem(yielded_slots.MAX_YIELDED_SLOTS, "thread", 3)
     app = family.app
 
     @app.task

@@ -9,7 +9,7 @@ import click
 
 from headrace import errors
 from headrace.cli.output.console import complain, echo
-from headrace.core.printable import printable
+from headrace.core.control_characters import printable
 
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "NOT_FOUND", "REFUSED", "UNREACHABLE", "USAGE", "code_of", "report"]
 

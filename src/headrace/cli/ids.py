@@ -13,7 +13,7 @@ import click
 from headrace.cli.exit_codes import NOT_FOUND
 from headrace.core import times
 from headrace.core.job import Job
-from headrace.core.stats.failures import DIGITS
+from headrace.core.stats.failures import FINGERPRINT_DIGITS
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = [
     "wanted",
 ]
 
-LEAST = 4
+MIN_PREFIX_CHARACTERS = 4
 """The shortest part of an id worth looking up."""
 
 
@@ -100,9 +100,9 @@ async def resolve(app: App, text: str) -> UUID:
     except ValueError:
         pass
     part = text.strip().lower()
-    if len(part) < LEAST or not re.fullmatch(r"[0-9a-f-]+", part):
+    if len(part) < MIN_PREFIX_CHARACTERS or not re.fullmatch(r"[0-9a-f-]+", part):
         raise click.UsageError(
-            f"{text!r} is not a job id: give it whole, or at least {LEAST} of its first or last digits"
+            f"{text!r} is not a job id: give it whole, or at least {MIN_PREFIX_CHARACTERS} of its first or last digits"
         )
     found: list[Job] = []
     async for job in every(app, text=part):
@@ -177,10 +177,12 @@ async def resolve_fingerprint(app: App, text: str) -> str:
     :raises click.UsageError: it is none, or fits several.
     """
     part = text.strip().lower().removesuffix("…")
-    if len(part) >= DIGITS:
+    if len(part) >= FINGERPRINT_DIGITS:
         return part
-    if len(part) < LEAST or not re.fullmatch(r"[0-9a-f]+", part):
-        raise click.UsageError(f"{text!r} is not a fingerprint: give at least {LEAST} of its first digits")
+    if len(part) < MIN_PREFIX_CHARACTERS or not re.fullmatch(r"[0-9a-f]+", part):
+        raise click.UsageError(
+            f"{text!r} is not a fingerprint: give at least {MIN_PREFIX_CHARACTERS} of its first digits"
+        )
     groups = await app.failures(limit=1000, status=list(Status))
     found = [group.fingerprint for group in groups if group.fingerprint and group.fingerprint.startswith(part)]
     if not found:

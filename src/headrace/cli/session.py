@@ -17,7 +17,7 @@ from headrace.cli.app_finder import find_app, make_importable
 from headrace.cli.exit_codes import UNREACHABLE, noted
 from headrace.cli.options import State
 from headrace.cli.output.console import warn
-from headrace.core import validation
+from headrace.core import defaults
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, cre
 def me() -> str:
     """Who types, for the audit trails of jobs and settings: you, on this machine."""
     try:
-        return f"{getpass.getuser()} on {socket.gethostname()}"[: validation.NOTE]
+        return f"{getpass.getuser()} on {socket.gethostname()}"[: defaults.MAX_NOTE_CHARACTERS]
     except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
         return USER
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 _End = tuple[BaseException | None, T | None]
 """How a coroutine ended: its error, or what it returned."""
 
-LOOK = 0.25
+POLL_SECONDS = 0.25
 """Seconds between two looks whether a handler that waits on its thread should stop."""
 
 
@@ -160,7 +160,7 @@ def run_on(
 def _wait_for(ended: SimpleQueue[_End[T]], timeout: float | None, check: Callable[[], None] | None) -> _End[T]:
     while True:
         try:
-            return ended.get(timeout=timeout if check is None else LOOK)
+            return ended.get(timeout=timeout if check is None else POLL_SECONDS)
         except Empty:
             if check is None:
                 raise TimeoutError from None

@@ -39,7 +39,7 @@ from headrace.errors import (
     Unavailable,
 )
 from headrace.runtime.slot import SlotWait
-from headrace.runtime.watch.watcher import MOST_A_SECOND, no_batch
+from headrace.runtime.watch.watcher import MAX_POLLED_PER_SECOND, no_batch
 from headrace.worker.execution.context import Context
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ __all__ = ["Batch", "BatchHandle"]
 
 R = TypeVar("R")
 
-_FIRST, _LONGEST, _GROWTH = 0.02, 1.0, 1.6
+_POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, _POLL_FACTOR = 0.02, 1.0, 1.6
 """Seconds between two looks when no hint comes."""
 
 
@@ -289,7 +289,7 @@ class BatchHandle:
                         await looks.waiting.back()
                         yield handle
                 # After a hint those it named are asked for; without one, all of them, as often as the pauses allow.
-                everybody = not hinted and not await looks.next(len(waiting) / MOST_A_SECOND)
+                everybody = not hinted and not await looks.next(len(waiting) / MAX_POLLED_PER_SECOND)
 
     async def _look_at(self, handles: list[JobHandle[Any]]) -> None:
         """See how those stand that had not ended when they were last seen."""
@@ -331,7 +331,7 @@ class _Looks:
 
     def __init__(self, app: App, concerns: Callable[[tuple[str, ...]], bool]) -> None:
         self._app, self._concerns = app, concerns
-        self._heard, self._pause = asyncio.Event(), _FIRST
+        self._heard, self._pause = asyncio.Event(), _POLL_FIRST_SECONDS
         self.waiting = SlotWait()
         """Yields the slot of a handler that waits here."""
 
@@ -354,7 +354,7 @@ class _Looks:
         self.waiting.yield_slot()
         heard = await self._app.host.wait(self._heard, max(self._pause, least))
         self._heard.clear()
-        self._pause = _FIRST if heard else min(self._pause * _GROWTH, _LONGEST)
+        self._pause = _POLL_FIRST_SECONDS if heard else min(self._pause * _POLL_FACTOR, _POLL_MAX_SECONDS)
         return heard
 
 

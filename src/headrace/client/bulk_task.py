@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from headrace.client.task import Task
+from headrace.core.defaults import MAX_BULK_ITEMS, MAX_BULK_WAIT_SECONDS
 from headrace.core.times import Seconds, seconds
 from headrace.errors import ConfigError, shown
 from headrace.worker.execution.bulk import check_outcomes
@@ -25,11 +26,6 @@ __all__ = ["BulkDecorator", "BulkTask", "make_handler"]
 R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
-
-MOST = 1000
-"""Items in one call; what one claim brings at most."""
-LONGEST = 10.0
-"""Seconds; a claimed job must be started within thirty."""
 
 
 class BulkTask(Task[[T], R_co], Generic[T, R_co]):
@@ -52,11 +48,13 @@ class BulkDecorator:
     """Makes bulk tasks of coroutine functions: ``@app.bulk(size=100, wait=0.05)``."""
 
     def __init__(self, home: Tasks, size: int, wait: Seconds, options: Mapping[str, Any]) -> None:
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
-            raise ConfigError(f"size must be a whole number from 1 to {MOST}, not {shown(size)}")
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_BULK_ITEMS:
+            raise ConfigError(f"size must be a whole number from 1 to {MAX_BULK_ITEMS}, not {shown(size)}")
         patience = seconds(wait, "wait")
-        if patience > LONGEST:
-            raise ConfigError(f"wait must be at most {LONGEST:g} s, not {shown(wait)}: claimed jobs must not wait long")
+        if patience > MAX_BULK_WAIT_SECONDS:
+            raise ConfigError(
+                f"wait must be at most {MAX_BULK_WAIT_SECONDS:g} s, not {shown(wait)}: claimed jobs must not wait long"
+            )
         self._home, self._options = home, {**options, "bulk": (size, patience)}
 
     @overload

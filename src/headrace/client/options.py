@@ -13,8 +13,8 @@ import msgspec
 
 from headrace.core import validation
 from headrace.core.codec.value import document_text
+from headrace.core.defaults import MAX_AFTER_JOBS
 from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure, Values
-from headrace.core.lifecycle.family import MAX_AFTER
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Backoff, Retry
 from headrace.core.lifecycle.suspects import REQUIREMENT
@@ -202,8 +202,8 @@ def _after(value: Any, name: str) -> tuple[UUID, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ConfigError(f"{name} must be a sequence of drafts, handles or ids, not {shown(value)}")
     ids = tuple(dict.fromkeys(_id_of(one, f"each of {name}") for one in value))
-    if len(ids) > MAX_AFTER:
-        raise ConfigError(f"{name} names {len(ids)} jobs; at most {MAX_AFTER} can be waited for: use a batch")
+    if len(ids) > MAX_AFTER_JOBS:
+        raise ConfigError(f"{name} names {len(ids)} jobs; at most {MAX_AFTER_JOBS} can be waited for: use a batch")
     return ids
 
 

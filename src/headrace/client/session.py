@@ -22,7 +22,7 @@ from headrace.runtime.writes.writer import Writer
 
 __all__ = ["Session"]
 
-_REMEMBER = 10.0
+_CACHE_SECONDS = 10.0
 
 
 class Session:
@@ -42,7 +42,7 @@ class Session:
         self.task_names: tuple[str, ...] = ()
         """The tasks that workers had registered when one was last looked for in vain."""
         self._living = SingleFlight(self._live_workers)
-        self._seen: tuple[float, list[WorkerInfo]] = (-_REMEMBER, [])
+        self._seen: tuple[float, list[WorkerInfo]] = (-_CACHE_SECONDS, [])
 
     @classmethod
     async def open(
@@ -81,7 +81,7 @@ class Session:
         """A task as workers described it; what was found is believed for a few seconds."""
         now = self.host.clock.monotonic()
         known = self._tasks.get(name)
-        if known is not None and now - known[0] < _REMEMBER:
+        if known is not None and now - known[0] < _CACHE_SECONDS:
             return known[1]
         docs = await self._known_tasks()
         doc = named(name, docs)
@@ -98,7 +98,7 @@ class Session:
         """
         now = self.host.clock.monotonic()
         at, infos = self._seen
-        if now - at < _REMEMBER and any(info.runs(name, requires) for info in infos):
+        if now - at < _CACHE_SECONDS and any(info.runs(name, requires) for info in infos):
             return True
         infos = await self._living()
         self._seen = (now, infos)

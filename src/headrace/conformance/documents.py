@@ -11,7 +11,7 @@ from headrace.core.attempt import Event
 from headrace.core.audit import Audited
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.claim import ClaimRequest
-from headrace.core.lifecycle.duty import SLACK, DutyLease, taken
+from headrace.core.lifecycle.duty import CLOCK_SLACK, DutyLease, taken
 from headrace.core.matching.match import Profile
 from headrace.engine import MAX_BATCH, MAX_PROFILES, Claimed, Inserted, Refused, Setting
 from headrace.errors import HeadraceError
@@ -231,7 +231,7 @@ class Documents(Part):
         assert second == first + 1
         assert await lab.engine.documents.lease("sweep", three, 10, lab.at(-1)) is None, "clocks are never quite alike"
         # As core.lifecycle.duty says, to the microsecond.
-        for until in (SLACK, SLACK + timedelta(microseconds=1)):
+        for until in (CLOCK_SLACK, CLOCK_SLACK + timedelta(microseconds=1)):
             lease = DutyLease(second, two, lab.at(10))
             now = lab.now - until
             expected = taken(lease, three, 10, now)

@@ -8,12 +8,13 @@ from typing import Any
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import BEGIN, Lab, Part
-from headrace.core.stats.rollup import KEPT, KEPT_AS, MOST_SERIES, OTHER, Rollup, Step, Totals, begin_of, merged
+from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
+from headrace.core.stats.rollup import OTHER, STEP_RETENTION, Rollup, Step, Totals, begin_of, merged
 from headrace.engine import Alive, Beat, Dead
 
 __all__ = ["Rolling"]
 
-LONG = timedelta(days=400)
+LONG_AGO = timedelta(days=400)
 
 
 def row(at: datetime, task: str = "work", queue: str = "default", **counts: Any) -> Rollup:
@@ -27,7 +28,7 @@ def row(at: datetime, task: str = "work", queue: str = "default", **counts: Any)
 
 async def everything(lab: Lab, **of: str) -> list[Rollup]:
     """All that is kept, as it is read."""
-    return merged(await lab.engine.rollups.read(BEGIN - LONG, lab.now + LONG, **of))
+    return merged(await lab.engine.rollups.read(BEGIN - LONG_AGO, lab.now + LONG_AGO, **of))
 
 
 class Rolling(Part):
@@ -102,10 +103,10 @@ class Rolling(Part):
                 await lab.engine.rollups.roll(hour + timedelta(minutes=minute))
         for later, step, count in (
             (timedelta(0), Step.MINUTE, 26),
-            (KEPT_AS[Step.MINUTE], Step.MINUTE, 26),
-            (KEPT_AS[Step.MINUTE] + timedelta(hours=3), Step.HOUR, 3),
-            (KEPT_AS[Step.HOUR] + timedelta(days=1), Step.DAY, 1),
-            (KEPT - timedelta(days=1), Step.DAY, 1),
+            (STEP_RETENTION[Step.MINUTE], Step.MINUTE, 26),
+            (STEP_RETENTION[Step.MINUTE] + timedelta(hours=3), Step.HOUR, 3),
+            (STEP_RETENTION[Step.HOUR] + timedelta(days=1), Step.DAY, 1),
+            (STATS_RETENTION - timedelta(days=1), Step.DAY, 1),
         ):
             while await lab.engine.rollups.roll(hour + later):
                 pass
@@ -114,16 +115,16 @@ class Rolling(Part):
             assert len(found) == 2 * count, later
             assert sum(one.totals.completed for one in found) == sum(one.totals.failed for one in found) == 26
             assert sum(one.totals.ran.count for one in found) == 26
-        await lab.engine.rollups.roll(hour + KEPT + timedelta(days=2))
+        await lab.engine.rollups.roll(hour + STATS_RETENTION + timedelta(days=2))
         assert await everything(lab) == []
 
     async def test_what_comes_late_is_added_to_its_day(self, lab: Lab) -> None:
-        worker, later = await lab.worker(), lab.now + KEPT_AS[Step.HOUR] + timedelta(days=2)
+        worker, later = await lab.worker(), lab.now + STEP_RETENTION[Step.HOUR] + timedelta(days=2)
         for number in (1, 2):
             rows = (row(lab.now, completed=1),)
             await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), lab.now)
             await lab.engine.rollups.roll(later)
-        [found] = await lab.engine.rollups.read(BEGIN - LONG, BEGIN + LONG)
+        [found] = await lab.engine.rollups.read(BEGIN - LONG_AGO, BEGIN + LONG_AGO)
         assert (found.step, found.at, found.totals.completed) == (Step.DAY, begin_of(lab.now, Step.DAY), 2)
 
     async def test_two_who_regroup_at_once_lose_nothing(self, lab: Lab) -> None:
@@ -145,11 +146,11 @@ class Rolling(Part):
     async def test_a_moment_has_no_more_than_so_many_series(self, lab: Lab) -> None:
         worker = await lab.worker()
         for number in (1, 2):
-            rows = tuple(row(lab.now, f"task {number} {n}", completed=1) for n in range(MOST_SERIES - 10))
+            rows = tuple(row(lab.now, f"task {number} {n}", completed=1) for n in range(MAX_STATS_SERIES - 10))
             await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), lab.now)
         await lab.engine.rollups.roll(lab.now)
-        found = await lab.engine.rollups.read(BEGIN - LONG, BEGIN + LONG)
-        assert len(found) == MOST_SERIES
-        assert sum(one.totals.completed for one in found) == 2 * (MOST_SERIES - 10)
+        found = await lab.engine.rollups.read(BEGIN - LONG_AGO, BEGIN + LONG_AGO)
+        assert len(found) == MAX_STATS_SERIES
+        assert sum(one.totals.completed for one in found) == 2 * (MAX_STATS_SERIES - 10)
         [other] = [one for one in found if one.task == OTHER]
-        assert (other.queue, other.totals.completed) == (OTHER, MOST_SERIES - 19)
+        assert (other.queue, other.totals.completed) == (OTHER, MAX_STATS_SERIES - 19)

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-_WORD = 200
+_MAX_DETAIL_CHARACTERS = 200
 """Characters of a detail, with its name, that an error keeps which is too large."""
 
 
@@ -69,7 +69,7 @@ def _words(details: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
     """Those of the details that say much in little, such as the HTTP status of an error, if all of them have at most
     ``limit`` bytes."""
     words = {name: one for name, one in (details or {}).items() if not isinstance(one, dict | list)}
-    few = {name: one for name, one in words.items() if len(name) + len(str(one)) <= _WORD}
+    few = {name: one for name, one in words.items() if len(name) + len(str(one)) <= _MAX_DETAIL_CHARACTERS}
     return few if few and len(msgspec.json.encode(few)) <= limit else None
 
 

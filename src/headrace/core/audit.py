@@ -11,10 +11,7 @@ from headrace.core.attempt import Event
 from headrace.core.codec.record import Record
 from headrace.core.validation import checked_note
 
-__all__ = ["KEPT", "Audited", "act"]
-
-KEPT = 1000
-"""How many acts are kept: the newest."""
+__all__ = ["Audited", "act"]
 
 
 class Audited(msgspec.Struct, Record, frozen=True, kw_only=True):

@@ -1,15 +1,188 @@
-"""The numbers of the lifecycle, as one value that is passed to every decision."""
+"""The numbers that users are promised: sizes, counts, lengths of pages, times and retention.
+
+``Rules`` has those of the lifecycle, as one value that is passed to every decision. Numbers that nobody is promised
+are with the mechanism that they belong to.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from headrace.core import validation
 from headrace.core.status import ENDED, Status
 
-__all__ = ["Retention", "Rules"]
+__all__ = [
+    "DASHBOARD_SESSION_LIFETIME",
+    "DELIVERY_RETENTION",
+    "MAX_ACTION_VERDICTS",
+    "MAX_AFTER_JOBS",
+    "MAX_API_KEY_NAMES",
+    "MAX_AUDIT_ENTRIES",
+    "MAX_BULK_ITEMS",
+    "MAX_BULK_WAIT_SECONDS",
+    "MAX_CATCH_UP_FIRES",
+    "MAX_COUNT",
+    "MAX_CUSTOMERS_PROFILES",
+    "MAX_CUSTOMER_PROFILES",
+    "MAX_CUSTOMER_WEBHOOKS",
+    "MAX_DASHBOARD_SESSIONS",
+    "MAX_DOCUMENT_BYTES",
+    "MAX_ENDPOINT_BODY_BYTES",
+    "MAX_ENDPOINT_WAIT_SECONDS",
+    "MAX_ERROR_BYTES",
+    "MAX_FILTER_VALUES",
+    "MAX_HUB_PAGE_BYTES",
+    "MAX_HUB_PAGE_JOBS",
+    "MAX_JSON_DEPTH",
+    "MAX_KEY_CHARACTERS",
+    "MAX_LOG_LINES",
+    "MAX_LOG_LINE_CHARACTERS",
+    "MAX_LONG_POLL_SECONDS",
+    "MAX_MESSAGE_LINES",
+    "MAX_MOMENT",
+    "MAX_NAME_CHARACTERS",
+    "MAX_NOTE_CHARACTERS",
+    "MAX_NUMBER",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_PROFILES",
+    "MAX_RESULT_BYTES",
+    "MAX_SOCKET_WORKERS",
+    "MAX_STATS_SERIES",
+    "MAX_SUBMIT_JOBS",
+    "MAX_TAGS",
+    "MAX_TAG_CHARACTERS",
+    "MAX_WEBHOOKS",
+    "MAX_WEBHOOK_ADDRESSES",
+    "MAX_WEBHOOK_FAILURES",
+    "MAX_WEBHOOK_RESULT_BYTES",
+    "MIN_MOMENT",
+    "SKIP_GRACE_SECONDS",
+    "STATS_RETENTION",
+    "WEBHOOK_ADDRESS_RETENTION",
+    "WEBHOOK_PROGRESS_INTERVAL",
+    "WEBHOOK_TIMEOUT_SECONDS",
+    "Retention",
+    "Rules",
+]
+
+# Jobs
+
+MAX_PAYLOAD_BYTES = 128 * 1024
+"""Bytes of a payload as JSON."""
+MAX_RESULT_BYTES = 1024 * 1024
+"""Bytes of a result, of an item of a stream, or of what a step came to, as JSON."""
+MAX_DOCUMENT_BYTES = 16 * 1024
+"""Bytes of metadata, of requirements, or of a trace, as JSON."""
+MAX_ERROR_BYTES = 16 * 1024
+"""Bytes of an error as JSON; what is longer is cut, not refused."""
+MAX_TAGS = 32
+"""Tags of a job."""
+MAX_TAG_CHARACTERS = 128
+"""Characters of a tag."""
+MAX_NAME_CHARACTERS = 128
+"""Characters of the name of a task, a queue, a rate or a schedule."""
+MAX_KEY_CHARACTERS = 512
+"""Characters of a customer, of a dedup, request or concurrency key, and of the name of a step."""
+MAX_NOTE_CHARACTERS = 256
+"""Characters of who acted, and of what was noted with it."""
+MAX_COUNT = 1_000_000_000
+"""The greatest number of retries, of jobs at once, of permits: every store counts this far."""
+MAX_NUMBER = 2**53
+"""The greatest whole number, up or down, that every language and every float holds as it is."""
+MAX_JSON_DEPTH = 100
+"""How deep JSON may be nested: what reads it may be deep in calls of its own already."""
+MIN_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
+MAX_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
+"""Moments are between these: far enough from the ends of the calendar that a zone and a century may be added."""
+MAX_AFTER_JOBS = 1000
+"""How many jobs one may wait for; a batch has room for more."""
+
+# Schedules
+
+SKIP_GRACE_SECONDS = 60.0
+"""Seconds after which a fire counts as missed; a planner that dies on a fire is replaced within them."""
+MAX_CATCH_UP_FIRES = 100
+"""How many missed fires ``catch_up="all"`` makes good unless told otherwise; the newest are kept."""
+
+# Customers, keys and the record of actions
+
+MAX_PROFILES = 10_000
+"""Pairs of task and requirements with live jobs that are not customers'."""
+MAX_CUSTOMERS_PROFILES = 8_000
+"""A customer's job makes no new pair where so many have live jobs: the rest is for the operator's."""
+MAX_CUSTOMER_PROFILES = 100
+"""Pairs with live jobs of one customer, unless a key of that customer says otherwise."""
+MAX_AUDIT_ENTRIES = 1000
+"""Actions in the audit record: the newest are kept."""
+MAX_API_KEY_NAMES = 100
+"""Tasks or queues that an API key may be bound to."""
+DASHBOARD_SESSION_LIFETIME = timedelta(hours=12)
+"""How long a session of the dashboard lasts at most."""
+MAX_DASHBOARD_SESSIONS = 50
+"""Sessions of the dashboard for one key; the oldest ends when there is one more."""
+
+# Stats
+
+STATS_RETENTION = timedelta(days=90)
+"""How long rollups are kept."""
+MAX_STATS_SERIES = 500
+"""How many series (a task in a queue) one minute, hour or day has at most; what is beyond that is ``OTHER``."""
+
+# Webhooks
+
+WEBHOOK_PROGRESS_INTERVAL = timedelta(seconds=5)
+"""A webhook is sent the progress of a job at most once in this time."""
+MAX_WEBHOOK_RESULT_BYTES = 64 * 1024
+"""Bytes of a result in a message; a longer one is left out, and the message says so."""
+DELIVERY_RETENTION = timedelta(days=7)
+"""For how long a delivery is kept at least after its end. One that is older may be gone, and is not waited for."""
+WEBHOOK_TIMEOUT_SECONDS = 10.0
+"""Seconds for one request: the name, the connection, the request, the head of the reply."""
+MAX_WEBHOOK_FAILURES = 10
+"""After so many failed deliveries in a row a subscription is switched off."""
+MAX_WEBHOOKS = 1000
+"""Subscriptions of the operator."""
+MAX_CUSTOMER_WEBHOOKS = 10
+"""Subscriptions of one customer, unless its key says otherwise: every job of a customer makes a message for each."""
+MAX_WEBHOOK_ADDRESSES = 1000
+"""Addresses that the jobs of one customer may name."""
+WEBHOOK_ADDRESS_RETENTION = timedelta(days=35)
+"""An address that no submit has named for so long is forgotten."""
+
+# Programs
+
+MAX_FILTER_VALUES = 100
+"""Values of one field of a filter."""
+MAX_BULK_ITEMS = 1000
+"""Items in one call of a bulk task: as many as one claim brings."""
+MAX_BULK_WAIT_SECONDS = 10.0
+"""Seconds that a bulk task may wait for more items: a claimed job must be started within thirty."""
+MAX_LOG_LINES = 1000
+"""Lines of the log of one attempt that are stored; further lines are only counted."""
+MAX_LOG_LINE_CHARACTERS = 8192
+"""Characters of a line of a log; what is longer is cut."""
+
+# HTTP
+
+MAX_ENDPOINT_BODY_BYTES = 2 * 1024 * 1024
+"""Bytes that an endpoint reads of a request; it may store fewer."""
+MAX_ENDPOINT_WAIT_SECONDS = 60.0
+"""Seconds that a request to an endpoint may wait for its job, whatever is set."""
+MAX_ACTION_VERDICTS = 1000
+"""Jobs that one action of the hub answers in one document; as lines of JSON there may be any number."""
+MAX_HUB_PAGE_JOBS = 1000
+"""Jobs of a page of the hub."""
+MAX_HUB_PAGE_BYTES = 8 * 1024 * 1024
+"""Bytes of payloads and results on a page: one that has so many ends there, and its cursor goes on."""
+MAX_SUBMIT_JOBS = 1000
+"""Jobs in one body of JSON; lines of JSON may be any number."""
+MAX_LONG_POLL_SECONDS = 60.0
+"""Seconds that a request to the hub may wait."""
+MAX_MESSAGE_LINES = 1000
+"""Lines or items in one message of a remote worker."""
+MAX_SOCKET_WORKERS = 100
+"""Remote workers at one socket."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +214,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     undeliverable_after: int = 10
     batch_silence: float = 3600.0
     """How long the submitter of an open batch may add nothing before the batch is sealed without it."""
-    error_limit: int = validation.ERROR
+    error_limit: int = MAX_ERROR_BYTES
     retention: Retention = Retention()
 
     @property

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from headrace.errors import LONGEST, ConfigError, shown
+from headrace.errors import MAX_DURATION_SECONDS, ConfigError, shown
 
 __all__ = [
-    "CLOCK_APART",
     "EXAMPLES",
+    "MAX_CLOCK_ERROR_SECONDS",
     "UNITS",
     "Seconds",
     "duration",
@@ -56,12 +56,12 @@ def duration(text: str) -> float:
 
 
 def _checked(text: str, seconds: float) -> float:
-    if seconds > LONGEST:
+    if seconds > MAX_DURATION_SECONDS:
         raise ValueError(f"{text!r} is longer than a century, which is the longest duration there is")
     return seconds
 
 
-CLOCK_APART = 2.0
+MAX_CLOCK_ERROR_SECONDS = 2.0
 """Seconds that the clock of a machine may be wrong before somebody is told."""
 
 
@@ -106,6 +106,6 @@ def seconds(value: Seconds, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
         raise ConfigError(f"{what} must be seconds or a timedelta, not {shown(value)}")
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if not 0 <= number <= LONGEST:  # before it is made a float: a whole number may be greater than any
+    if not 0 <= number <= MAX_DURATION_SECONDS:  # before it is made a float: a whole number may be greater than any
         raise ConfigError(f"{what} must be finite, at most a century, and not negative, not {shown(value)}")
     return float(number)

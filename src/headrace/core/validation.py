@@ -10,23 +10,22 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from headrace.core.defaults import (
+    MAX_COUNT,
+    MAX_DOCUMENT_BYTES,
+    MAX_JSON_DEPTH,
+    MAX_KEY_CHARACTERS,
+    MAX_MOMENT,
+    MAX_NAME_CHARACTERS,
+    MAX_NOTE_CHARACTERS,
+    MAX_NUMBER,
+    MAX_TAG_CHARACTERS,
+    MAX_TAGS,
+    MIN_MOMENT,
+)
 from headrace.errors import ConfigError, shown
 
 __all__ = [
-    "COUNT",
-    "DEPTH",
-    "DOCUMENT",
-    "EARLIEST",
-    "ERROR",
-    "KEY",
-    "LATEST",
-    "NAME",
-    "NOTE",
-    "NUMBER",
-    "PAYLOAD",
-    "RESULT",
-    "TAG",
-    "TAGS",
     "checked_document",
     "checked_key",
     "checked_moment",
@@ -44,36 +43,6 @@ __all__ = [
     "whole",
 ]
 
-PAYLOAD = 128 * 1024
-"""Bytes of a payload as JSON."""
-RESULT = 1024 * 1024
-"""Bytes of a result, of an item of a stream, or of what a step came to, as JSON."""
-DOCUMENT = 16 * 1024
-"""Bytes of metadata, of requirements, or of a trace, as JSON."""
-ERROR = 16 * 1024
-"""Bytes of an error as JSON; what is longer is cut, not refused."""
-TAGS = 32
-"""Tags of a job."""
-TAG = 128
-"""Characters of a tag."""
-NAME = 128
-"""Characters of the name of a task, a queue, a rate or a schedule."""
-KEY = 512
-"""Characters of a customer, of a dedup, request or concurrency key, and of the name of a step."""
-NOTE = 256
-"""Characters of who acted, and of what was noted with it."""
-COUNT = 1_000_000_000
-"""The greatest number of retries, of jobs at once, of permits: every store counts this far."""
-NUMBER = 2**53
-"""The greatest whole number, up or down, that every language and every float holds as it is."""
-
-DEPTH = 100
-"""How deep JSON may be nested: what reads it may be deep in calls of its own already."""
-
-EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-LATEST = datetime(9000, 1, 1, tzinfo=UTC)
-"""Moments are between these: far enough from the ends of the calendar that a zone and a century may be added."""
-
 
 def is_text(*texts: str) -> bool:
     """Whether every store keeps these as they are: none holds a NUL or half of a surrogate pair."""
@@ -89,8 +58,8 @@ def is_text(*texts: str) -> bool:
 
 
 def is_within(number: float) -> bool:
-    """Whether it can be compared and reckoned with everywhere: a whole number of at most ``NUMBER``, a finite float."""
-    return abs(number) <= NUMBER if isinstance(number, int) else math.isfinite(number)
+    """Whether it can be compared and reckoned with everywhere: a whole number up to ``MAX_NUMBER``, a finite float."""
+    return abs(number) <= MAX_NUMBER if isinstance(number, int) else math.isfinite(number)
 
 
 def size_of(text: str) -> int:
@@ -105,10 +74,10 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 def is_too_deep(data: bytes) -> bool:
     """Whether JSON is nested deeper than it may be."""
-    if data.count(b"[") + data.count(b"{") <= DEPTH:  # as nearly all of it is
+    if data.count(b"[") + data.count(b"{") <= MAX_JSON_DEPTH:  # as nearly all of it is
         return False
     brackets = _STRINGS.sub(b"", data).translate(_ROUND, _OTHERS)
-    for _ in range(DEPTH):  # the innermost go first, all at once
+    for _ in range(MAX_JSON_DEPTH):  # the innermost go first, all at once
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
 
@@ -136,13 +105,13 @@ def _length(text: str, what: str, most: int) -> str:
     return text
 
 
-def checked_name(value: Any, what: str, most: int = NAME) -> str:
+def checked_name(value: Any, what: str, most: int = MAX_NAME_CHARACTERS) -> str:
     """A name, that people type and programs print.
 
     :raises ConfigError: naming ``what``
     """
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        told = shown(value) if not isinstance(value, str) or len(value) <= NAME else f"{value[:40]!r} …"
+        told = shown(value) if not isinstance(value, str) or len(value) <= MAX_NAME_CHARACTERS else f"{value[:40]!r} …"
         raise ConfigError(f"{what} must be text that is not empty, of printable characters, not {told}")
     return plain(_length(value, what, most))
 
@@ -154,7 +123,7 @@ def checked_key(value: Any, what: str) -> str:
     """
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{what} must be text that is not empty, not {shown(value)}")
-    _length(value, what, KEY)
+    _length(value, what, MAX_KEY_CHARACTERS)
     if not is_text(value):
         raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
     return plain(value)
@@ -169,7 +138,7 @@ def checked_note(value: Any, what: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise ConfigError(f"{what} must be text, not {shown(value)}")
-    _length(value, what, NOTE)
+    _length(value, what, MAX_NOTE_CHARACTERS)
     if not is_text(value):
         raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
     return plain(value)
@@ -180,9 +149,9 @@ def checked_tags(values: Iterable[Any], what: str) -> tuple[str, ...]:
 
     :raises ConfigError: naming ``what``
     """
-    tags = tuple(dict.fromkeys(checked_name(tag, f"each of {what}", TAG) for tag in values))
-    if len(tags) > TAGS:
-        raise ConfigError(f"{what} are at most {TAGS}, not {len(tags)}: what is only read belongs into metadata")
+    tags = tuple(dict.fromkeys(checked_name(tag, f"each of {what}", MAX_TAG_CHARACTERS) for tag in values))
+    if len(tags) > MAX_TAGS:
+        raise ConfigError(f"{what} are at most {MAX_TAGS}, not {len(tags)}: what is only read belongs into metadata")
     return tags
 
 
@@ -191,8 +160,10 @@ def checked_document(text: str, what: str) -> str:
 
     :raises ConfigError: naming ``what``
     """
-    if (size := size_of(text)) > DOCUMENT:
-        raise ConfigError(f"{what} must be at most {DOCUMENT} bytes as JSON, not {size}: keep a reference instead")
+    if (size := size_of(text)) > MAX_DOCUMENT_BYTES:
+        raise ConfigError(
+            f"{what} must be at most {MAX_DOCUMENT_BYTES} bytes as JSON, not {size}: keep a reference instead"
+        )
     return text
 
 
@@ -211,13 +182,13 @@ def checked_moment(value: Any, what: str) -> datetime | None:
         moment = plain_moment(value)
     except OverflowError:
         moment = None
-    if moment is None or not EARLIEST <= moment <= LATEST:
-        years = f"between the years {EARLIEST.year} and {LATEST.year}"
+    if moment is None or not MIN_MOMENT <= moment <= MAX_MOMENT:
+        years = f"between the years {MIN_MOMENT.year} and {MAX_MOMENT.year}"
         raise ConfigError(f"{what} must be {years}, not {value}; leave it out if there is no such moment")
     return moment
 
 
-def whole(value: Any, what: str, least: int, most: int = COUNT) -> int:
+def whole(value: Any, what: str, least: int, most: int = MAX_COUNT) -> int:
     """A whole number within bounds.
 
     :raises ConfigError: naming ``what``

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Alert", "Trends", "failing", "from_doctor", "full", "waiting_long", "waits_before"]
 
-LONG, TOO_LONG = timedelta(minutes=5), timedelta(minutes=30)
+LONG_WAIT, TOO_LONG_WAIT = timedelta(minutes=5), timedelta(minutes=30)
 """How long the oldest job of a queue waits before that is told, and before it is told as a failure."""
-GROWN, LEAST = 1.2, 20
+GROWTH_RATIO, MIN_QUEUED_JOBS = 1.2, 20
 """A queue grows if it has so many times as many jobs as a while ago, and so many more."""
-WINDOW, SHORTEST = timedelta(minutes=10), timedelta(seconds=45)
-SLOW, SLOWER = timedelta(seconds=30), 5
+ALERT_WINDOW, MIN_SPAN = timedelta(minutes=10), timedelta(seconds=45)
+SLOW_WAIT, SLOWER_RATIO = timedelta(seconds=30), 5
 """A queue grows, too, if its oldest job has waited for so long, and so many times as long as jobs did before."""
-FAILING, ATTEMPTS = 0.2, 5
+FAILING_RATIO, MIN_ATTEMPTS = 0.2, 5
 """The share of failures, and how many there must be, for a task to be told of."""
 
 _PLACES = {
@@ -83,27 +83,27 @@ def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hou
         waits = now - queue.oldest if queue.oldest else timedelta()
         more, since = trends.growth(queue.name, depth, now)
         usual = before.get(queue.name)
-        slower = usual is not None and depth >= LEAST and waits >= max(SLOW, SLOWER * usual)
-        if waits < LONG and not more and not slower:
+        slower = usual is not None and depth >= MIN_QUEUED_JOBS and waits >= max(SLOW_WAIT, SLOWER_RATIO * usual)
+        if waits < LONG_WAIT and not more and not slower:
             continue
         grows = f", {count(more)} more than {length(since)} ago" if more else ""
         if slower:
-            grows += f", and it grows: jobs waited {length(usual)} on average until {length(WINDOW)} ago"
+            grows += f", and it grows: jobs waited {length(usual)} on average until {length(ALERT_WINDOW)} ago"
         since_when = f"the oldest has waited {length(waits)}, {count(running)} run"
         text = f"Queue {queue.name}: {count(depth)} queued{grows}; {since_when}"
         remedy = "Start more workers for it, or raise its limit; Explain on its oldest job says what it waits for."
-        level = "fail" if waits >= TOO_LONG else "warn"
+        level = "fail" if waits >= TOO_LONG_WAIT else "warn"
         query = {"queue": queue.name, "status": "queued"}
         found.append(Alert(level, text, remedy, "/jobs", query, "See the jobs"))
     return found
 
 
 def waits_before(hour: Charts, now: datetime) -> dict[str, timedelta]:
-    """How long jobs of each queue waited on average, within the hour, before the last ``WINDOW``: whether somebody
-    looked then or not, for it comes from rollups; ``hour``: by queue."""
+    """How long jobs of each queue waited on average, within the hour, before the last ``ALERT_WINDOW``: whether
+    somebody looked then or not, for it comes from rollups; ``hour``: by queue."""
     found = dict[str, timedelta]()
     for series in hour.series:
-        earlier = [one.waiting for one in series.points if one.waiting and one.at + WINDOW <= now]
+        earlier = [one.waiting for one in series.points if one.waiting and one.at + ALERT_WINDOW <= now]
         if counted := sum(one.count for one in earlier):
             found[series.queue] = timedelta(seconds=sum(one.mean * one.count for one in earlier) / counted)
     return found
@@ -116,7 +116,7 @@ def failing(charts: Charts) -> list[Alert]:
         total = series.total
         bad = total.failed + total.timed_out + total.lost
         share = bad / (bad + total.completed) if bad else 0.0
-        if bad >= ATTEMPTS and share >= FAILING:
+        if bad >= MIN_ATTEMPTS and share >= FAILING_RATIO:
             text = f"Task {series.task}: {count(bad)} attempts failed within the hour, {percent(share)} of all"
             remedy = "Look at the error; retry the group once it is mended."
             query = {"task": series.task}
@@ -154,14 +154,14 @@ class Trends:
         """Remember how deep they are now."""
         if not self._seen or now - self._seen[-1][0] >= timedelta(seconds=5):
             self._seen.append((now, {queue.name: queue.counts.get(Status.QUEUED, 0) for queue in queues}))
-        while self._seen and now - self._seen[0][0] > WINDOW:
+        while self._seen and now - self._seen[0][0] > ALERT_WINDOW:
             self._seen.popleft()
 
     def growth(self, queue: str, depth: int, now: datetime) -> tuple[int, timedelta]:
         """By how many jobs the queue has grown, and since when; 0: it has not, or not much."""
         for at, depths in self._seen:
-            if now - at >= SHORTEST:
+            if now - at >= MIN_SPAN:
                 before = depths.get(queue, 0)
                 grown = depth - before
-                return (grown if grown >= LEAST and depth >= before * GROWN else 0), now - at
+                return (grown if grown >= MIN_QUEUED_JOBS and depth >= before * GROWTH_RATIO else 0), now - at
         return 0, timedelta()

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 from headrace.runtime.clock import Clock
 
-__all__ = ["PATIENCE", "SharedReads"]
+__all__ = ["WAIT_SECONDS", "SharedReads"]
 
 T = TypeVar("T")
 
-MOST = 500
+MAX_ENTRIES = 500
 """Answers that are kept at once."""
-IDLE = 60.0
+IDLE_SECONDS = 60.0
 """Seconds after which an answer is not kept any more, if nobody asked for a newer one: pages of jobs can be large."""
-SPARING = 20
+MIN_AGE_RATIO = 20
 """An answer is kept for at least so many times as long as it took: what is dear is asked for less often, and none of
 them keeps a store busy for more than a twentieth of the time."""
-PATIENCE = 0.1
+WAIT_SECONDS = 0.1
 """Seconds that a page waits for what it can do without."""
 
 
@@ -46,7 +46,9 @@ class SharedReads:
         self._found: dict[Hashable, _Answer] = {}
         self._swept = clock.monotonic()
 
-    async def get(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], sparing: float = SPARING) -> T:
+    async def get(
+        self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], sparing: float = MIN_AGE_RATIO
+    ) -> T:
         """The answer of this name, if it is younger than so many seconds, or than ``sparing`` times what it took; else
         a new one."""
         # Whoever asked first may go, and its request be cancelled: the answer is for all.
@@ -54,7 +56,7 @@ class SharedReads:
         return answer
 
     async def soon(
-        self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], patience: float = PATIENCE
+        self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], patience: float = WAIT_SECONDS
     ) -> T | None:
         """The same, if it comes soon; else the answer before it, or None if there is none. The new one is fetched all
         the same, for whoever asks next."""
@@ -81,7 +83,7 @@ class SharedReads:
             await asyncio.wait(pending)
 
     def _asked(
-        self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[Any]], sparing: float = SPARING
+        self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[Any]], sparing: float = MIN_AGE_RATIO
     ) -> _Answer:
         began, known = self._clock.monotonic(), self._found.get(key)
         if known is not None and (not known.future.done() or (known.good and began < known.until)):
@@ -97,17 +99,17 @@ class SharedReads:
                 future.exception()  # whoever asked may have gone: then it is nobody's
 
         made.future.add_done_callback(note)
-        if len(self._found) > MOST:
-            for old in sorted(self._found, key=lambda one: self._found[one].at)[: MOST // 2]:
+        if len(self._found) > MAX_ENTRIES:
+            for old in sorted(self._found, key=lambda one: self._found[one].at)[: MAX_ENTRIES // 2]:
                 if self._found[old].future.done():
                     del self._found[old]
         return made
 
     def _sweep(self, now: float) -> None:
         """Drop what is old, from time to time."""
-        if now - self._swept < IDLE / 10:
+        if now - self._swept < IDLE_SECONDS / 10:
             return
         self._swept = now
         for key, one in list(self._found.items()):
-            if one.future.done() and one.at and now >= max(one.until, one.at + IDLE):
+            if one.future.done() and one.at and now >= max(one.until, one.at + IDLE_SECONDS):
                 del self._found[key]

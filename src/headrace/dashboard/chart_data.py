@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.core.stats.charts import By, Charts, charts_of
-from headrace.core.stats.rollup import KEPT_AS, Rollup, Step, begin_of, merged
+from headrace.core.stats.rollup import STEP_RETENTION, Rollup, Step, begin_of, merged
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -21,14 +21,14 @@ __all__ = ["Past", "Span"]
 
 T = TypeVar("T")
 
-LATE = timedelta(minutes=10)
+SETTLED_AFTER = timedelta(minutes=10)
 """An hour is kept from so long after its end on: by then workers have told what they finished in it."""
-KEPT = 600.0
+REFRESH_SECONDS = 600.0
 """Seconds after which all is read anew: a worker that could not reach the store tells later than that."""
-MINUTES = KEPT_AS[Step.MINUTE] + timedelta(hours=2)
+MINUTE_RETENTION = STEP_RETENTION[Step.MINUTE] + timedelta(hours=2)
 """How long ago there may be rows for minutes. There an hour is read at a time, and before that two days: whoever
 else is served by this loop does not wait long."""
-FEW, MANY = timedelta(hours=1), timedelta(days=2)
+SHORT_SPAN, LONG_SPAN = timedelta(hours=1), timedelta(days=2)
 
 
 class Span:
@@ -78,10 +78,10 @@ class Past:
 
     async def _hourly(self, since: datetime, now: datetime) -> list[Rollup]:
         """Rows for hours or longer: what is kept, and what is new since."""
-        edge = begin_of(now - LATE, Step.HOUR)
+        edge = begin_of(now - SETTLED_AFTER, Step.HOUR)
         async with self._lock:
             until, age = self._until, self._app.host.clock.monotonic() - self._read_at
-            if until is None or self._since is None or since < self._since or until > edge or age > KEPT:
+            if until is None or self._since is None or since < self._since or until > edge or age > REFRESH_SECONDS:
                 # Hours become days when they are old: nothing may be read in two parts of a day.
                 self._since = self._until = until = begin_of(since, Step.DAY)
                 self._hours, self._read_at = [], self._app.host.clock.monotonic()
@@ -94,8 +94,8 @@ class Past:
 def _parts(low: datetime, edge: datetime) -> Iterator[tuple[datetime, datetime]]:
     """The time up to an edge, in parts."""
     while low < edge:
-        minutes = edge - MINUTES
-        high = min(begin_of(low, Step.DAY) + MANY, minutes) if low < minutes else min(low + FEW, edge)
+        minutes = edge - MINUTE_RETENTION
+        high = min(begin_of(low, Step.DAY) + LONG_SPAN, minutes) if low < minutes else min(low + SHORT_SPAN, edge)
         yield low, high
         low = high
 

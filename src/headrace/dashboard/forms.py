@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.printable import printable, printable_json
+from headrace.core.control_characters import printable, printable_json
 
 __all__ = ["Field", "fields_of"]
 

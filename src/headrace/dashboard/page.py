@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.client.api.queues import QueueInfo
     from headrace.dashboard.dashboard import Dashboard
-from headrace.core.audit import KEPT, Audited
+from headrace.core.audit import Audited
+from headrace.core.defaults import MAX_AUDIT_ENTRIES
 
 __all__ = ["Missing", "PageRequest", "PageView", "Shown", "address", "audit_of", "audit_of_job"]
 
 
 T = TypeVar("T")
 
-ADDED = 0.2
+CHART_WAIT_SECONDS = 0.2
 """Seconds that a page waits for charts of days."""
 
 
@@ -122,7 +123,9 @@ class PageRequest:
     async def past(self, seconds: float, step: Step) -> Span | None:
         """What was finished in so many seconds, by hours or days; None: it is still being added up."""
         past = self.dashboard.past
-        return await self.dashboard.shared.soon(("past", seconds), 10.0, lambda: past.span(seconds, step), ADDED)
+        return await self.dashboard.shared.soon(
+            ("past", seconds), 10.0, lambda: past.span(seconds, step), CHART_WAIT_SECONDS
+        )
 
     async def day(self) -> Span | None:
         """What was finished in the last day, by hours; None: it is still being added up."""
@@ -196,16 +199,16 @@ class PageView:
     """Seconds for which all who have it open are answered alike; 0: those who ask at the same moment."""
 
 
-SHOWN = 20
+PAGE_ENTRIES = 20
 
 
 async def audit_of_job(ask: PageRequest, job: Job) -> list[Audited]:
     """That it was submitted by hand, and by whom, if it was; its other acts are in its history."""
-    acts, key = await ask.shared("audit", lambda: ask.app.audit(KEPT)), f"task:{job.task}"
+    acts, key = await ask.shared("audit", lambda: ask.app.audit(MAX_AUDIT_ENTRIES)), f"task:{job.task}"
     return [one for one in acts if one.key == key and (one.details or {}).get("job") == str(job.id)]
 
 
 async def audit_of(ask: PageRequest, *keys: str) -> list[Audited]:
     """The newest acts on these settings."""
-    acts = await ask.shared("audit", lambda: ask.app.audit(KEPT))
-    return [one for one in acts if one.key in keys][:SHOWN]
+    acts = await ask.shared("audit", lambda: ask.app.audit(MAX_AUDIT_ENTRIES))
+    return [one for one in acts if one.key in keys][:PAGE_ENTRIES]

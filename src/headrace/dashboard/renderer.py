@@ -11,8 +11,8 @@ import jinja2
 import msgspec
 
 from headrace.core.codec.stand_in import guarded
+from headrace.core.control_characters import printable
 from headrace.core.job import Job, json_or_text
-from headrace.core.printable import printable
 from headrace.core.status import HELD, Status
 from headrace.dashboard import format, static_files
 from headrace.dashboard.drawings.json_tree import parsed, pretty, tree, tree_of_many, written

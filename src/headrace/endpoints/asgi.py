@@ -12,9 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
+from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.endpoints.request import EndpointRequest, route_of, values_of
 from headrace.endpoints.responses import JSON, PROBLEM, EndpointResponse
-from headrace.endpoints.routes import LARGEST_BODY, broken_off, too_large
+from headrace.endpoints.routes import broken_off, too_large
 from headrace.endpoints.status import StatusPages
 from headrace.http.responses import Made
 from headrace.http.sse import HEADERS, HELLO, STILL_HERE, Telling
@@ -26,7 +27,7 @@ __all__ = ["EventResponse", "asked_of", "find_pages", "mark_pages", "response_of
 
 _MARK = "__headrace_pages__"
 
-DRAINED = 64 * 1024 * 1024
+MAX_DRAINED_BYTES = 64 * 1024 * 1024
 """Bytes of a request that is refused after which the connection is cut."""
 
 
@@ -79,7 +80,7 @@ class BoundedBody:
     async def __call__(self) -> Message:
         """The next message."""
         message = await self._next()
-        if self._size > LARGEST_BODY:
+        if self._size > MAX_ENDPOINT_BODY_BYTES:
             raise self.too_large()
         return message
 
@@ -95,7 +96,7 @@ class BoundedBody:
 
     async def drain(self) -> None:
         """Read on and keep nothing: a client whose connection is cut while it sends does not hear why."""
-        while self._more and self._size < DRAINED:
+        while self._more and self._size < MAX_DRAINED_BYTES:
             await self._next()
 
 

@@ -13,7 +13,7 @@ from headrace.worker.handler import Described
 
 __all__ = ["FailureDetails", "describe", "failure_of"]
 
-_CAUSES = 10
+_MAX_CAUSES = 10
 """How many errors behind one are kept."""
 _LATER = frozenset({408, 423, 425, 429})
 """Statuses of a client's faults that may be none the next time."""
@@ -67,7 +67,7 @@ def _own(error: BaseException) -> tuple[int | None, Any]:
 def _causes(error: BaseException) -> list[dict[str, str]]:
     found, seen = list[dict[str, str]](), {id(error)}
     here: BaseException | None = error
-    while here is not None and len(found) < _CAUSES:
+    while here is not None and len(found) < _MAX_CAUSES:
         here = here.__cause__ or (None if here.__suppress_context__ else here.__context__)
         if here is None or id(here) in seen:
             break

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
+from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
 from headrace.endpoints.arguments import FORM, Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
@@ -25,17 +26,7 @@ from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
 from headrace.endpoints.request import HEADERS, EndpointRequest
 from headrace.endpoints.responses import Answers, EndpointResponse
-from headrace.endpoints.routes import (
-    ACTS,
-    LARGEST_BODY,
-    PAGES,
-    Page,
-    check_access,
-    forbidden,
-    identity_text,
-    runs,
-    too_large,
-)
+from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, identity_text, runs, too_large
 from headrace.endpoints.status import StatusPages
 from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.endpoints.wsgi import PLACE, Here, Told, asking, in_threads, sent_headers
@@ -223,13 +214,13 @@ def _body() -> tuple[str, bytes, list[tuple[str, str]]]:
     :raises Problem: it is too large
     """
     media = request.content_type or ""
-    if (request.content_length or 0) > LARGEST_BODY:
+    if (request.content_length or 0) > MAX_ENDPOINT_BODY_BYTES:
         raise too_large()
     if request.mimetype == FORM:
         pairs = list(request.form.items(multi=True))
         return media, FORM.encode() if pairs else b"", pairs
-    body = request.stream.read(LARGEST_BODY + 1) if request.content_length is None else request.get_data()
-    if len(body) > LARGEST_BODY:
+    body = request.stream.read(MAX_ENDPOINT_BODY_BYTES + 1) if request.content_length is None else request.get_data()
+    if len(body) > MAX_ENDPOINT_BODY_BYTES:
         raise too_large()
     return media, body, []
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimates"]
 
-SHORTEST, LONGEST = 1, 300
+MIN_RETRY_AFTER_SECONDS, MAX_RETRY_AFTER_SECONDS = 1, 300
 """Seconds: never sooner, and never later than these."""
-FRESH = 30.0
+DURATION_CACHE_SECONDS = 30.0
 """Seconds for which it is believed how long a task takes."""
-ALIKE = 0.25
+POSITION_CACHE_SECONDS = 0.25
 """Seconds for which new jobs of one kind are told the same: they stand behind one another."""
-PATIENCE = 0.25
+ESTIMATE_TIMEOUT_SECONDS = 0.25
 """Seconds that an answer waits for an estimate."""
-_KINDS = 1000
+_MAX_KINDS = 1000
 
 
 class Estimates:
@@ -45,9 +45,9 @@ class Estimates:
         until, told = self._new.get(kind, (0.0, 0))
         if now >= until:
             told = await self.retry_after(job)
-            if len(self._new) >= _KINDS:
+            if len(self._new) >= _MAX_KINDS:
                 self._new.clear()
-            self._new[kind] = now + ALIKE, told
+            self._new[kind] = now + POSITION_CACHE_SECONDS, told
         return told
 
     async def retry_after(self, job: Job) -> int:
@@ -63,18 +63,18 @@ class Estimates:
         else:
             begins = (await self._positions.of(job))[1] or now
         left = (begins - now).total_seconds() + (takes or 0.0)
-        return min(max(ceil(left), SHORTEST), LONGEST)
+        return min(max(ceil(left), MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
 
     async def _processing(self, task: str) -> float | None:
         now = self._app.host.clock.monotonic()
         until, takes = self._takes.get(task, (0.0, None))
         if now < until:
             return takes
-        self._takes[task] = now + FRESH, takes  # one asks, whoever comes meanwhile takes what is known
+        self._takes[task] = now + DURATION_CACHE_SECONDS, takes  # one asks, whoever comes meanwhile takes what is known
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ESTIMATE_TIMEOUT_SECONDS):
                 takes = await self._app.estimated_processing_time(task)
         except (EngineError, TimeoutError):
             return takes
-        self._takes[task] = now + FRESH, takes
+        self._takes[task] = now + DURATION_CACHE_SECONDS, takes
         return takes

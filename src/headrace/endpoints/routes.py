@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 from uuid import UUID
 
+from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES, MAX_ENDPOINT_WAIT_SECONDS
 from headrace.endpoints.dependencies import in_worker, plan_of
 from headrace.endpoints.request import EndpointRequest
 from headrace.endpoints.status import StatusPages
-from headrace.endpoints.submit import LONGEST, Misused
+from headrace.endpoints.submit import Misused
 from headrace.endpoints.task_adapter import adapted
 from headrace.errors import ConfigError
 from headrace.http.problems import Fault, Problem, problem_of
@@ -21,7 +22,6 @@ from headrace.worker.handler import is_context, read_hints
 
 __all__ = [
     "ACTS",
-    "LARGEST_BODY",
     "PAGES",
     "Page",
     "broken_off",
@@ -34,9 +34,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger("headrace.endpoints")
-
-LARGEST_BODY = 2 * 1024 * 1024
-"""Bytes that are read of a request; what is stored of it may be less."""
 
 
 def runs(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,7 +66,9 @@ def identity_text(value: Any) -> str | None:
 
 def too_large() -> Problem:
     """That the body of a request is not read."""
-    detail = f"the body may have {LARGEST_BODY} bytes: store what is larger elsewhere, and send a reference to it"
+    detail = (
+        f"the body may have {MAX_ENDPOINT_BODY_BYTES} bytes: store what is larger elsewhere, and send a reference to it"
+    )
     return Problem(413, "too-large", "The body is too large", detail, headers={"Connection": "close"})
 
 
@@ -136,8 +135,8 @@ def _wait(asked: EndpointRequest) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= LONGEST:
-        message = f"wait must be seconds from 0 to {LONGEST:g}, not {text!r}"
+    if not 0 <= seconds <= MAX_ENDPOINT_WAIT_SECONDS:
+        message = f"wait must be seconds from 0 to {MAX_ENDPOINT_WAIT_SECONDS:g}, not {text!r}"
         raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault("wait", message)])
     return seconds
 

@@ -12,16 +12,16 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo
+from headrace.core.defaults import MAX_ENDPOINT_WAIT_SECONDS, MAX_NOTE_CHARACTERS
 from headrace.core.hidden_errors import hidden_news
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.core.updates import Update
-from headrace.core.validation import NOTE
 from headrace.endpoints.documents import ErrorDocument, Errors, error_of, shows
 from headrace.endpoints.request import EndpointRequest, patiently
 from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.retry_after import Estimates
-from headrace.endpoints.submit import LONGEST, as_problem
+from headrace.endpoints.submit import as_problem
 from headrace.endpoints.tokens import Tokens
 from headrace.http.entity_tags import etag, is_known
 from headrace.http.job_events import RetryTold, StatusTold, ended_as
@@ -115,7 +115,10 @@ class StatusPages:
         async def follow() -> None:
             nonlocal last
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(wait, LONGEST)), aclosing(self.app.watch(job.id)) as following:
+                async with (
+                    asyncio.timeout(min(wait, MAX_ENDPOINT_WAIT_SECONDS)),
+                    aclosing(self.app.watch(job.id)) as following,
+                ):
                     async for last in following:
                         if is_it(last):
                             return
@@ -176,7 +179,7 @@ class StatusPages:
             if refuses_ended and job.ended:
                 text = f"job {job.id} is {job.status} already: what has ended cannot be cancelled"
                 raise Problem(409, "refused", "The lifecycle refuses this", text, job_id=str(job.id))
-            job = await act(job, (asked.identity or "http")[:NOTE])
+            job = await act(job, (asked.identity or "http")[:MAX_NOTE_CHARACTERS])
             status = 202 if refuses_ended and not job.ended else 200
             return self.answers.shown(self._shows(job), asked.where(job.id), status)
         except Exception as error:

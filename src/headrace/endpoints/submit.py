@@ -9,6 +9,7 @@ from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.client.options import check_options
 from headrace.client.task import Task
+from headrace.core.defaults import MAX_ENDPOINT_WAIT_SECONDS
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.core.times import Seconds, seconds
@@ -32,10 +33,8 @@ from headrace.http.problems import Problem, problem_of
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["LONGEST", "BeforeSubmit", "Misused", "Submitting", "as_problem"]
+__all__ = ["BeforeSubmit", "Misused", "Submitting", "as_problem"]
 
-LONGEST = 60.0
-"""Seconds that a request may wait at most, whatever is set."""
 
 BeforeSubmit = Callable[[Any, Draft[Any]], Any]
 """Called with the framework's own request and the job that it asks for, before that is stored. What it returns, unless
@@ -64,8 +63,11 @@ class Submitting:
         self.headers = checked_headers(headers)
         self._shared, self._before = shared_keys, before_submit
         self._wait, self._longest = seconds(wait, "wait"), seconds(longest_wait, "longest_wait")
-        if self._longest > LONGEST or self._wait > self._longest:
-            raise ConfigError(f"wait must be at most longest_wait, and that at most {LONGEST:g} s: use the status page")
+        if self._longest > MAX_ENDPOINT_WAIT_SECONDS or self._wait > self._longest:
+            raise ConfigError(
+                f"wait must be at most longest_wait, and that at most {MAX_ENDPOINT_WAIT_SECONDS:g} s:"
+                " use the status page"
+            )
         self._estimates = Estimates(app)
 
     async def answer(

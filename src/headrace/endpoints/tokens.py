@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Tokens"]
 
-SHORTEST = 16
+MIN_SECRET_CHARACTERS = 16
 """Characters of a secret that is given."""
-FRESH = 60.0
+SECRET_CACHE_SECONDS = 60.0
 """Seconds for which the secret is believed as it was read."""
-_AGAIN = 1.0
+_REREAD_SECONDS = 1.0
 """Seconds between two reads for the sake of tokens that do not fit."""
 
 
@@ -36,8 +36,10 @@ class Tokens:
         :raises ConfigError: the secret is too short
         """
         given = secret.encode() if isinstance(secret, str) else secret
-        if given is not None and len(given) < SHORTEST:
-            raise ConfigError(f"secret must have {SHORTEST} characters at least: python -c 'import secrets; ...'")
+        if given is not None and len(given) < MIN_SECRET_CHARACTERS:
+            raise ConfigError(
+                f"secret must have {MIN_SECRET_CHARACTERS} characters at least: python -c 'import secrets; ...'"
+            )
         self._app = app
         self._given = None if given is None else blake2b(given).digest()
         self._kept: Kept | None = None
@@ -51,7 +53,7 @@ class Tokens:
 
     def _fresh(self) -> bool:
         kept, clock = self._kept, self._app.host.clock
-        if kept is None or clock.monotonic() - self._read_at >= FRESH:
+        if kept is None or clock.monotonic() - self._read_at >= SECRET_CACHE_SECONDS:
             return False
         return not kept.lags or kept.until is None or clock.now() < kept.until
 
@@ -85,7 +87,7 @@ class Tokens:
         if self._given is not None or not token:
             return False
         now = self._app.host.clock.monotonic()
-        if now - self._looked_at >= _AGAIN:  # others may have taken up another one since
+        if now - self._looked_at >= _REREAD_SECONDS:  # others may have taken up another one since
             self._looked_at = now
             await self._reading()
         if self.opens(id, token):

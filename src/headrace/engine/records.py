@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from headrace.core.attempt import History
-from headrace.core.explain.position import MOST, WINDOW, Position
+from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
 from headrace.core.job import Job
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
@@ -74,7 +74,9 @@ class Records(Protocol):
         """How many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
         ...
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+    async def position(
+        self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
+    ) -> Position:
         """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
 
         Before it are the queued jobs of its queue, as seen now, that come first by ``core.lifecycle.claim.order`` and

@@ -12,8 +12,8 @@ import msgspec
 from headrace.core.batch import Batch
 from headrace.core.change import Change, LeftOut
 from headrace.core.codec.record import Record
+from headrace.core.defaults import MAX_PROFILES
 from headrace.core.job import Job
-from headrace.core.limits.profiles import MOST
 from headrace.core.matching.match import Profile
 from headrace.errors import HeadraceError
 
@@ -35,8 +35,6 @@ __all__ = [
 
 MAX_BATCH = 1000
 """How many rows are in one call at most: jobs to insert, changes, appends."""
-MAX_PROFILES = MOST
-"""How many profiles may have live jobs that are not customers'."""
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False, tag=True):

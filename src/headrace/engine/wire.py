@@ -23,8 +23,8 @@ from headrace.errors import HeadraceError
 
 __all__ = [
     "LONG",
+    "MIN_PROTOCOL",
     "NEAR",
-    "OLDEST",
     "PROTOCOL",
     "VERBS",
     "Hello",
@@ -170,7 +170,7 @@ class Hints(msgspec.Struct, frozen=True, omit_defaults=True):
 PROTOCOL = 1
 """What this version speaks. It is raised by whatever makes another of the bytes that earlier versions read or write,
 and by every new field of a value that a store keeps: who does not know the field would lose it."""
-OLDEST = 1
+MIN_PROTOCOL = 1
 """The oldest that this version understands: that of the release before."""
 
 NEAR = frozenset({"workers/attend", "session/open", "session/close", "session/exists", "session/migrate"})
@@ -190,7 +190,7 @@ READS = frozenset({"jobs/get", "jobs/overdue", "entries/tail", "rollups/read", "
 def common(hello: Hello) -> int | None:
     """The protocol to speak with a server that says this; None: there is none that both know."""
     spoken = min(PROTOCOL, hello.newest)
-    return spoken if spoken >= max(OLDEST, hello.oldest) else None
+    return spoken if spoken >= max(MIN_PROTOCOL, hello.oldest) else None
 
 
 def _roles() -> Iterator[tuple[str, type]]:

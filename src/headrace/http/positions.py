@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Positions"]
 
-PER_SECOND = 20
-PATIENCE = 0.25
+MAX_READS_PER_SECOND = 20
+READ_TIMEOUT_SECONDS = 0.25
 """Seconds that a submit waits for a number, at most."""
-_SHARE, _BURST = 30, 500
+_MILLISECONDS_PER_SECOND, _BURST_MILLISECONDS = 30, 500
 """Milliseconds of a second, and at once, that go into looking for positions: where queues are long, each takes long."""
 
 _UNKNOWN: tuple[None, None] = (None, None)
@@ -30,7 +30,10 @@ class Positions:
 
     def __init__(self, app: App) -> None:
         self._app, self._busy = app, False
-        self._count, self._time = Allowance(PER_SECOND, PER_SECOND), Allowance(_BURST, _SHARE)
+        self._count, self._time = (
+            Allowance(MAX_READS_PER_SECOND, MAX_READS_PER_SECOND),
+            Allowance(_BURST_MILLISECONDS, _MILLISECONDS_PER_SECOND),
+        )
 
     async def of(self, job: Job) -> tuple[int | None, datetime | None]:
         """The position and the estimated start of a job; None where it is not known, or was asked for too often."""
@@ -40,7 +43,7 @@ class Positions:
             return _UNKNOWN
         self._busy = True
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 found = await self._app.position(job)
         except (EngineError, TimeoutError):  # the job is stored, whatever is known of its place
             return _UNKNOWN

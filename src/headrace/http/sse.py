@@ -16,24 +16,24 @@ from headrace.runtime.watch.followers import Reader
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["BEAT", "HEADERS", "HELLO", "MEDIA", "STILL_HERE", "Teller", "Telling", "event", "tell_job"]
+__all__ = ["BEAT_SECONDS", "HEADERS", "HELLO", "MEDIA", "STILL_HERE", "Teller", "Telling", "event", "tell_job"]
 
 MEDIA = "text/event-stream"
-BEAT = 15.0
+BEAT_SECONDS = 15.0
 """Seconds after which a comment is sent if there is nothing else: proxies close what is silent."""
-AGAIN = 2000
+RETRY_MILLISECONDS = 2000
 """Milliseconds after which a browser that lost the connection comes again."""
 HEADERS = {
     "Content-Type": f"{MEDIA}; charset=utf-8",
     "Cache-Control": "no-store, no-transform",
     "X-Accel-Buffering": "no",  # nginx would keep events back until it has a page of them
 }
-HELLO = f": headrace\nretry: {AGAIN}\n\n".encode()
+HELLO = f": headrace\nretry: {RETRY_MILLISECONDS}\n\n".encode()
 """What a stream begins with."""
 STILL_HERE = b": still here\n\n"
-"""What is sent when there was nothing to tell for ``BEAT`` seconds."""
+"""What is sent when there was nothing to tell for ``BEAT_SECONDS`` seconds."""
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 """Bytes after which what is to be told is sent, before the rest of it is even written."""
 
 _encode = msgspec.json.Encoder().encode
@@ -99,7 +99,7 @@ async def _told(reader: Reader, teller: Teller, *taken: Update) -> AsyncGenerato
         mark = news.mark
     over = taken[-1].over
     while not over:
-        found = await reader.next(BEAT)
+        found = await reader.next(BEAT_SECONDS)
         if found is None:
             yield b""
             continue
@@ -113,7 +113,7 @@ def _parts(news: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
     parts = [bytearray()]
 
     def tell(name: str, document: object) -> None:
-        if len(parts[-1]) > _CHUNK:
+        if len(parts[-1]) > _CHUNK_BYTES:
             parts.append(bytearray())
         parts[-1].extend(event(name, document, str(mark)))
 

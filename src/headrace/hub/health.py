@@ -24,12 +24,12 @@ __all__ = ["OPERATIONS", "VERSION_OPERATIONS", "Health", "Ready", "Version", "Vi
 
 _log = logging.getLogger("headrace.hub")
 
-PATIENCE = 2.0
+PROBE_TIMEOUT_SECONDS = 2.0
 """Seconds that the store may take to answer a probe."""
-MOMENT, SLOW = 0.5, 20.0
+WRITE_WAIT_SECONDS, WRITE_TIMEOUT_SECONDS = 0.5, 20.0
 """Seconds that a probe waits for a write, and that the write may take: others write, too, and who must wait for them is
 no less ready."""
-EVERY = 1.0
+PROBE_CACHE_SECONDS = 1.0
 """Seconds for which an answer of the store is believed: anybody may probe, and must not load it so."""
 
 Word = Literal["ok", "failed"]
@@ -78,7 +78,7 @@ class Vitals:
 
     async def store_answers(self) -> bool:
         """Whether the store answers and takes writes, or did so a moment ago; asked once for all who want to know."""
-        if self._hub.app.host.clock.monotonic() < self._answered_at + EVERY:
+        if self._hub.app.host.clock.monotonic() < self._answered_at + PROBE_CACHE_SECONDS:
             return self._up
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
@@ -98,14 +98,16 @@ class Vitals:
             self._ping = asyncio.create_task(app.ping())
         if self._write is None or self._write.done():
             self._write, self._writing_since = asyncio.create_task(app.ping(write=True)), monotonic()
-        await asyncio.wait({self._ping}, timeout=PATIENCE)
-        await asyncio.wait({self._write}, timeout=MOMENT)
-        error = _error_of(self._ping) if self._ping.done() else TimeoutError(f"nothing within {PATIENCE:g} s")
+        await asyncio.wait({self._ping}, timeout=PROBE_TIMEOUT_SECONDS)
+        await asyncio.wait({self._write}, timeout=WRITE_WAIT_SECONDS)
+        error = (
+            _error_of(self._ping) if self._ping.done() else TimeoutError(f"nothing within {PROBE_TIMEOUT_SECONDS:g} s")
+        )
         self._lost = error if isinstance(error, StoreLost) else None
         if self._write.done():
             self._refused = _error_of(self._write)
-        elif monotonic() - self._writing_since > SLOW:
-            self._refused = TimeoutError(f"nothing within {SLOW:g} s")
+        elif monotonic() - self._writing_since > WRITE_TIMEOUT_SECONDS:
+            self._refused = TimeoutError(f"nothing within {WRITE_TIMEOUT_SECONDS:g} s")
         up = error is None and self._refused is None
         if self._up and not up:
             what = "does not answer" if error is not None else "takes no writes"
@@ -118,7 +120,7 @@ class Vitals:
     async def _ask_secret(self) -> None:
         # A hub that cannot sign answers workers 503: a balancer must send them elsewhere before their leases are over.
         with suppress(Unavailable, TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 self.signs = await self._hub.fleet.signing.mismatch() is None
 
     async def close(self) -> None:
@@ -127,7 +129,7 @@ class Vitals:
         for task in asked:
             task.cancel()
         if asked:
-            await asyncio.wait(asked, timeout=PATIENCE)
+            await asyncio.wait(asked, timeout=PROBE_TIMEOUT_SECONDS)
 
 
 def _error_of(task: asyncio.Task[None]) -> BaseException | None:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.engine import Alive, Dead, Gone
-from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, WireCall, decode, do, encode
+from headrace.engine.wire import MIN_PROTOCOL, PROTOCOL, VERBS, Hello, WireCall, decode, do, encode
 from headrace.errors import HeadraceError, NotOpen
 from headrace.http.problems import Problem
 from headrace.hub.live.connections import DRAINING
@@ -37,7 +37,7 @@ from starlette.websockets import WebSocket
 
 from headrace.engine import Bus, Hint, Topic
 from headrace.engine.wire import Hints, Listening
-from headrace.errors import LONGEST
+from headrace.errors import MAX_DURATION_SECONDS
 from headrace.hub.auth.caller import Caller
 from headrace.hub.server.sockets import ServedSocket, route_of
 
@@ -48,7 +48,7 @@ __all__ = ["OPERATIONS", "Wanted", "hints_route"]
 
 
 _MSGPACK = b"application/msgpack"
-_SPOKEN = frozenset(b"%d" % number for number in range(OLDEST, PROTOCOL + 1))
+_SPOKEN = frozenset(b"%d" % number for number in range(MIN_PROTOCOL, PROTOCOL + 1))
 
 
 def _operation(verb: WireCall) -> Operation:
@@ -94,7 +94,7 @@ def _check_protocol(request: Request) -> None:
             if value in _SPOKEN:
                 return
             break
-    detail = f"this hub speaks protocols {OLDEST} to {PROTOCOL}: say which in X-Headrace-Protocol"
+    detail = f"this hub speaks protocols {MIN_PROTOCOL} to {PROTOCOL}: say which in X-Headrace-Protocol"
     raise Problem(400, "protocol", "There is no such protocol", detail)
 
 
@@ -142,7 +142,7 @@ async def _hello(ask: OperationRequest) -> OperationReply:
     return OperationReply(
         Hello(
             newest=PROTOCOL,
-            oldest=OLDEST,
+            oldest=MIN_PROTOCOL,
             headrace=_version(),
             store=engine.name,
             most=options.bulk_most,
@@ -169,9 +169,9 @@ OPERATIONS: tuple[Operation, ...] = (
 
 _log = logging.getLogger("headrace.hub")
 
-_MOST = 1000
+_MAX_WAITING_HINTS = 1000
 """Hints that may wait for a slow reader; of more, only their topics are told."""
-_LOOK = 0.1
+_POLL_SECONDS = 0.1
 """Seconds between two looks at what is wanted."""
 
 
@@ -215,7 +215,7 @@ class Wanted:
 
     async def _follow(self, bus: Bus) -> None:
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
             self.look(bus)
 
 
@@ -260,7 +260,7 @@ class _HintSocket(ServedSocket):
                 self._listen_for(said.topics)
             if said.attends is not None:
                 self._attends = said.attends
-                if said.beat is not None and 0 < said.beat <= LONGEST:
+                if said.beat is not None and 0 < said.beat <= MAX_DURATION_SECONDS:
                     self._cadence = said.beat
             for hint in said.hints:
                 self._bus.send(hint)
@@ -273,7 +273,7 @@ class _HintSocket(ServedSocket):
         self.hub.wanted.look(self._bus)
 
     def _hear(self, hint: Hint) -> None:
-        if len(self._pending) >= _MOST:
+        if len(self._pending) >= _MAX_WAITING_HINTS:
             self._pending = [Hint(topic) for topic in {one.topic for one in self._pending}]
         self._pending.append(hint)
         self._wake.set()

@@ -19,7 +19,7 @@ __all__ = ["Attendance", "Program", "programs_of"]
 
 _log = logging.getLogger("headrace.maintenance")
 
-EVERY = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two looks whether it is still held: what was lost is held anew before two findings prove a death."""
 
 
@@ -75,7 +75,7 @@ class Attendance(Service):
                     _log.debug("nothing shows that this program lives for now: %s", error)
                 except Exception:
                     _log.exception("it could not be shown that this program lives; it goes on")
-                if await self._host.wait(self.stopping, min(EVERY, self._engine.rules.beat / 4)):
+                if await self._host.wait(self.stopping, min(POLL_SECONDS, self._engine.rules.beat / 4)):
                     return
         finally:
             await self._leave()

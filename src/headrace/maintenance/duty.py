@@ -16,14 +16,14 @@ from headrace.runtime.host import Host
 from headrace.runtime.service import Service
 from headrace.runtime.writes.writer import Writer
 
-__all__ = ["BRIEF", "Duty", "Elector"]
+__all__ = ["BRIEF_LEASE_SECONDS", "Duty", "Elector"]
 
 _log = logging.getLogger("headrace.maintenance")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
-BRIEF = 5.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0
+BRIEF_LEASE_SECONDS = 5.0
 """Seconds for which a holder that is no worker takes a duty: nobody can prove that it died, its lease has to end."""
-_RENEW = 0.6
+_RENEW_LEASE_RATIO = 0.6
 """Of a lease, after which it is renewed; one that lapses for want of time is taken over, and that does no harm."""
 
 
@@ -59,20 +59,20 @@ class Elector:
         self.asked_at = asked
         # Those who stand by ask out of step with one another.
         spread = 1.0 if token is not None else 0.75 + self.host.dice.chance() / 4
-        pause = self.seconds * _RENEW
-        if token is None and pause > BRIEF and await self._ends_soon():
-            pause = BRIEF
+        pause = self.seconds * _RENEW_LEASE_RATIO
+        if token is None and pause > BRIEF_LEASE_SECONDS and await self._ends_soon():
+            pause = BRIEF_LEASE_SECONDS
         self._ask_at = asked + pause * spread
         return token is not None
 
     async def _ends_soon(self) -> bool:
         """Whether whoever has the duty took it briefly: if it dies, nobody else notices."""
-        soon = self.host.clock.now() + timedelta(seconds=BRIEF)
+        soon = self.host.clock.now() + timedelta(seconds=BRIEF_LEASE_SECONDS)
         return await self.engine.documents.holder(self.duty, soon) is None
 
     def briefly(self) -> None:
         """From now on take the duty for a short time only: the holder is not a worker."""
-        self.seconds = min(self.seconds, BRIEF)
+        self.seconds = min(self.seconds, BRIEF_LEASE_SECONDS)
 
     def hurry(self) -> None:
         """Ask the store at the next occasion: the duty may be free."""
@@ -208,7 +208,7 @@ class Duty(Service):
                 _log.exception("%s failed and goes on", self.name)
         self._failures += 1
         self._due = float("-inf")
-        return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10)) * self._jitter()
+        return min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures - 1, 10)) * self._jitter()
 
     def _recovered(self, pause: float) -> float:
         if self._failures:

@@ -17,15 +17,15 @@ __all__ = ["LivenessWatch"]
 
 _log = logging.getLogger("headrace.sweeper")
 
-PROBE = 1.0
+PROBE_SECONDS = 1.0
 """Seconds between two probes."""
-_HURRY = 0.1
+_FAST_PROBE_SECONDS = 0.1
 """Seconds between two probes of one whose process is known to have ended."""
-_OVERDUE = 0.5
+_OVERDUE_LEASE_RATIO = 0.5
 """Of a lease, after which a silent worker is looked at as often as it is probed, and the looks are put on record."""
-_PROGRAMS = 4
+_PROGRAM_POLL_LEASES = 4
 """Leases between two looks for programs of which no hint came."""
-_SLACK = 0.02
+_SLACK_SECONDS = 0.02
 
 _Key = tuple[UUID, int, bool]
 """A worker, its beat, and whether it was cut off since."""
@@ -53,7 +53,7 @@ class LivenessWatch:
         self._ripe_in: float | None = None
         """Seconds after which the first of them is dead if it is still gone then."""
         self._probed_at = float("-inf")
-        self._hurry = _HURRY
+        self._hurry = _FAST_PROBE_SECONDS
         self._recorded_at: dict[_Key, float] = {}
         self.ended: UUID | None = None
         """A worker whose process is known to have ended: its burial waits only for what it left behind."""
@@ -63,7 +63,7 @@ class LivenessWatch:
     @property
     def probe(self) -> float:
         """Seconds between two probes."""
-        return min(PROBE, self._rules.beat / 4)
+        return min(PROBE_SECONDS, self._rules.beat / 4)
 
     def next_in(self, ids: Iterable[UUID], *, looking: bool = False) -> float:
         """Seconds until these are worth another probe, or another look; for ever, if they are not."""
@@ -74,7 +74,11 @@ class LivenessWatch:
             return self._hurry
         if not self._provable(ids):
             return self.probe if looking and self.overdue else float("inf")
-        return self.probe if self._ripe_in is None else max(_SLACK, min(self.probe, self._ripe_in + _SLACK))
+        return (
+            self.probe
+            if self._ripe_in is None
+            else max(_SLACK_SECONDS, min(self.probe, self._ripe_in + _SLACK_SECONDS))
+        )
 
     def others(self, own: UUID) -> list[UUID]:
         """All living workers and programs but this one, as of the last look."""
@@ -96,7 +100,7 @@ class LivenessWatch:
         before = clock.monotonic()
         stale, self.stale = self.stale, False
         # Programs say so when they come. Whose hint was lost is found later; its duties are leased for a few seconds.
-        rows = await self.meet(programs=stale or before - self._programs_at >= _PROGRAMS * self._rules.lease)
+        rows = await self.meet(programs=stale or before - self._programs_at >= _PROGRAM_POLL_LEASES * self._rules.lease)
         self._beats.look(map(_key, rows), before, clock.monotonic())
         self._before = {key: known for row in rows if (known := self._record_of(row, key := _key(row)))}
         seen = [(row, self._beats.of(_key(row)), self._before.get(_key(row), _NEVER)) for row in rows]
@@ -212,9 +216,9 @@ class LivenessWatch:
         return patience(row.lease(self._rules), row.grace)
 
     def _is_overdue(self, row: WorkerRow) -> bool:
-        return row.grace is not None or (self._host.clock.now() - row.beat_at).total_seconds() > _OVERDUE * row.lease(
-            self._rules
-        )
+        return row.grace is not None or (
+            self._host.clock.now() - row.beat_at
+        ).total_seconds() > _OVERDUE_LEASE_RATIO * row.lease(self._rules)
 
 
 _NEVER = Seen(0, 0.0)

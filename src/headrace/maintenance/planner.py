@@ -8,9 +8,9 @@ from uuid import UUID
 
 from msgspec.structs import astuple
 
-from headrace.core.defaults import Retention
-from headrace.core.schedule.fires import SKIP_GRACE, due_fires, latest_fires
-from headrace.core.schedule.rules import CATCH_UP_CAP, Continuous
+from headrace.core.defaults import MAX_CATCH_UP_FIRES, SKIP_GRACE_SECONDS, Retention
+from headrace.core.schedule.fires import due_fires, latest_fires
+from headrace.core.schedule.rules import Continuous
 from headrace.core.schedule.schedule import ScheduleDoc, fire, fired
 from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
@@ -25,8 +25,8 @@ __all__ = ["Planner"]
 
 _log = logging.getLogger("headrace.planner")
 
-_LONGEST_PAUSE = 15.0
-_WAITING_PAUSE = 1.0
+_MAX_PAUSE_SECONDS = 15.0
+_WAITING_PAUSE_SECONDS = 1.0
 """While a fire waits for the end of a job, or a continuous task is to be kept up."""
 
 
@@ -43,7 +43,7 @@ class Planner(Duty):
         holder: UUID,
         retention: Retention | None = None,
         *,
-        cap: int = CATCH_UP_CAP,
+        cap: int = MAX_CATCH_UP_FIRES,
     ) -> None:
         super().__init__(engine, lanes, host, holder)
         kept = retention or engine.rules.retention
@@ -62,7 +62,7 @@ class Planner(Duty):
     def _horizon(self, doc: ScheduleDoc) -> timedelta:
         """How far back fires are made up for: further, the job may have been made and pruned, and its id is not met."""
         own = () if doc.spec.retention is None else astuple(doc.spec.retention)
-        return timedelta(seconds=max(SKIP_GRACE, min([self._kept, *(one for one in own if one is not None)])))
+        return timedelta(seconds=max(SKIP_GRACE_SECONDS, min([self._kept, *(one for one in own if one is not None)])))
 
     async def main(self) -> None:
         """Tick until stopped; a change of the schedules calls for a tick at once."""
@@ -78,7 +78,7 @@ class Planner(Duty):
 
     def pause(self) -> float:
         """Seconds until the next fire; hints may be lost, so never for long."""
-        longest = min(_WAITING_PAUSE if self._waiting else _LONGEST_PAUSE, self.rules.lease / 2)
+        longest = min(_WAITING_PAUSE_SECONDS if self._waiting else _MAX_PAUSE_SECONDS, self.rules.lease / 2)
         if self.next_due is None:
             return longest
         return min(longest, max(0.0, (self.next_due - self.host.clock.now()).total_seconds()))

@@ -20,14 +20,14 @@ __all__ = ["Pruner"]
 
 _log = logging.getLogger("headrace.pruner")
 
-_PAUSE = 60.0
-_SHARE = 300
+_ROUND_PAUSE_SECONDS = 60.0
+_MIN_PAUSE_RATIO = 300
 """After a round that looked at all that is old, the next such round comes no sooner than this many times as long as it
 took. The rounds between look at what has become old since. Else jobs with a long retention of their own would be read
 in every round."""
-_FORGET = 3600.0
+_FORGET_SECONDS = 3600.0
 """Seconds between two looks for secrets that count no more."""
-_BREATH = 0.01
+_BATCH_PAUSE_SECONDS = 0.01
 """Seconds between two batches, so that a long prune does not stand in the way of claims."""
 
 
@@ -58,7 +58,7 @@ class Pruner(Duty):
 
     def pause(self) -> float:
         """Seconds until the next round."""
-        return _PAUSE * self._jitter()
+        return _ROUND_PAUSE_SECONDS * self._jitter()
 
     async def tick(self) -> int:
         """Remove what is past its retention; how many jobs."""
@@ -73,19 +73,19 @@ class Pruner(Duty):
             self.pruned += removed
             if removed < self._limit or self.stopping.is_set():
                 break
-            await self.host.sleep(_BREATH)
+            await self.host.sleep(_BATCH_PAUSE_SECONDS)
         if removed < self._limit:
             self._done = before
             if since is None:
-                self._all_again_at = monotonic() + _SHARE * took
+                self._all_again_at = monotonic() + _MIN_PAUSE_RATIO * took
         if total:
             _log.info("pruned %d jobs past their retention", total)
         await self._roll()
         if monotonic() >= self._forget_at:
             await forget_stored(self.engine, now)
-            self._forget_at = monotonic() + _FORGET
+            self._forget_at = monotonic() + _FORGET_SECONDS
         return total
 
     async def _roll(self) -> None:
         while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
-            await self.host.sleep(_BREATH)
+            await self.host.sleep(_BATCH_PAUSE_SECONDS)

@@ -47,7 +47,7 @@ __all__ = [
 
 PREFIX = "schedule:"
 
-_TRIES = 20
+_MAX_TRIES = 20
 _log = logging.getLogger("headrace.schedules")
 
 
@@ -112,7 +112,7 @@ async def delete_schedule(engine: Engine, name: str, act: Event | None = None) -
 
     :raises ConfigError: code defines it, and would bring it back at the next start of a worker.
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         setting = await _setting(engine, name)
         if setting is None:
             raise UnknownSchedule(name)
@@ -148,7 +148,7 @@ async def trigger_schedule(engine: Engine, lanes: Writer, host: Host, name: str,
 
 async def _note(engine: Engine, name: str, act: Event) -> None:
     """Put an act on record that leaves the schedule as it is; not if it is gone, or others are always faster."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         setting = await _setting(engine, name)
         if setting is None or await engine.documents.put_setting(setting.key, setting.value, setting.rev, act):
             return
@@ -204,7 +204,7 @@ async def _edit(
     engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], ScheduleDoc], act: Event | None = None
 ) -> ScheduleDoc:
     """Read, decide, write, and again whenever another was faster; the schedule as it is then."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         setting = await _setting(engine, name)
         old = None if setting is None else read(setting)
         new = edit(old)
@@ -240,4 +240,4 @@ def _tell(engine: Engine, name: str) -> None:
 
 
 def _contended(name: str) -> Unavailable:
-    return Unavailable(f"schedule {name!r} was changed by others {_TRIES} times while it was being written")
+    return Unavailable(f"schedule {name!r} was changed by others {_MAX_TRIES} times while it was being written")

@@ -17,7 +17,7 @@ from headrace.core.change import Applied, Change, Conflict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.clock_steps import SETTING, ClockStep, Steps, on_record
-from headrace.core.lifecycle.liveness import PAUSE, Watch, is_certain, is_late
+from headrace.core.lifecycle.liveness import POLL_BEAT_RATIO, Watch, is_certain, is_late
 from headrace.core.lifecycle.sweep import cause_of, sweep
 from headrace.core.times import length
 from headrace.engine import MAX_BATCH, Engine, Overdue, Setting
@@ -35,7 +35,7 @@ __all__ = ["StepRecord", "Sweeper"]
 
 _log = logging.getLogger("headrace.sweeper")
 
-_TRIES = 10
+_MAX_TRIES = 10
 
 
 class StepRecord:
@@ -60,7 +60,7 @@ class StepRecord:
     async def known(self) -> tuple[ClockStep, ...]:
         """All steps, those noticed here included, which are on record now."""
         noticed, known = self._noticed(), tuple[ClockStep, ...]()
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             setting = await self._find()
             known = () if setting is None else _read(setting)
             wanted = on_record(known, noticed, self._host.clock.now())
@@ -98,8 +98,8 @@ def _tell(step: ClockStep) -> None:
     )
 
 
-_MOMENT = 0.05
-_REALIGN = 300.0
+_PAUSE_SECONDS = 0.05
+_REALIGN_SECONDS = 300.0
 """Seconds between two looks for jobs that stand in the line of another customer setting than their queue has."""
 
 
@@ -142,7 +142,7 @@ class Sweeper(Duty):
 
     def pause(self) -> float:
         """Seconds until the next look."""
-        return self.rules.beat * PAUSE * self._jitter()
+        return self.rules.beat * POLL_BEAT_RATIO * self._jitter()
 
     async def tick(self) -> int:
         """Promote, process notes, look at the workers, sweep; how many jobs and workers were moved."""
@@ -158,7 +158,7 @@ class Sweeper(Duty):
             realigned = await self.engine.jobs.realign(self._limit)
             moved += realigned
             if not realigned:
-                self._realign_at = clock.monotonic() + _REALIGN
+                self._realign_at = clock.monotonic() + _REALIGN_SECONDS
         if due or self._told:
             self._told = await self.lanes.notes.process()
             moved += self._told
@@ -206,7 +206,7 @@ class Sweeper(Duty):
             await self.sweep()
         elif not leader:
             elector.hurry()  # it has just become free
-            return _MOMENT
+            return _PAUSE_SECONDS
         return min(elector.asks_in, watch.next_in(leader))
 
     def heard(self, hint: Hint) -> None:
@@ -269,7 +269,7 @@ class Sweeper(Duty):
     async def _settle(self, row: Overdue, now: datetime, steps: Sequence[ClockStep]) -> bool:
         """Decide about one job until the store agrees, or somebody else has moved it on; whether we moved it."""
         job, epoch = row.job, row.job.epoch
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             change = sweep(
                 job,
                 now,

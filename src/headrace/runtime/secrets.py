@@ -23,7 +23,7 @@ from headrace.engine import Engine, Setting
 from headrace.errors import SecretMismatch, Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["GRACE", "ROOT", "STATUS_PAGES", "Kept", "Root", "Vault", "kept_secret", "secret_bytes", "setting_of"]
+__all__ = ["ROOT", "SECRET_GRACE", "STATUS_PAGES", "Kept", "Root", "Vault", "kept_secret", "secret_bytes", "setting_of"]
 
 
 def secret_bytes(count: int = 32) -> bytes:
@@ -43,11 +43,11 @@ async def kept_secret(engine: Engine, key: str) -> bytes:
 
 ROOT = "signing-root"
 """The setting by which the secret is known again."""
-GRACE = timedelta(days=1)
+SECRET_GRACE = timedelta(days=1)
 """For how long what is signed with a secret of the store counts after ``HEADRACE_SECRET`` was taken up."""
 STATUS_PAGES = "endpoints-secret"
 """The setting with the secret of public status pages, where it is not derived."""
-_TRIES = 20
+_MAX_TRIES = 20
 
 _UNSET = (
     "what this store's leases and webhooks are signed with is derived from HEADRACE_SECRET, which is not set here: set"
@@ -102,7 +102,7 @@ class Vault:
         stored = await self.stored()
         if self._secret is None and stored is not None:
             raise SecretMismatch(_UNSET)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             if self._secret is None or stored is not None:
                 break
             await self._put(await self._made(self._secret), 0, "take up", None)
@@ -117,7 +117,7 @@ class Vault:
         """
         if self._secret is not None or (stored := await self.stored()) is None:
             return None
-        until = stored.since + GRACE
+        until = stored.since + SECRET_GRACE
         return until if self._host.clock.now() < until else None
 
     async def stored(self) -> Root | None:
@@ -127,7 +127,7 @@ class Vault:
 
     async def replace(self, by: str | None) -> None:
         """Take up the secret that is set here in place of the store's; or none, if none is set."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             found = await setting_of(self.engine, ROOT)
             new = None if self._secret is None else await self._made(self._secret)
             if (found is None and new is None) or await self._put(
@@ -159,7 +159,7 @@ class Vault:
             await self.engine.documents.put_setting(key, None, setting.rev)
             return Kept(self.derived(key))
         assert self._known is not None
-        return Kept(self.derived(key), _bytes_of(setting), self._known.since + GRACE)
+        return Kept(self.derived(key), _bytes_of(setting), self._known.since + SECRET_GRACE)
 
     def refuse(self) -> SecretMismatch:
         """What is raised where something derived is needed that is not known here."""
@@ -168,7 +168,7 @@ class Vault:
     @property
     def believes(self) -> bool:
         """Whether what was signed before the secret was taken up counts still."""
-        return self._known is None or self._host.clock.now() < self._known.since + GRACE
+        return self._known is None or self._host.clock.now() < self._known.since + SECRET_GRACE
 
     async def _fits(self, stored: Root) -> bool:
         assert self._secret is not None

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core import audit
 from headrace.core.auth.tokens import (
-    MADE_OF,
+    SECRET_BYTES,
     JobLease,
     Secrets,
     SigningSecret,
@@ -25,7 +25,7 @@ from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import SecretMismatch, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.secrets import GRACE, ROOT, STATUS_PAGES, Root, Vault, secret_bytes, setting_of
+from headrace.runtime.secrets import ROOT, SECRET_GRACE, STATUS_PAGES, Root, Vault, secret_bytes, setting_of
 from headrace.runtime.single_flight import SingleFlight
 
 __all__ = ["SETTING", "Signing", "forget_stored", "rotate"]
@@ -34,11 +34,11 @@ _log = logging.getLogger("headrace.signing")
 
 SETTING = "lease-secret"
 """The setting that holds the secrets, or the ids of those that are derived. It is read here, and nowhere else."""
-FRESH = 10.0
+CACHE_SECONDS = 10.0
 """Seconds for which the secrets are believed as they were read: one that is taken back is refused after that."""
-_AGAIN = 1.0
+_REREAD_SECONDS = 1.0
 """Seconds between two reads for the sake of texts that name a secret not known here."""
-_TRIES = 20
+_MAX_TRIES = 20
 
 
 class Signing:
@@ -79,10 +79,10 @@ class Signing:
         """The secrets; read again now and then, and if a text names one that is not known."""
         now, id = self._host.clock.monotonic(), None if text is None else secret_id(text)
         unknown = id is not None and self._secrets.named(id) is None and id not in self._strange
-        if unknown and now - self._looked_at >= _AGAIN:
+        if unknown and now - self._looked_at >= _REREAD_SECONDS:
             self._looked_at = now
             await self._reading()
-        elif now - self._read_at >= FRESH:
+        elif now - self._read_at >= CACHE_SECONDS:
             await self._reading()
         if id in self._strange:
             raise self._vault.refuse()
@@ -128,7 +128,7 @@ async def _read(vault: Vault) -> tuple[Secrets, frozenset[str], datetime | None]
     if (lagging := await _lagging(vault))[2] is not None:
         return lagging
     derives = await vault.derives()
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         stored, rev = await _stored(vault.engine)
         right = stored.settled(_new(derives), believes=vault.believes)
         text = msgspec.json.encode(right).decode()
@@ -154,7 +154,7 @@ async def forget_stored(engine: Engine, now: datetime) -> None:
     If others write at the same time, it is for the next time.
     """
     root = await setting_of(engine, ROOT)
-    if root is None or now < msgspec.json.decode(root.value, type=Root).since + GRACE:
+    if root is None or now < msgspec.json.decode(root.value, type=Root).since + SECRET_GRACE:
         return
     if (pages := await setting_of(engine, STATUS_PAGES)) is not None:
         await engine.documents.put_setting(STATUS_PAGES, None, pages.rev)
@@ -171,7 +171,7 @@ async def rotate(vault: Vault, host: Host, *, forget: bool, by: str | None) -> N
     :raises SecretMismatch: the secret that it would be derived from is not set here, or another one is
     """
     engine, derives = vault.engine, await vault.derives()
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         before, rev = await _stored(engine)
         text = msgspec.json.encode(before.rotated(_new(derives), forget=forget)).decode()
         act = audit.act("rotate", host.clock.now(), by, {"forget": forget})
@@ -188,4 +188,4 @@ async def _stored(engine: Engine) -> tuple[Secrets, int]:
 
 
 def _new(derives: bool) -> SigningSecret:
-    return SigningSecret(secret_bytes(4).hex(), b"" if derives else secret_bytes(MADE_OF))
+    return SigningSecret(secret_bytes(4).hex(), b"" if derives else secret_bytes(SECRET_BYTES))

@@ -19,16 +19,16 @@ from headrace.runtime.clock import Clock
 
 __all__ = ["Asked", "StoreClock"]
 
-OLD = 30.0
+MAX_AGE_SECONDS = 30.0
 """Seconds after which whoever writes measures again."""
-_SAMPLES = 8
-_STEP = 1.0
+_MAX_SAMPLES = 8
+_MIN_STEP_SECONDS = 1.0
 """A jump of more seconds than this is a step, and not how inexact a measurement is."""
-_DRIFT = 0.1
+_DRIFT_SECONDS = 0.1
 """Seconds by which measurements may contradict each other because clocks do not run alike."""
-_BREATH = 0.05
+_READING_SECONDS = 0.05
 """Seconds that the reading of several clocks may take to be one reading."""
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 _EVER = float("-inf")
 _from_timestamp = datetime.fromtimestamp
 
@@ -138,9 +138,9 @@ class StoreClock:
             self._samples, self._anchor = (new,), (new.ahead, _EVER)
         else:
             best = min(self._samples)
-            stepped = abs(new.ahead - best.ahead) > (new.trip + best.trip) / 2 + _STEP
+            stepped = abs(new.ahead - best.ahead) > (new.trip + best.trip) / 2 + _MIN_STEP_SECONDS
             agreeing = () if stepped or self._unsure else (one for one in self._samples if _agree(one, new))
-            samples = (*agreeing, new)[-_SAMPLES:]
+            samples = (*agreeing, new)[-_MAX_SAMPLES:]
             ahead, floor = anchor
             self._samples = samples
             self._anchor = min(samples).ahead, _EVER if stepped else max(floor, answered + ahead)
@@ -172,9 +172,9 @@ class StoreClock:
         if (anchor := self._anchor) is None:
             return self.local.now()
         passed = self._passed()
-        if passed - self._looked_at > _STEP:
+        if passed - self._looked_at > _MIN_STEP_SECONDS:
             self.look()
-        if self._unsure or passed - self._measured_at > OLD:
+        if self._unsure or passed - self._measured_at > MAX_AGE_SECONDS:
             return None
         ahead, floor = anchor
         at = passed + ahead
@@ -202,9 +202,9 @@ class StoreClock:
         self._looked_at = self._passed()
         last, found = self._reading, self._read()
         self._reading = found
-        if abs(found.now - last.now) > _STEP:
-            self._steps = (*self._steps, ClockStep(self.now(), found.now - last.now))[-_MOST_STEPS:]
-        if abs(found.wall - last.wall) > _STEP or abs(found.uptime - last.uptime) > _STEP:
+        if abs(found.now - last.now) > _MIN_STEP_SECONDS:
+            self._steps = (*self._steps, ClockStep(self.now(), found.now - last.now))[-_MAX_STEPS:]
+        if abs(found.wall - last.wall) > _MIN_STEP_SECONDS or abs(found.uptime - last.uptime) > _MIN_STEP_SECONDS:
             self._unsure, self._jumps = self._anchor is not None, self._jumps + 1
 
     def _read(self) -> _Reading:
@@ -213,7 +213,7 @@ class StoreClock:
             wall = self.local.now().timestamp()
             passed = self._passed()
             now = wall if self._anchor is None else passed + self._anchor[0]
-            if self.monotonic() - before < _BREATH:  # else this thread was stopped in between, and not a clock
+            if self.monotonic() - before < _READING_SECONDS:  # else this thread was stopped in between, and not a clock
                 return _Reading(wall - before, passed - before, now - before)
 
 
@@ -230,4 +230,4 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 
 
 def _agree(one: _Sample, other: _Sample) -> bool:
-    return abs(one.ahead - other.ahead) <= (one.trip + other.trip) / 2 + _DRIFT
+    return abs(one.ahead - other.ahead) <= (one.trip + other.trip) / 2 + _DRIFT_SECONDS

@@ -18,13 +18,13 @@ from headrace.core.stats.histogram import BOUNDS, Histogram
 from headrace.core.stats.rollup import OTHER, Rollup, Step, Totals, begin_of, merged
 from headrace.core.status import Outcome, Status
 
-__all__ = ["MOST_PAIRS", "FinishTotals", "LifetimeTotals", "Pair"]
+__all__ = ["MAX_PAIRS", "FinishTotals", "LifetimeTotals", "Pair"]
 
 
 Pair = tuple[str, str]
 """A task and a queue."""
 
-MOST_PAIRS = 200
+MAX_PAIRS = 200
 """How many pairs of task and queue are told apart; of more than that, the queue is ``OTHER``."""
 
 
@@ -61,7 +61,7 @@ class LifetimeTotals:
     def _name(self, pair: Pair) -> Pair:
         if pair in self._named or pair[1] == OTHER:
             return pair
-        if len(self._named) >= MOST_PAIRS:
+        if len(self._named) >= MAX_PAIRS:
             return pair[0], OTHER
         self._named.add(pair)
         return pair

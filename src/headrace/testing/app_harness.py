@@ -27,7 +27,7 @@ __all__ = ["Harness", "harness"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_SHOWN = 20
+_MAX_SHOWN_JOBS = 20
 
 
 def harness(app: App, *, now: datetime | None = None, inline: bool = False) -> Harness:
@@ -162,8 +162,8 @@ class Harness:
         jobs = self.submitted
         if not jobs:
             return "nothing was submitted"
-        lines = [f"  {_call(job.task, job.payload)}" for job in jobs[-_SHOWN:]]
-        more = [f"  … and {len(jobs) - _SHOWN} before them"] if len(jobs) > _SHOWN else []
+        lines = [f"  {_call(job.task, job.payload)}" for job in jobs[-_MAX_SHOWN_JOBS:]]
+        more = [f"  … and {len(jobs) - _MAX_SHOWN_JOBS} before them"] if len(jobs) > _MAX_SHOWN_JOBS else []
         return "\n".join(["submitted were:", *more, *lines])
 
     # -- letting things happen

@@ -34,9 +34,9 @@ __all__ = ["Inline"]
 
 T = TypeVar("T")
 
-_RUNS, _RUNS_OF_ONE = 100_000, 1000
+_MAX_RUNS, _MAX_JOB_RUNS = 100_000, 1000
 
-_PATIENCE = 0.02
+_HANDLER_SECONDS = 0.02
 """Seconds a handler may take before the next job is begun beside it: it may be waiting for that one's result."""
 
 
@@ -129,7 +129,7 @@ class Inline:
                 job = await self._claim()
                 if job is not None:
                     total, times[job.id] = total + 1, times[job.id] + 1
-                    if times[job.id] > _RUNS_OF_ONE or total > _RUNS:
+                    if times[job.id] > _MAX_JOB_RUNS or total > _MAX_RUNS:
                         raise AssertionError(
                             f"{total} runs and the clock has not moved: do jobs of {job.task!r} submit or snooze "
                             f"themselves without a delay?"
@@ -137,9 +137,9 @@ class Inline:
                     running.add(asyncio.create_task(self.run(job), name=f"headrace-{job.task}"))
                 elif not running:
                     return total
-                done, running = await asyncio.wait(running, timeout=_PATIENCE)
+                done, running = await asyncio.wait(running, timeout=_HANDLER_SECONDS)
                 while not done and self._plain > self._waiting:  # at work, not waiting: nothing is begun beside it
-                    done, running = await asyncio.wait(running, timeout=_PATIENCE)
+                    done, running = await asyncio.wait(running, timeout=_HANDLER_SECONDS)
                 for task in done:
                     task.result()
         finally:

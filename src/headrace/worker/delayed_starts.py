@@ -14,15 +14,15 @@ from headrace.engine.bus import Bus, Topic
 from headrace.runtime.clock import Clock
 from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["GLANCE", "Starts"]
+__all__ = ["POLL_SECONDS", "Starts"]
 
-WITHIN = 0.5
+WRITE_SECONDS = 0.5
 """Seconds after which a start that was not stored yet is written: well within the promised second."""
-TOLD_WITHIN = 0.05
+WATCHED_WRITE_SECONDS = 0.05
 """The same while somebody listens: a job that is over by then costs as little as ever."""
-GLANCE = 0.05
+POLL_SECONDS = 0.05
 """Seconds between two looks while somebody listens."""
-_BURST, _RATE = 500, 500
+_BURST_STARTS, _STARTS_PER_SECOND = 500, 500
 """How many starts are written so soon at once after a quiet time, and then a second."""
 
 
@@ -31,11 +31,11 @@ class Starts:
 
     def __init__(self, running: Collection[OwnedJob], bus: Bus, clock: Clock) -> None:
         self._running, self._bus, self._clock = running, bus, clock
-        self._allowance = Allowance(_BURST, _RATE)
+        self._allowance = Allowance(_BURST_STARTS, _STARTS_PER_SECOND)
 
     def write_late(self) -> None:
         """Write those that may not be put off any longer, whoever listens."""
-        for owned in self._waiting(WITHIN):
+        for owned in self._waiting(WRITE_SECONDS):
             owned.write_start()
 
     def write_for_listeners(self) -> bool:
@@ -43,7 +43,7 @@ class Starts:
         if not self._bus.wanted(Topic.CHANGED):
             return False
         if room := self._allowance.left(self._clock.monotonic()):
-            news = self._waiting(TOLD_WITHIN)[:room]
+            news = self._waiting(WATCHED_WRITE_SECONDS)[:room]
             self._allowance.spend(len(news))
             for owned in news:
                 owned.write_start()

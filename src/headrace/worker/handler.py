@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from headrace.core import validation
+from headrace.core import defaults, validation
 from headrace.core.codec.json import Codec, Parameter, RecordCodec, Unsupported
 from headrace.core.codec.roundtrip import Misfit
 from headrace.core.codec.value import StreamRef, decode_value, encode_value, item_of_parameter, item_of_return
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bulk", "Described", "Handler", "Mode", "Policy", "check_task_name", "return_codec"]
 
-_SHORT = validation.PAYLOAD // 4
+_SAFE_PAYLOAD_CHARACTERS = defaults.MAX_PAYLOAD_BYTES // 4
 """Characters that are never too many bytes."""
 
 Mode = Literal["async", "thread", "process"]
@@ -220,7 +220,7 @@ class Handler:
             text = self._payload.encode(arguments)
         except Misfit as error:
             raise InvalidPayload(self.name, error.message, error.path or None) from None
-        return text if len(text) <= _SHORT else self._sized(text)
+        return text if len(text) <= _SAFE_PAYLOAD_CHARACTERS else self._sized(text)
 
     def check(self, payload_text: str) -> None:
         """Refuse a payload made elsewhere that does not fit; raises like ``encode``."""
@@ -237,7 +237,7 @@ class Handler:
             raise InvalidPayload(self.name, error.message, error.path or None) from None
 
     def _sized(self, text: str) -> str:
-        if (size := validation.size_of(text)) > (limit := validation.PAYLOAD):
+        if (size := validation.size_of(text)) > (limit := defaults.MAX_PAYLOAD_BYTES):
             raise PayloadTooLarge(self.name, f"the payload is {size} bytes, at most {limit}; pass a reference instead")
         return text
 

@@ -21,14 +21,14 @@ from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import finish, release, start
 from headrace.core.status import Status
-from headrace.core.times import CLOCK_APART, told_apart
+from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.engine.bus import Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.logs import attempt_summary, labels
 from headrace.runtime.host import Host
 from headrace.runtime.writes.hints import hint_of
-from headrace.runtime.writes.left_out import tell_verdicts
+from headrace.runtime.writes.omissions import tell_verdicts
 
 if TYPE_CHECKING:
     from headrace.worker.execution.run import Run
@@ -38,10 +38,10 @@ __all__ = ["Heartbeat"]
 
 _log = logging.getLogger("headrace.heartbeat")
 
-LOOK_EVERY = 0.5
+CHECK_SECONDS = 0.5
 """Seconds between two looks: well within the time after which a lock that is free twice proves a death."""
-_PATIENCE = 5.0
-_TRIES = 5
+_STOP_TIMEOUT_SECONDS = 5.0
+_MAX_TRIES = 5
 
 Decide = Callable[[Job], Change | None]
 
@@ -80,12 +80,12 @@ class Heartbeat:
         """
         self._attending = worker
         self._run()
-        await asyncio.to_thread(self._ready.wait, _PATIENCE)
+        await asyncio.to_thread(self._ready.wait, _STOP_TIMEOUT_SECONDS)
         if self._here is None:
             return None
         held = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hold(), self._here))
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
                 await held
         except (EngineError, TimeoutError) as error:  # a beat will tell the proof as soon as there is one
             _log.debug("nothing is held for worker %s yet: %s", worker, error)
@@ -139,7 +139,7 @@ class Heartbeat:
         self._here = loop
         self._ready.set()
         try:
-            while not await self._host.wait(stopping, min(LOOK_EVERY, self._rules.beat / 4)):
+            while not await self._host.wait(stopping, min(CHECK_SECONDS, self._rules.beat / 4)):
                 try:
                     await self._hold()
                     if self._beating:
@@ -211,10 +211,10 @@ class Heartbeat:
     def _compare(self) -> None:
         """Say so, once, if this machine's clock is wrong."""
         apart = 0.0 if (clock := self._host.store_clock) is None else clock.apart
-        if abs(apart) > CLOCK_APART and not self._wrong:
+        if abs(apart) > MAX_CLOCK_ERROR_SECONDS and not self._wrong:
             text = "the clock of this machine is %s; jobs go by the store's, so it costs nothing. Let it follow NTP"
             _log.warning(text, told_apart(apart))
-        self._wrong = abs(apart) > CLOCK_APART
+        self._wrong = abs(apart) > MAX_CLOCK_ERROR_SECONDS
 
     def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
         try:
@@ -250,7 +250,7 @@ class Heartbeat:
             for run in self._worker.executing()
             if (started := run.owned.started_at) is not None and not run.owned.over
         ]
-        tries = _TRIES
+        tries = _MAX_TRIES
         while todo and tries:
             again = [await self._apply(session, todo[n : n + MAX_BATCH], now) for n in range(0, len(todo), MAX_BATCH)]
             todo, tries = [one for part in again for one in part], tries - 1

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from headrace.core.defaults import MAX_LOG_LINE_CHARACTERS
 from headrace.core.entry import log_data
 from headrace.logs import ABOUT, JsonFormatter, TextFormatter, labels, make_printable, message_of
 from headrace.worker.execution.context import Context
@@ -27,9 +28,6 @@ Style = Literal["text", "json"]
 """How a process that is a worker, and nothing else, shows what is logged."""
 
 _CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
-
-MOST_CHARACTERS = 8192
-"""The longest line; what is longer is cut."""
 
 
 class _Catcher:
@@ -117,8 +115,8 @@ def _text(record: logging.LogRecord) -> str:
 
 def cut_line(message: str) -> str:
     """A line as it is kept: not too long, and in characters that can be written."""
-    if len(message) > MOST_CHARACTERS:
-        message = f"{message[:MOST_CHARACTERS]} … ({len(message)} characters)"
+    if len(message) > MAX_LOG_LINE_CHARACTERS:
+        message = f"{message[:MAX_LOG_LINE_CHARACTERS]} … ({len(message)} characters)"
     return message.encode("utf-8", "replace").decode()
 
 

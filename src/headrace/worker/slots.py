@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.runtime.host import Host
 from headrace.runtime.totals import FinishTotals
 from headrace.runtime.writes.writer import Writer
-from headrace.worker.claim.buffer import LOOKED_AT, Buffer, Pace
+from headrace.worker.claim.buffer import MAX_READ_RUNS, Buffer, Pace
 from headrace.worker.claim.collector import Collector
 from headrace.worker.claim.permits import Lead, Permits
 from headrace.worker.claim.suspects import Suspects
@@ -23,7 +23,7 @@ from headrace.worker.execution.bulk import BulkCall
 from headrace.worker.execution.errors import is_passing
 from headrace.worker.execution.hooks import CallbackQueue
 from headrace.worker.execution.resources import Resources
-from headrace.worker.execution.run import STOP_PATIENCE, Run
+from headrace.worker.execution.run import STOP_TIMEOUT_SECONDS, Run
 from headrace.worker.handler import Handler
 from headrace.worker.owned_job import OwnedJob, Settled
 from headrace.worker.process.pool import ProcessPool
@@ -33,13 +33,13 @@ from headrace.worker.yielded_slots import YieldedSlots
 
 __all__ = ["Slots"]
 
-BUFFERED_TOO_LONG = 1.0
-TURN = 0.001
+MAX_BUFFER_SECONDS = 1.0
+TURN_SECONDS = 0.001
 """For how many seconds jobs that end at once are run before others on the loop have their turn."""
-AT_ONCE = 8
+STARTS_PER_TURN = 8
 """How many tasks are begun before those begun last have had their turn: where handlers end at once, a few tasks run all
 that is buffered."""
-UNACKNOWLEDGED_MOST = 3000
+MAX_UNACKNOWLEDGED_JOBS = 3000
 """How many finishes may be on their way to the store; beyond that nothing new is started."""
 
 
@@ -104,7 +104,7 @@ class Slots:
         self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
         self.suspects = Suspects(self)
         self.reactions = CallbackQueue(self.threads, self.variables, self._reacted, most=concurrency)
-        self.stuck = Stuck(self.runs, min(STOP_PATIENCE, lanes.engine.rules.beat))
+        self.stuck = Stuck(self.runs, min(STOP_TIMEOUT_SECONDS, lanes.engine.rules.beat))
 
     @property
     def empty(self) -> bool:
@@ -119,7 +119,7 @@ class Slots:
             return 0, 0
         buffered = len(self.buffer)
         free = max(0, self.concurrency - self.busy - buffered - self.suspects.wants_slot)
-        open_end = self.unacknowledged < UNACKNOWLEDGED_MOST
+        open_end = self.unacknowledged < MAX_UNACKNOWLEDGED_JOBS
         ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
         if free > 0:
             return free + ahead, free
@@ -163,7 +163,7 @@ class Slots:
     def _busy_since(self) -> float | None:
         """How long the running handlers have been running, on average."""
         now = self.host.clock.monotonic()
-        newest = islice(reversed(self.runs.items()), LOOKED_AT)
+        newest = islice(reversed(self.runs.items()), MAX_READ_RUNS)
         spans = [now - run.began for owned, run in newest if owned.started_at is not None and not run.yielded]
         return sum(spans) / len(spans) if spans else None
 
@@ -181,7 +181,7 @@ class Slots:
         while self.has_slot and len(self._tasks) - len(self.runs) + self.members < len(self.buffer):
             if not self.may_begin():
                 break
-            if begun == AT_ONCE:
+            if begun == STARTS_PER_TURN:
                 self._dispatch_soon()
                 break
             begun += 1
@@ -249,7 +249,7 @@ class Slots:
 
     def may_begin(self) -> bool:
         """Whether anything may be started now."""
-        pressed = max(self.unacknowledged, len(self.reactions)) >= UNACKNOWLEDGED_MOST
+        pressed = max(self.unacknowledged, len(self.reactions)) >= MAX_UNACKNOWLEDGED_JOBS
         return not (pressed or self._load.keeps(self.slot_freed)) and self._may_start()
 
     async def _run_jobs(self) -> None:
@@ -266,7 +266,7 @@ class Slots:
                 if len(self.suspects.waiting) and not self.has_slot:
                     return  # likewise
                 now, self._moment = clock.now(), clock.monotonic()
-                turn = self._moment + TURN
+                turn = self._moment + TURN_SECONDS
                 while self._moment < turn and load.bytes < load.most:
                     owned = None if line else self.buffer.pop()
                     if owned is None:
@@ -345,7 +345,7 @@ class Slots:
         if self.suspects.gives_up(now):
             self._release_all(self.suspects.waiting)
         stands = self.busy >= self.concurrency or self._load.full
-        if stands and self.buffer.waited(now) > BUFFERED_TOO_LONG:
+        if stands and self.buffer.waited(now) > MAX_BUFFER_SECONDS:
             self._release_all(self.buffer)  # handlers, or the store, have become slow: let other workers have these
         self.dispatch()
 
@@ -364,14 +364,14 @@ class Slots:
         self.freed.set()
         if not self.owned:
             self.hungry()
-        if self.unacknowledged == UNACKNOWLEDGED_MOST - 1 and owned.ending is not None:
+        if self.unacknowledged == MAX_UNACKNOWLEDGED_JOBS - 1 and owned.ending is not None:
             self.dispatch()
 
     def _reacted(self) -> None:
         self.freed.set()
         if not self.reactions and not self.owned:
             self.hungry()
-        if len(self.reactions) == UNACKNOWLEDGED_MOST - 1:
+        if len(self.reactions) == MAX_UNACKNOWLEDGED_JOBS - 1:
             self.dispatch()
 
     def release_buffer(self) -> None:

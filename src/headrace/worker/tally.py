@@ -20,7 +20,7 @@ __all__ = ["Tally"]
 
 _log = logging.getLogger("headrace.worker")
 
-_GATHERED = 100
+_MAX_GATHERED_JOBS = 100
 """How many completed jobs are kept before they are added up: adding one by one would take longer."""
 _MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
 """Of what did not complete: how long it waited and ran is of interest."""
@@ -63,7 +63,7 @@ class Tally:
             self.done += 1
             if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
                 self._completed.append((owned.job, began, at))
-                if len(self._completed) >= _GATHERED:
+                if len(self._completed) >= _MAX_GATHERED_JOBS:
                     self.sums.gather()
         elif isinstance(ending, Failed | TimedOut):
             self.failed += 1

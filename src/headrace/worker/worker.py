@@ -31,7 +31,7 @@ from headrace.runtime.totals import FinishTotals
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.claim.fetcher import Fetcher
 from headrace.worker.claim.suspects import SuspectFetcher
-from headrace.worker.delayed_starts import GLANCE
+from headrace.worker.delayed_starts import POLL_SECONDS
 from headrace.worker.drain import Drain
 from headrace.worker.execution.resources import Resource, Resources
 from headrace.worker.execution.run import Run
@@ -67,10 +67,10 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
 
 _log = logging.getLogger("headrace.worker")
 
-_LOOK = 60.0
+_POLL_SECONDS = 60.0
 """Seconds between two looks at what still runs, besides those when something ends."""
 
-TICK = 0.25
+TICK_SECONDS = 0.25
 
 
 class Worker(Service):
@@ -316,7 +316,7 @@ class Worker(Service):
         self._slots.release_buffer()
         while self._retired is not None and not self._retired.is_set() and not self._slots.empty:
             self._slots.freed.clear()
-            await self.host.wait(self._slots.freed, _LOOK)
+            await self.host.wait(self._slots.freed, _POLL_SECONDS)
         if await self._quiet(self.grace):
             return
         self._slots.reactions.cancel()
@@ -404,13 +404,13 @@ class Worker(Service):
                 _log.error("half the slots are held by handlers that cannot be stopped: leaving")
                 self.exhausted = True
                 self.request_stop()
-            await self._rest(min(TICK, self.engine.rules.beat / 8))
+            await self._rest(min(TICK_SECONDS, self.engine.rules.beat / 8))
 
     async def _rest(self, seconds: float) -> None:
         """Let time pass until the next tick, and have listeners told of starts meanwhile."""
-        while self._slots.starts.write_for_listeners() and seconds > GLANCE:
-            await self.host.sleep(GLANCE)
-            seconds -= GLANCE
+        while self._slots.starts.write_for_listeners() and seconds > POLL_SECONDS:
+            await self.host.sleep(POLL_SECONDS)
+            seconds -= POLL_SECONDS
         await self.host.sleep(seconds)
 
     # -- for the fetcher

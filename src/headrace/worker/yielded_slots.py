@@ -16,7 +16,7 @@ __all__ = ["RunSlot", "YieldedSlots"]
 
 _log = logging.getLogger("headrace.worker")
 
-MOST = {"thread": 1000, "process": 50}
+MAX_YIELDED_SLOTS = {"thread": 1000, "process": 50}
 """How many slots handlers in threads and in child processes may yield: the thread or process stays occupied."""
 
 _NONE: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class YieldedSlots:
         return frozenset(task for mode, tasks in self._by_mode.items() if self._is_full(mode) for task in tasks)
 
     def _is_full(self, mode: str) -> bool:
-        most = MOST.get(mode)
+        most = MAX_YIELDED_SLOTS.get(mode)
         return most is not None and self._by_mode[mode].total() >= most
 
     def turn_away(self) -> None:
@@ -88,7 +88,7 @@ class YieldedSlots:
             _log.warning(
                 "%d handlers (%s) wait for other jobs; no more of these tasks (%s) are begun here until some are back:"
                 " submit the jobs they wait for with a higher priority, or let coroutine functions wait",
-                MOST[mode],
+                MAX_YIELDED_SLOTS[mode],
                 mode,
                 ", ".join(sorted(self._by_mode[mode])),
             )

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from headrace.cli.output.batches import WIDTH, bar, batch_view, sentence
+from headrace.cli.output.batches import BAR_CHARACTERS, bar, batch_view, sentence
 from headrace.core.batch import Batch, BatchCallback
 from headrace.core.change import BatchTally
 from headrace.core.job import Spec
@@ -146,16 +146,16 @@ def shown(record: Batch, **follow: Any) -> str:
     [
         (BatchTally(100, 50), 20),
         (BatchTally(100_000, 99_998, 1), 1),
-        (BatchTally(100_000, 1), WIDTH - 1),
+        (BatchTally(100_000, 1), BAR_CHARACTERS - 1),
         (BatchTally(3, 1, 1, 1), 0),
-        (BatchTally(7), WIDTH),
+        (BatchTally(7), BAR_CHARACTERS),
     ],
 )
 def test_the_bar_has_a_cell_for_everything_there_is(tally: BatchTally, left: int) -> None:
     text = bar(batch(tally=tally))
-    cells = text.plain[:WIDTH]
+    cells = text.plain[:BAR_CHARACTERS]
     assert cells.count("┄") == left
-    assert cells.count("━") == WIDTH - left
+    assert cells.count("━") == BAR_CHARACTERS - left
     ends = [count for count in (tally.completed, tally.failed, tally.cancelled) if count]
     assert len({span.style for span in text.spans if "┄" not in text.plain[span.start : span.end]}) == len(ends)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
-from tests.support import schemas
-from tests.support.postgres import shared
+from tests.support.servers import schemas
+from tests.support.servers.postgres import shared
 
 
 def findings(shell: Shell, *words: str, code: int = 0) -> dict[str, dict[str, str]]:

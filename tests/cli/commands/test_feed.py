@@ -13,7 +13,7 @@ from headrace.cli.commands import feed as command
 from headrace.core.updates import Changed
 from tests.cli.conftest import Shell
 from tests.cli.test_interrupts import HEADRACE
-from tests.support.terminal import CTRL_C, look
+from tests.support.screens.terminal import CTRL_C, look
 
 pytestmark = pytest.mark.timeout(240)
 

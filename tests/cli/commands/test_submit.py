@@ -112,7 +112,7 @@ def test_run_gives_up_waiting_and_leaves_the_job(shell: Shell) -> None:
 
 
 def test_run_says_why_nothing_happens(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("headrace.cli.commands.submit"), "PATIENCE", 0.01)
+    monkeypatch.setattr(importlib.import_module("headrace.cli.commands.submit"), "SILENCE_SECONDS", 0.01)
     result = shell("run", "add", "a=1", "--app", "quick", "--wait", "500ms", code=1)
     assert len(result.stderr.splitlines()) >= 2
 

@@ -19,7 +19,7 @@ from headrace.cli.commands.worker import Options
 from headrace.cli.process.health import Address
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
-from tests.support import daemons
+from tests.support.servers import daemons
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),

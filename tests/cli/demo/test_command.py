@@ -20,7 +20,7 @@ from headrace.cli.demo.screen import caption
 from headrace.cli.output import console
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
-from tests.support.terminal import SIZES, Size, look
+from tests.support.screens.terminal import SIZES, Size, look
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -148,7 +148,7 @@ def test_the_store_of_a_demo_is_removed_by_another_a_day_later(tmp_path: Path, m
     old.touch()
     first = command.new_store()
     assert old.exists()
-    monkeypatch.setattr(command, "OLD", -1.0)
+    monkeypatch.setattr(command, "STORE_AGE_SECONDS", -1.0)
     assert command.new_store() != first
     assert not old.parent.exists()
     assert (tmp_path / "headrace-other").exists()

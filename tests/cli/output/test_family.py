@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 from rich.console import Console
 
-from headrace.cli.output.family import MEMBERS, SHOWN, SIBLINGS, Relatives, family_view
+from headrace.cli.output.family import MAX_MEMBERS, MAX_SHOWN_JOBS, MAX_SIBLINGS, Relatives, family_view
 from headrace.core.job import Job
 from headrace.core.status import Status
 from tests.cli.kin import Kin, kin
@@ -137,12 +137,12 @@ def test_a_big_family_is_drawn_in_short_and_counted() -> None:
     lines = drawn(
         last, Relatives((), top, [*children, *(member(1000 + n, 10 + n) for n in range(99)), last], more=True)
     )
-    assert len(lines) < SHOWN + SIBLINGS + 10
+    assert len(lines) < MAX_SHOWN_JOBS + MAX_SIBLINGS + 10
     # The way to the job is always there, however many stand before it.
     assert any(str(last.id) in line and line.endswith("←") for line in lines)
     assert any(str(UUID(int=109)) in line for line in lines)
-    assert f"… {100 - SIBLINGS - 1} more: {100 - SIBLINGS - 1} completed" in "\n".join(lines)
-    assert f"the newest {MEMBERS:,}" in lines[-1]
+    assert f"… {100 - MAX_SIBLINGS - 1} more: {100 - MAX_SIBLINGS - 1} completed" in "\n".join(lines)
+    assert f"the newest {MAX_MEMBERS:,}" in lines[-1]
 
 
 def test_who_lost_their_parents_hang_from_the_root() -> None:
@@ -161,4 +161,4 @@ def test_what_is_in_the_way_comes_first_among_those_waited_for() -> None:
     assert "51 jobs, to succeed" in lines[0]
     assert str(UUID(int=50)) in lines[1]
     assert str(UUID(int=40)) in lines[2]
-    assert lines[-2:] == [f"  … {50 - SIBLINGS} more: {50 - SIBLINGS} completed", "  1 job pruned"]
+    assert lines[-2:] == [f"  … {50 - MAX_SIBLINGS} more: {50 - MAX_SIBLINGS} completed", "  1 job pruned"]

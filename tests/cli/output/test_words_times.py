@@ -10,8 +10,8 @@ from typing import Any
 import click
 import pytest
 
-from headrace.cli.root import cli
 from headrace.cli.options import duration
+from headrace.cli.root import cli
 from tests.cli.conftest import Shell
 
 MOMENT = re.compile(r"\d\d:\d\d(?::\d\d)(?:\.\d+)?(\S*)")

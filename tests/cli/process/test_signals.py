@@ -77,10 +77,10 @@ async def test_the_same_signal_again_at_once_is_an_echo(monkeypatch: pytest.Monk
         told.rest()
         return steps
 
-    monkeypatch.setattr(common, "ECHO", 3600)
+    monkeypatch.setattr(common, "ECHO_SECONDS", 3600)
     assert await heard(signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == ["first"]
     assert await heard(signal.SIGTERM, signal.SIGINT) == ["first", "second"]
-    monkeypatch.setattr(common, "ECHO", 0)
+    monkeypatch.setattr(common, "ECHO_SECONDS", 0)
     assert await heard(signal.SIGTERM, signal.SIGTERM) == ["first", "second"]
 
 

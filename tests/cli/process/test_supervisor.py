@@ -61,7 +61,7 @@ async def running(
 
 
 async def test_a_killed_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(module, "FIRST_DELAY_SECONDS", 0.01)
     async with running(SLEEPER, 2) as (made, _, told):
         await until(lambda: len(made.pids) == 2)
         first = made.pids
@@ -72,8 +72,8 @@ async def test_a_killed_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a_child_that_dies_at_once_is_started_ever_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(module, "LONGEST_DELAY", 0.04)
+    monkeypatch.setattr(module, "FIRST_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "MAX_DELAY_SECONDS", 0.04)
     async with running("import sys; sys.exit(7)") as (_, _, told):
         await until(lambda: len(told) >= 4)
     assert [message.rpartition("in ")[2] for message in told[:4]] == ["0.01 s", "0.02 s", "0.04 s", "0.04 s"]
@@ -93,7 +93,7 @@ async def test_stop_lets_the_children_end_in_good_order(tmp_path: Path) -> None:
 
 
 async def test_a_child_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLACK", 0.1)
+    monkeypatch.setattr(module, "KILL_SLACK_SECONDS", 0.1)
     async with running(STUBBORN + "\n", grace=0.2) as (made, task, told):
         await until(lambda: len(made.pids) == 1)
         made.stop()
@@ -147,7 +147,7 @@ def test_children_learn_of_the_death_of_their_supervisor(tmp_path: Path) -> None
 async def test_each_child_is_named_and_told_whose_place_it_takes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(module, "FIRST_DELAY_SECONDS", 0.01)
     notes = "import sys, time\nopen(sys.argv[1], 'a').write(' '.join(sys.argv[2:]) + '\\n')\ntime.sleep(60)"
     note = tmp_path / "names"
     made = Supervisor(
@@ -234,7 +234,7 @@ async def test_one_that_is_being_renewed_is_stopped_with_the_others(tmp_path: Pa
 async def test_one_that_is_being_renewed_and_does_not_stop_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HURRY", 0.1)
+    monkeypatch.setattr(module, "RELEASE_SECONDS", 0.1)
     log = tmp_path / "log"
     log.touch()
     deaf = "for one in (signal.SIGTERM, signal.SIGINT): signal.signal(one, signal.SIG_IGN)\n    note('goes')"
@@ -260,7 +260,7 @@ async def test_one_that_dies_while_it_is_renewed_gives_its_turn_back(tmp_path: P
 async def test_one_that_hangs_up_without_a_look_at_its_turn_takes_nobody_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(module, "FIRST_DELAY_SECONDS", 0.01)
     log, end = tmp_path / "log", tmp_path / "end"
     log.touch()
     # As one that is killed, or stops, between the answer and its look at it.

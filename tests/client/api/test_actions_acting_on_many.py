@@ -29,7 +29,7 @@ async def each(answers: AsyncGenerator[ActionResult, None]) -> list[ActionResult
 
 
 async def test_a_dry_run_counts_and_each_job_has_its_own_answer(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "PAGE", 2)
+    monkeypatch.setattr(actions, "ID_PAGE_JOBS", 2)
     app = sums.app
     jobs = [await sums.add.options(delay=3600).submit(n) for n in range(5)]
     other = await sums.multiply.submit(2, 3)

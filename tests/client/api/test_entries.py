@@ -55,7 +55,7 @@ async def test_the_end_of_a_log_is_read_without_its_beginning(shop: Shop, monkey
     assert ([line.message for line in lines], earlier) == (["line 4", "line 5"], True)
     lines, earlier = await shop.app.log_end(job.id, limit=5)
     assert ([line.message for line in lines], earlier) == ([f"line {number}" for number in range(1, 6)], False)
-    monkeypatch.setattr(entries, "PAGE_BYTES", 1)
+    monkeypatch.setattr(entries, "ENTRY_PAGE_BYTES", 1)
     lines, earlier = await shop.app.log_end(job.id, limit=5)
     assert ([line.message for line in lines], earlier) == (["line 5"], True)
     with pytest.raises(JobNotFound):
@@ -119,7 +119,7 @@ async def test_behind_a_cursor_the_new_beginning_is_marked(shop: Shop) -> None:
 
 
 async def test_a_page_ends_when_it_is_large(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "PAGE_BYTES", 10)
+    monkeypatch.setattr(entries, "ENTRY_PAGE_BYTES", 10)
     job = await shop.stream.submit(3)
     await shop.app.worker(burst=True).run()
     pages = await items(shop, job.id)

@@ -121,7 +121,7 @@ def test_one_value_is_as_good_as_several() -> None:
 async def test_a_page_by_text_may_be_short_and_says_that_there_is_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finder, "LOOK", 3)
+    monkeypatch.setattr(finder, "MAX_TEXT_CANDIDATES", 3)
     made = Sums(url_of("sqlite", tmp_path))
     async with made.app as app:
         needle = await made.fail.submit("needle")

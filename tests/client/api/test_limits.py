@@ -502,8 +502,8 @@ async def test_a_slot_that_becomes_free_is_told_to_whoever_waits_for_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two workers that share nothing but a limit; neither looks again by itself within the time of this test."""
-    monkeypatch.setattr(fetcher, "POLL_FIRST", 900.0)
-    monkeypatch.setattr(fetcher, "POLL_LONGEST", 900.0)
+    monkeypatch.setattr(fetcher, "POLL_FIRST_SECONDS", 900.0)
+    monkeypatch.setattr(fetcher, "POLL_MAX_SECONDS", 900.0)
     begun, gate = asyncio.Event(), asyncio.Event()
 
     async def hold() -> str:

@@ -71,13 +71,13 @@ async def test_of_many_with_gaps_those_in_front_are_told_and_the_rest_by_and_by(
         known = {index: one.position for index, one in enumerate(found) if one is not None}
         assert all(position == line[index] + 1 for index, position in known.items())
         assert {0, 1, 2, len(line) - 1} <= set(known)
-        assert len(asked) <= module.ASKED
+        assert len(asked) <= module.MAX_QUEUE_READS
         told |= set(known)
     assert len(told) > len(line) / 2
 
 
 async def test_who_is_too_far_behind_has_no_number(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COUNTED", 5)
+    monkeypatch.setattr(module, "MAX_COUNTED_JOBS", 5)
     jobs = await submitted(sums, 20)
     found = await places(sums.app.session, jobs)
     assert [one and one.position for one in found] == [*range(1, 7), *[None] * 14]

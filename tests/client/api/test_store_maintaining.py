@@ -8,7 +8,7 @@ import pytest
 
 from headrace import App
 from headrace.maintenance import Planner, Pruner, Sweeper, services
-from headrace.maintenance.duty import BRIEF, Duty
+from headrace.maintenance.duty import BRIEF_LEASE_SECONDS, Duty
 from tests.support.until import until
 from tests.support.world import World, world
 
@@ -40,7 +40,7 @@ async def test_the_duty_of_one_that_died_is_free_within_seconds(kind: type[Duty]
         assert await of(w, worker=False)[kind].elector.leads()
         other = of(w, worker=False)[kind].elector
         assert not await other.leads()
-        w.clock.advance(BRIEF)
+        w.clock.advance(BRIEF_LEASE_SECONDS)
         assert await other.leads()
 
 
@@ -50,8 +50,8 @@ async def test_a_worker_that_stands_by_asks_as_often_as_such_a_lease_ends(kind: 
         assert await of(w, worker=False)[kind].elector.leads()
         worker = of(w, worker=True)[kind].elector
         assert not await worker.leads()
-        assert worker.asks_in <= BRIEF
-        w.clock.advance(BRIEF)
+        assert worker.asks_in <= BRIEF_LEASE_SECONDS
+        w.clock.advance(BRIEF_LEASE_SECONDS)
         assert await worker.leads()
 
 
@@ -61,7 +61,7 @@ async def test_a_worker_that_stands_by_for_a_worker_does_not(kind: type[Duty]) -
         assert await of(w, worker=True)[kind].elector.leads()
         worker = of(w, worker=True)[kind].elector
         assert not await worker.leads()
-        assert worker.asks_in > BRIEF
+        assert worker.asks_in > BRIEF_LEASE_SECONDS
 
 
 @pytest.mark.parametrize("kind", DUTIES)

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.core.stats.verification import BOOKS, Invariant, Mismatch
 from tests.support.apps import Sums, url_of
-from tests.support.postgres import shared
-from tests.support.schemas import schema_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import schema_of
 
 pytestmark = pytest.mark.every_engine
 

@@ -287,7 +287,7 @@ async def test_of_each_of_many_its_webhooks_are_told(sums: Sums) -> None:
 async def test_one_whose_webhook_cannot_be_kept_keeps_no_other_from_being_stored(
     sums: Sums, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "MOST", 1)
+    monkeypatch.setattr(webhooks, "MAX_WEBHOOK_ADDRESSES", 1)
     urls = [None, "https://example.com/1", "https://example.com/2", "https://example.com/1"]
     drafts = [sums.add.draft(1) if url is None else sums.add.options(webhook=url).draft(1) for url in urls]
     found = await sums.app.submit_each(drafts)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 __all__ = ["PROJECT", "Site", "postgres"]
 

@@ -13,8 +13,8 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.contrib.django.sites import PROJECT, Site, postgres
 from tests.endpoints.processes import answering, started
-from tests.support.browser import browsing
-from tests.support.daemons import free_port
+from tests.support.screens.browser import browsing
+from tests.support.servers.daemons import free_port
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("django-admin")]
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.contrib.django.sites import PROJECT, Site
 from tests.endpoints.processes import answering, started
-from tests.support.daemons import free_port
+from tests.support.servers.daemons import free_port
 
 pytestmark = pytest.mark.timeout(240)
 

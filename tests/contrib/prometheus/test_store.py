@@ -79,7 +79,7 @@ async def test_a_queue_that_is_empty_again_is_told_with_nothing() -> None:
 
 
 async def test_beyond_the_most_queues_all_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MOST_QUEUES", 3)  # two are those of the tasks
+    monkeypatch.setattr(store, "MAX_QUEUES", 3)  # two are those of the tasks
     scraper = Scraper()
     with scraper.sums.app.override(clock=scraper.clock):
         async with scraper.sums.app:

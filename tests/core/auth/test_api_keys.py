@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from headrace.core.auth.api_keys import SCOPES, SHOWN, Permissions, checked_grant, digest_of, is_key, lacks, written
+from headrace.core.auth.api_keys import (
+    SCOPES,
+    SHOWN_KEY_CHARACTERS,
+    Permissions,
+    checked_grant,
+    digest_of,
+    is_key,
+    lacks,
+    written,
+)
 from headrace.errors import ConfigError
 
 NOW = datetime(2026, 1, 31, 8, tzinfo=UTC)
@@ -23,7 +32,7 @@ def test_a_key_is_known_by_its_digest_alone() -> None:
     assert text == "hr_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
     assert text not in digest_of(text)
     assert is_key(text, digest_of(text))
-    for other in (text[:-1], text + "x", text[:SHOWN], "", "hr_\udc80"):
+    for other in (text[:-1], text + "x", text[:SHOWN_KEY_CHARACTERS], "", "hr_\udc80"):
         assert not is_key(other, digest_of(text))
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.core.explain.position import WINDOW, Position, estimate, expected_pace, pace, starts_at_once
+from headrace.core.explain.position import PACE_WINDOW_SECONDS, Position, estimate, expected_pace, pace, starts_at_once
 from headrace.core.stats.histogram import Quantiles
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -17,7 +17,12 @@ def ago(seconds: float) -> datetime:
 
 
 def position(
-    ahead: int = 0, ended: int = 0, first: float | None = None, *, more: bool = False, window: float = WINDOW
+    ahead: int = 0,
+    ended: int = 0,
+    first: float | None = None,
+    *,
+    more: bool = False,
+    window: float = PACE_WINDOW_SECONDS,
 ) -> Position:
     claimed = None if first is None else ago(first)
     return Position(ahead=ahead, keyed=0, more=more, ended=ended, since=ago(window), first_claimed_at=claimed)

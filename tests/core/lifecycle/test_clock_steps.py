@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.core.lifecycle.clock_steps import KEPT, NOTICED, ClockStep, Steps, extended, on_record
+from headrace.core.lifecycle.clock_steps import NOTICE_SECONDS, RECORD_SECONDS, ClockStep, Steps, extended, on_record
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = 3600.0
@@ -20,12 +20,12 @@ FORWARD = ClockStep(at(HOUR + 5), HOUR)
 """Noticed when the clock would have shown 00:00:05, and showed 01:00:05."""
 
 
-@pytest.mark.parametrize("began", [-9 * HOUR, -10, 0, 5, NOTICED])
+@pytest.mark.parametrize("began", [-9 * HOUR, -10, 0, 5, NOTICE_SECONDS])
 def test_what_was_counted_from_before_a_step_forward_is_put_off_by_it(began: float) -> None:
     assert extended(at(began + 70), at(began), [FORWARD]) == at(began + 70 + HOUR)
 
 
-@pytest.mark.parametrize("began", [NOTICED + 6, HOUR, HOUR + 5, 2 * HOUR])
+@pytest.mark.parametrize("began", [NOTICE_SECONDS + 6, HOUR, HOUR + 5, 2 * HOUR])
 def test_what_was_counted_from_after_it_is_not(began: float) -> None:
     assert extended(at(began + 70), at(began), [FORWARD]) == at(began + 70)
 
@@ -61,8 +61,8 @@ def test_another_step_is_another(other: ClockStep) -> None:
 
 
 def test_they_are_kept_for_a_month() -> None:
-    assert on_record([FORWARD], [], FORWARD.at + timedelta(seconds=KEPT)) == (FORWARD,)
-    assert on_record([FORWARD], [FORWARD], FORWARD.at + timedelta(seconds=KEPT + 1)) == ()
+    assert on_record([FORWARD], [], FORWARD.at + timedelta(seconds=RECORD_SECONDS)) == (FORWARD,)
+    assert on_record([FORWARD], [FORWARD], FORWARD.at + timedelta(seconds=RECORD_SECONDS + 1)) == ()
 
 
 def test_the_record_is_json() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from headrace.core.lifecycle.duty import FREE, SLACK, DutyLease, given_back, taken
+from headrace.core.lifecycle.duty import CLOCK_SLACK, FREE, DutyLease, given_back, taken
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, TWO = UUID(int=1), UUID(int=2)
@@ -29,8 +29,10 @@ def test_another_gets_it_only_when_it_has_run_out() -> None:
 def test_one_that_ends_later_than_it_can_have_been_taken_for_is_void() -> None:
     hour = timedelta(hours=1)
     assert taken(DutyLease(4, ONE, LATER + hour), TWO, 30, NOW) == DutyLease(5, TWO, LATER)
-    assert taken(DutyLease(4, ONE, LATER + SLACK), TWO, 30, NOW) is None  # two clocks are never quite alike
-    assert taken(DutyLease(4, ONE, LATER + SLACK + timedelta(microseconds=1)), TWO, 30, NOW) == DutyLease(5, TWO, LATER)
+    assert taken(DutyLease(4, ONE, LATER + CLOCK_SLACK), TWO, 30, NOW) is None  # two clocks are never quite alike
+    assert taken(DutyLease(4, ONE, LATER + CLOCK_SLACK + timedelta(microseconds=1)), TWO, 30, NOW) == DutyLease(
+        5, TWO, LATER
+    )
     assert taken(DutyLease(4, ONE, LATER + hour), ONE, 30, NOW) == DutyLease(4, ONE, LATER)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.defaults import Rules
 from headrace.core.lifecycle.liveness import (
-    PAUSE,
+    POLL_BEAT_RATIO,
     Seen,
     SoleVoice,
     Watch,
@@ -89,7 +89,7 @@ def test_only_deadlines_need_a_second_look(cause: Cause | None) -> None:
 
 def test_looks_come_often_enough_to_be_one_watch_and_to_bury_after_a_lease() -> None:
     rules = Rules()
-    pause = PAUSE * rules.beat
+    pause = POLL_BEAT_RATIO * rules.beat
     assert pause <= rules.look_gap
     assert 3 * pause <= rules.lease
 

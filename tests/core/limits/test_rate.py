@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.limits.rate import LONGEST_LEAD, Rate, Spent, micros, next_permit, permits, spend, trimmed
+from headrace.core.limits.rate import MAX_LEAD_SECONDS, Rate, Spent, micros, next_permit, permits, spend, trimmed
 from headrace.errors import ConfigError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -99,7 +99,7 @@ def test_after_the_clock_was_set_back_a_window_later_all_is_as_ever(kind: Any, m
 def test_nothing_is_trimmed_that_another_claim_may_have_spent(kind: Any) -> None:
     """Claims overtake one another: one that asked earlier must not shorten what a later one has spent."""
     rate = Rate(5, per=1, kind=kind)
-    spent = spend(rate, (), at(20), 5, lead=LONGEST_LEAD)
+    spent = spend(rate, (), at(20), 5, lead=MAX_LEAD_SECONDS)
     assert trimmed(rate, spent, at(0)) is None
     assert permits(rate, spent, at(0)) == 0
     assert permits(rate, spend(rate, spent, at(0), 0), at(20)) == 0
@@ -118,7 +118,7 @@ class Claim(msgspec.Struct):
 def claims(per: float) -> st.SearchStrategy[list[Claim]]:
     """Any claims, on the scale of the window."""
     part = st.one_of(st.sampled_from([0.0, 0.001, 0.05, 0.5, 1.0]), st.floats(0, 3)).map(lambda one: one * per / 4)
-    lead = part.map(lambda one: min(one, LONGEST_LEAD))
+    lead = part.map(lambda one: min(one, MAX_LEAD_SECONDS))
     # A claim of a worker that stood still for longer is that of a dead one, and given nothing.
     delay = st.one_of(st.just(0.0), lead)
     starts = st.lists(st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)), min_size=1, max_size=30)

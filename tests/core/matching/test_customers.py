@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.defaults import MAX_KEY_CHARACTERS
 from headrace.core.matching.customers import own
-from headrace.core.validation import KEY
 
 TRICKY = st.text(alphabet="\x1f#:123a", max_size=6)
 WHOSE = st.tuples(st.none() | TRICKY, TRICKY)
@@ -42,6 +42,6 @@ def test_a_key_without_a_customer_is_kept_as_it_was_said() -> None:
 
 
 def test_what_is_long_is_kept_short_and_apart() -> None:
-    texts = {own("c" * n, "k" * (KEY - n)) for n in range(KEY)}
-    assert len(texts) == KEY
-    assert max(map(len, texts)) <= KEY
+    texts = {own("c" * n, "k" * (MAX_KEY_CHARACTERS - n)) for n in range(MAX_KEY_CHARACTERS)}
+    assert len(texts) == MAX_KEY_CHARACTERS
+    assert max(map(len, texts)) <= MAX_KEY_CHARACTERS

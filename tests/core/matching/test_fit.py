@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.matching.fit import HOLD, Waste, held_back, loaded_by, waste
+from headrace.core.matching.fit import MAX_HOLD_SECONDS, Waste, held_back, loaded_by, waste
 from headrace.core.matching.match import meets
 
 LARGE = {"hardware": {"gpu_memory_gb": 24}}
@@ -89,10 +89,10 @@ WASTES: st.SearchStrategy[Waste] = st.tuples(st.integers(0, 1), st.floats(0, 4),
 CROWD = st.lists(st.dictionaries(st.integers(0, 4), WASTES, max_size=5), min_size=1, max_size=5)
 
 
-@given(CROWD, st.floats(0, HOLD * 2))
+@given(CROWD, st.floats(0, MAX_HOLD_SECONDS * 2))
 def test_nobody_starves(crowd: list[dict[int, Waste]], waited: float) -> None:
     kept = [held_back(mine, [*crowd[:at], *crowd[at + 1 :]], waited) for at, mine in enumerate(crowd)]
-    if waited >= HOLD:
+    if waited >= MAX_HOLD_SECONDS:
         assert not any(kept), "whoever has waited for so long is served"
     for profile in {one for mine in crowd for one in mine}:
         free = [

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.defaults import SKIP_GRACE_SECONDS
 from headrace.core.job import Spec
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.schedule.fires import SKIP_GRACE, due_fires, fire_id, fires, latest_fires, next_fire, preview
+from headrace.core.schedule.fires import due_fires, fire_id, fires, latest_fires, next_fire, preview
 from headrace.core.schedule.rules import CatchUp, Cron, Every, Rule, same_rule
 from headrace.core.schedule.schedule import ScheduleDoc, new_schedule
 from headrace.errors import ConfigError
@@ -212,7 +213,7 @@ def test_what_was_missed_is_made_good_as_asked(catch_up: CatchUp, expected: list
 @pytest.mark.parametrize("catch_up", ["once", "skip", "all"])
 def test_a_fire_in_time_is_made_whatever_the_catch_up(catch_up: CatchUp) -> None:
     fire = NOON + timedelta(minutes=10)
-    for late in (0.0, 1.0, SKIP_GRACE - 1):
+    for late in (0.0, 1.0, SKIP_GRACE_SECONDS - 1):
         assert due_fires(every(catch_up), NOON, fire + timedelta(seconds=late), NOON, YEAR) == [fire]
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo
 from headrace.core.job import Job
-from headrace.core.stats.failures import DIGITS, fingerprint, grouped, place_of
+from headrace.core.stats.failures import FINGERPRINT_DIGITS, fingerprint, grouped, place_of
 from headrace.core.status import Status
 from tests.core.stand import NOW, at, stand
 
@@ -71,7 +71,7 @@ def test_a_deploy_and_another_message_change_nothing() -> None:
     moved = ("/srv/releases/18/shop/mail.py", 99, "send")
     assert first == fingerprint("mail", error(moved, THEIRS[0], message="for bob"))
     assert first is not None
-    assert len(first) == DIGITS
+    assert len(first) == FINGERPRINT_DIGITS
 
 
 def test_task_type_and_place_tell_errors_apart() -> None:

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
 from headrace.core.stats.rollup import (
-    KEPT,
-    KEPT_AS,
-    MOST_SERIES,
     OTHER,
+    STEP_RETENTION,
     Rollup,
     Step,
     Totals,
@@ -31,7 +30,7 @@ _STEPS, _STEP = 4, timedelta(days=5)
 """How often rows are regrouped in one story at most, and the longest time between two of these."""
 
 # None of them grows so old in a story that it is dropped; a day, since it is kept as one of a day at last.
-_OLDEST = KEPT - _STEPS * _STEP - timedelta(days=1)
+_OLDEST = STATS_RETENTION - _STEPS * _STEP - timedelta(days=1)
 
 _ROWS = st.lists(
     st.builds(
@@ -91,9 +90,9 @@ def test_every_row_is_as_coarse_as_its_age_says(rows: list[Rollup]) -> None:
         assert one.at >= before[one.step]
         age = NOW - one.at
         if one.step is Step.MINUTE:
-            assert age <= KEPT_AS[Step.MINUTE] + timedelta(hours=1)
+            assert age <= STEP_RETENTION[Step.MINUTE] + timedelta(hours=1)
         if one.step is Step.DAY:
-            assert age >= KEPT_AS[Step.HOUR]
+            assert age >= STEP_RETENTION[Step.HOUR]
 
 
 def test_no_hour_is_half_in_minutes() -> None:
@@ -106,21 +105,21 @@ def test_no_hour_is_half_in_minutes() -> None:
 
 
 def test_what_is_too_old_is_dropped() -> None:
-    old = row(round(KEPT.total_seconds() // 60) + 60 * 24, completed=1)
+    old = row(round(STATS_RETENTION.total_seconds() // 60) + 60 * 24, completed=1)
     assert regrouped([old, row(0, completed=2)], NOW) == [row(0, completed=2)]
 
 
 def test_the_busiest_series_are_kept_and_the_rest_is_one() -> None:
-    rows = [row(0, f"{n:04}", completed=n) for n in range(MOST_SERIES + 20)]
+    rows = [row(0, f"{n:04}", completed=n) for n in range(MAX_STATS_SERIES + 20)]
     for _ in range(2):
         found = merged(rows)
-        assert len(found) == MOST_SERIES
-        assert sum(one.totals.completed for one in found) == sum(range(MOST_SERIES + 20))
-        assert {one.task for one in found} == {f"{n:04}" for n in range(21, MOST_SERIES + 20)} | {OTHER}
+        assert len(found) == MAX_STATS_SERIES
+        assert sum(one.totals.completed for one in found) == sum(range(MAX_STATS_SERIES + 20))
+        assert {one.task for one in found} == {f"{n:04}" for n in range(21, MAX_STATS_SERIES + 20)} | {OTHER}
         rows = found
     more = merged([*found, row(0, "one more", completed=1)])  # what is other stays so
-    assert len(more) == MOST_SERIES
-    assert sum(one.totals.completed for one in more) == sum(range(MOST_SERIES + 20)) + 1
+    assert len(more) == MAX_STATS_SERIES
+    assert sum(one.totals.completed for one in more) == sum(range(MAX_STATS_SERIES + 20)) + 1
 
 
 def test_which_rows_say_something_of_a_time() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.stats.utilisation import WINDOW, Meter, Utilisation
+from headrace.core.stats.utilisation import WINDOW_SECONDS, Meter, Utilisation
 
 
 def test_before_any_time_has_passed_nothing_is_known() -> None:
@@ -27,11 +27,11 @@ def test_of_late_forgets_what_was_before() -> None:
     for at in range(10, 1000, 10):
         meter.note(1, 1, float(at))
     meter.note(0, 1, 1000.0)
-    for at in range(1010, 1000 + int(WINDOW) + 20, 10):
+    for at in range(1010, 1000 + int(WINDOW_SECONDS) + 20, 10):
         meter.note(0, 1, float(at))
-    measured = meter.measured(1000.0 + WINDOW + 10)
+    measured = meter.measured(1000.0 + WINDOW_SECONDS + 10)
     assert measured.busy_share == 0
-    assert measured.busy_share_ever == pytest.approx(1000 / (1000 + WINDOW + 10), abs=1e-3)
+    assert measured.busy_share_ever == pytest.approx(1000 / (1000 + WINDOW_SECONDS + 10), abs=1e-3)
 
 
 def test_what_is_known_beside_is_told() -> None:

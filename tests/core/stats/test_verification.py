@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.query import Ledger
-from headrace.core.stats.verification import BOOKS, MOST_FINDINGS, Invariant, Mismatch, ledger_book
+from headrace.core.stats.verification import BOOKS, MAX_FINDINGS, Invariant, Mismatch, ledger_book
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def test_the_ledger(ledger: Ledger, what: str | None) -> None:
 
 def test_all_findings_are_counted_and_the_first_are_told() -> None:
     book = Invariant.of("keys", 100, [Mismatch(str(n)) for n in range(50)])
-    assert (book.holds, book.wrong, len(book.findings)) == (BOOKS["keys"], 50, MOST_FINDINGS)
+    assert (book.holds, book.wrong, len(book.findings)) == (BOOKS["keys"], 50, MAX_FINDINGS)
     assert Invariant.of("keys", 100, [Mismatch("a")], wrong=70).wrong == 70

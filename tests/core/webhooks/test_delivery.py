@@ -11,22 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.attempt import Completed, ErrorInfo, Failed, Progress, Released, Snoozed
-from headrace.core.defaults import Rules
+from headrace.core.defaults import DELIVERY_RETENTION, MAX_WEBHOOK_RESULT_BYTES, WEBHOOK_PROGRESS_INTERVAL, Rules
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import actions, execution, submission
 from headrace.core.status import Reason, Status
-from headrace.core.webhooks.delivery import (
-    GAP,
-    KEPT,
-    POLICY,
-    QUEUE,
-    RESULT,
-    TASK,
-    delivery,
-    first_told,
-    is_delivery,
-    tell,
-)
+from headrace.core.webhooks.delivery import POLICY, QUEUE, TASK, delivery, first_told, is_delivery, tell
 from headrace.core.webhooks.target import EVENTS, Occasion, Target
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -123,7 +112,7 @@ def test_progress_is_told_at_most_once_in_five_seconds() -> None:
         change = execution.progress(at, now, Progress(10.0))
         told.append(len(change.inserts))
         assert (change.job.rev > at.rev) is bool(change.inserts), "only what is told raises the rev"
-        at, now = change.job, now + GAP / 4
+        at, now = change.job, now + WEBHOOK_PROGRESS_INTERVAL / 4
     assert told == [1, 0, 0, 0] * 3
 
 
@@ -131,7 +120,7 @@ def test_progress_is_spaced_for_each_target_by_what_that_was_told() -> None:
     first, second = Target("wh_a", EVENTS), Target("wh_b", EVENTS)
     known = tell(replace(running(first, second), updated_at=NOW), "progress")[0]
     lost = replace(known, told=tuple(one for one in known.told or () if one.target != second.id))
-    soon = replace(lost, rev=lost.rev + 1, updated_at=NOW + GAP / 2)
+    soon = replace(lost, rev=lost.rev + 1, updated_at=NOW + WEBHOOK_PROGRESS_INTERVAL / 2)
     [told] = tell(soon, "progress")[1]
     assert told.payload["webhook"] == second.id, "the first one is spared, not whoever comes behind it"
 
@@ -154,13 +143,15 @@ def test_progress_is_spaced_by_the_last_progress_whatever_else_is_told() -> None
 
 def test_one_that_may_be_pruned_is_not_waited_for() -> None:
     at = running()
-    soon, late = (replace(at, updated_at=NOW + KEPT - timedelta(seconds=left)) for left in (1, 0))
+    soon, late = (replace(at, updated_at=NOW + DELIVERY_RETENTION - timedelta(seconds=left)) for left in (1, 0))
     assert tell(soon, "retrying")[1][0].spec.after != ()
     assert tell(late, "retrying")[1][0].spec.after == ()
     retention = tell(soon, "retrying")[1][0].spec.retention
     assert retention is not None
     spans = [retention.of(status) for status in (Status.COMPLETED, Status.FAILED, Status.CANCELLED)]
-    assert all(span is not None and span >= KEPT for span in spans), "so the one that is waited for is there"
+    assert all(span is not None and span >= DELIVERY_RETENTION for span in spans), (
+        "so the one that is waited for is there"
+    )
 
 
 def test_a_delivery_is_tried_eight_times_with_longer_and_longer_pauses() -> None:
@@ -186,7 +177,7 @@ def test_the_message_tells_the_state_and_neither_arguments_nor_traceback() -> No
     assert (done["status"], done["result"]) == ("completed", [1])
 
 
-@pytest.mark.parametrize("text", ["x" * (RESULT + 1), "ä" * (RESULT // 2 + 1)])
+@pytest.mark.parametrize("text", ["x" * (MAX_WEBHOOK_RESULT_BYTES + 1), "ä" * (MAX_WEBHOOK_RESULT_BYTES // 2 + 1)])
 def test_a_large_result_is_left_out_and_said_to_be(text: str) -> None:
     result = msgspec.json.encode(text).decode()
     [done] = end(running(), Completed(result)).inserts

@@ -7,14 +7,15 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.core.defaults import DELIVERY_RETENTION
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
-from headrace.core.webhooks.delivery import KEPT, first_told
+from headrace.core.webhooks.delivery import first_told
 from headrace.core.webhooks.messages import lost, missing
 from headrace.core.webhooks.target import EVENTS, Notified, Target
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-OLD = NOW - KEPT - timedelta(hours=1)
+OLD = NOW - DELIVERY_RETENTION - timedelta(hours=1)
 
 
 def told(count: int, at: datetime = NOW) -> Notified:

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from headrace.core.defaults import MAX_WEBHOOK_FAILURES
 from headrace.core.job import Spec
 from headrace.core.webhooks.delivery import QUEUE, TASK
 from headrace.core.webhooks.subscription import (
-    FAILURES,
     Credentials,
     KeptSecret,
     Webhook,
@@ -69,7 +69,7 @@ def test_nobody_is_told_of_deliveries() -> None:
 
 def test_ten_failures_in_a_row_switch_it_off_and_it_says_why() -> None:
     hook = HOOK
-    for _ in range(FAILURES - 1):
+    for _ in range(MAX_WEBHOOK_FAILURES - 1):
         hook = failed(hook, NOW, "HTTP 500")
     assert hook.on
     off = failed(hook, NOW, "HTTP 502")
@@ -81,7 +81,7 @@ def test_ten_failures_in_a_row_switch_it_off_and_it_says_why() -> None:
 def test_one_that_says_it_is_gone_is_switched_off_at_once_but_not_an_address_of_jobs() -> None:
     assert not failed(HOOK, NOW, "410", at_once=True).on
     named = replace(HOOK, of_jobs=True)
-    for _ in range(FAILURES + 1):
+    for _ in range(MAX_WEBHOOK_FAILURES + 1):
         named = failed(named, NOW, "HTTP 500", at_once=True)
     assert named.on
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from headrace.core.stats.charts import charts_of
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.rollup import Rollup, Step, Totals
-from headrace.dashboard.drawings.charts import HIGH, SHOWN, by_name, by_outcome, lines, stacked
+from headrace.dashboard.drawings.charts import HIGH, MAX_SERIES, by_name, by_outcome, lines, stacked
 from headrace.dashboard.format import count
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,7 +44,7 @@ def test_columns_stand_on_each_other_and_add_up() -> None:
 def test_the_busiest_are_shown_and_the_rest_together() -> None:
     charts = charts_of(rows(9), START, START + timedelta(minutes=10), Step.MINUTE, "task")
     parts = by_name(charts, lambda one: one.task)
-    assert [name for _, name, _ in parts] == [*(f"t{number}" for number in range(8, 8 - SHOWN, -1)), "3 more"]
+    assert [name for _, name, _ in parts] == [*(f"t{number}" for number in range(8, 8 - MAX_SERIES, -1)), "3 more"]
 
 
 def test_percentiles_of_all_are_not_those_of_one() -> None:

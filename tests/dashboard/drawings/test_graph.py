@@ -8,7 +8,7 @@ from uuid import UUID
 
 from headrace.core.job import Job, Spec
 from headrace.core.status import Status
-from headrace.dashboard.drawings.graph import MOST, graph
+from headrace.dashboard.drawings.graph import MAX_JOBS, graph
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -39,7 +39,7 @@ def test_a_job_alone_is_not_drawn_and_of_many_not_all_are() -> None:
     assert graph([job(1), job(2)]) is None
     found = graph([job(1), *(job(number, parent=1) for number in range(2, 200))])
     assert found is not None
-    assert (len(found.nodes), found.more) == (MOST, True)
+    assert (len(found.nodes), found.more) == (MAX_JOBS, True)
 
 
 def test_a_circle_does_not_hang_it() -> None:

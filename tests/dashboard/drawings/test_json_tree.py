@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.dashboard.drawings.json_tree import LARGEST, LARGEST_OF_MANY, MOST, parsed, pretty, tree, tree_of_many
+from headrace.dashboard.drawings.json_tree import (
+    MAX_DOCUMENT_CHARACTERS,
+    MAX_LISTED_CHARACTERS,
+    MAX_MEMBERS,
+    parsed,
+    pretty,
+    tree,
+    tree_of_many,
+)
 
 
 def test_values_are_escaped_wherever_they_stand() -> None:
@@ -17,7 +25,7 @@ def test_values_are_escaped_wherever_they_stand() -> None:
 
 
 def test_what_is_much_is_folded_or_cut() -> None:
-    html = tree({"long": "x" * 1000, "many": list(range(MOST + 5))})
+    html = tree({"long": "x" * 1000, "many": list(range(MAX_MEMBERS + 5))})
     assert "1,000 characters" in html
     assert "… 5 more" in html
     deep: Any = 1
@@ -27,7 +35,7 @@ def test_what_is_much_is_folded_or_cut() -> None:
 
 
 def test_a_document_that_is_too_large_is_shown_from_its_beginning() -> None:
-    text = '"' + "<" * (LARGEST + 10) + '"'
+    text = '"' + "<" * (MAX_DOCUMENT_CHARACTERS + 10) + '"'
     html = tree(parsed(text))
     assert "&lt;&lt;" in html
     assert f"{len(text):,} characters" in html
@@ -42,5 +50,5 @@ def test_a_text_is_laid_out_to_be_edited() -> None:
 def test_one_of_many_takes_little_room() -> None:
     assert tree_of_many({"a": 1}) == tree({"a": 1})
     html = tree_of_many({"<b>": "x" * 1_000_000})
-    assert len(html) < 2 * LARGEST_OF_MANY
+    assert len(html) < 2 * MAX_LISTED_CHARACTERS
     assert "<b>" not in html

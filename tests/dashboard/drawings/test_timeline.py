@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from headrace.core.attempt import Attempt, History
 from headrace.core.job import Job, Spec
 from headrace.core.status import Outcome, Status
-from headrace.dashboard.drawings.timeline import MOST, WIDE, timeline
+from headrace.dashboard.drawings.timeline import MAX_ATTEMPTS, WIDE, timeline
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORKER = uuid4()
@@ -80,4 +80,4 @@ def test_of_very_many_attempts_the_last_are_drawn() -> None:
         for n in range(100)
     )
     found = timeline(job(status=Status.FAILED, finished_at=at(100)), History(attempts), at(200))
-    assert (len(found.lanes), found.hidden) == (MOST, 100 - MOST)
+    assert (len(found.lanes), found.hidden) == (MAX_ATTEMPTS, 100 - MAX_ATTEMPTS)

@@ -13,8 +13,8 @@ from headrace.core.defaults import Rules
 from headrace.engines.postgres.store.connection import Connection, check_schema
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
-from tests.support.postgres import shared
-from tests.support.schemas import postgres_engine, schema_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import postgres_engine, schema_of
 
 Connect = Callable[[], Awaitable[Connection]]
 

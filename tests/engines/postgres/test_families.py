@@ -20,7 +20,7 @@ from headrace.engine import InsertAnswer, Inserted, Refused
 from headrace.engines.postgres import PostgresEngine
 from headrace.engines.postgres.store.connection import Connection
 from headrace.errors import TransitionRefused, Unavailable
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 from tests.support.until import until
 
 Connect = Callable[[], Awaitable[Connection]]

@@ -12,7 +12,7 @@ import pytest
 
 from headrace import App
 from headrace.runtime.host import Host
-from tests.support.postgres import Server
+from tests.support.servers.postgres import Server
 from tests.support.until import until
 
 SPEED = 6.0

@@ -14,7 +14,7 @@ from headrace.engine import Alive, Beat
 from headrace.engines.postgres.store.pool import COLD, Pool
 from headrace.errors import Unavailable
 from tests.engines.postgres.conftest import Connect
-from tests.support.postgres import Server
+from tests.support.servers.postgres import Server
 
 
 async def test_a_beat_does_not_wait_for_a_job_that_a_transaction_completes(lab: Lab, connect: Connect) -> None:

@@ -23,8 +23,8 @@ from headrace.engines.postgres.store.pool import HOT
 from headrace.runtime.host import Host
 from tests.support.crew import crew
 from tests.support.invariants import check_store
-from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import shared
+from tests.support.servers.pgbouncer import PgBouncer
+from tests.support.servers.postgres import shared
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(240)

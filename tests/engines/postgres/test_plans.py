@@ -28,8 +28,8 @@ from headrace.engines.postgres.store.connection import Connection, sql
 from headrace.engines.postgres.store.pool import COLD, HOT, WARM, Pool
 from headrace.engines.sql.encoding import STAGES, micros
 from headrace.runtime.host import Host
-from tests.support.postgres import shared
-from tests.support.schemas import postgres_engine, schema_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import postgres_engine, schema_of
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("plans")]  # the full stores are made once
 

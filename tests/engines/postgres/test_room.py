@@ -19,7 +19,7 @@ from headrace.runtime.host import Host
 from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
-from tests.support.schemas import postgres_engine
+from tests.support.servers.schemas import postgres_engine
 
 ROOM = 3
 
@@ -42,8 +42,8 @@ def clock() -> Hand:
 @pytest.fixture
 async def lab(tmp_path: Path, clock: Hand, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
     """A store with little room, that is full."""
-    monkeypatch.setattr(profiles, "MOST", ROOM)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", ROOM)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", ROOM)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", ROOM)
     host, rules = Host(clock, SystemDice(7)), Rules()
     lab = Lab(lambda: postgres_engine(rules, host, tmp_path), host, rules)
     await lab.engine.open()

@@ -17,7 +17,7 @@ from headrace.core.query import Filter, matches
 from headrace.core.status import Reason, Status
 from headrace.engines.postgres.records import Finding
 from headrace.engines.postgres.store.pool import COLD, Pool
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 QUESTIONS: dict[str, list[Any]] = {
     "status": [frozenset(), frozenset({Status.QUEUED}), frozenset({Status.CANCELLED, Status.SCHEDULED})],

@@ -15,8 +15,8 @@ import pytest
 from headrace import App, Status
 from headrace.conformance.lab import Lab
 from headrace.engine import Inserted
-from tests.support.postgres import shared
-from tests.support.schemas import url_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import url_of
 from tests.support.until import until
 
 app = App("memory://")

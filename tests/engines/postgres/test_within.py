@@ -16,8 +16,8 @@ from headrace.client.background import close
 from headrace.core.status import Outcome
 from headrace.errors import ConfigError, NotCommitted, Unavailable
 from tests.support.doors import ASYNC, BLOCKING, database, dsn
-from tests.support.postgres import shared
-from tests.support.schemas import schema_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import schema_of
 from tests.support.until import until
 
 

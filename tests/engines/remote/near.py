@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.defaults import Rules
-from headrace.engine.wire import OLDEST, PROTOCOL, Hello
+from headrace.engine.wire import MIN_PROTOCOL, PROTOCOL, Hello
 from headrace.engines.remote import RemoteEngine
 from headrace.engines.remote.connection import Address
 from headrace.runtime.host import Host
@@ -43,7 +43,7 @@ class Peer:
         rules, store = Rules(), {"headrace": "9.9", "store": "sqlite", "most": 1000}
         self.hello: Any = {
             **msgspec.to_builtins(
-                Hello(newest=PROTOCOL, oldest=OLDEST, headrace="", store="", most=0, rules=rules, gone_after=1)
+                Hello(newest=PROTOCOL, oldest=MIN_PROTOCOL, headrace="", store="", most=0, rules=rules, gone_after=1)
             ),
             **store,
             **hello,

@@ -74,7 +74,7 @@ async def test_other_topics_are_not_heard_and_what_is_no_longer_listened_for() -
 
 
 async def test_the_hub_is_told_later_that_nobody_listens_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.engines.remote.bus._LINGER", 0.05)
+    monkeypatch.setattr("headrace.engines.remote.bus._LINGER_SECONDS", 0.05)
     async with serving("memory://") as hub, opened(hub) as one:
         stop = one.bus.listen(frozenset({Topic.ENDED}), lambda _: None)
         await until(lambda: hub.app.engine.bus.wanted(Topic.ENDED))
@@ -126,7 +126,7 @@ async def test_nobody_connects_without_need() -> None:
 
 
 async def test_nobody_comes_back_without_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.engines.remote.bus._LINGER", 0.0)
+    monkeypatch.setattr("headrace.engines.remote.bus._LINGER_SECONDS", 0.0)
     async with serving("memory://") as hub, opened(hub) as one, opened(hub) as other:
         stop = one.bus.listen(READY, lambda _: None)
         heard = await heard_by(hub, other)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from headrace.engines.remote.connection import HEAD_MOST, Address, Lost, NotSent, Pool, Reading
+from headrace.engines.remote.connection import MAX_HEAD_BYTES, Address, Lost, NotSent, Pool, Reading
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack; x=y\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3;a=b\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n"
@@ -88,8 +88,8 @@ def test_after_more_than_was_asked_for_the_connection_is_not_used_again() -> Non
         (OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n", "the size b'-5'"),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n", "the size b'0x5'"),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n", "not as long as it says"),
-        (b"x" * (HEAD_MOST + 1), "has no end"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * (HEAD_MOST + 1), "has no size"),
+        (b"x" * (MAX_HEAD_BYTES + 1), "has no end"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * (MAX_HEAD_BYTES + 1), "has no size"),
     ],
 )
 def test_what_is_no_http_is_refused(data: bytes, why: str) -> None:

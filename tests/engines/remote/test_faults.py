@@ -13,14 +13,14 @@ from headrace import App, Status
 from headrace.engine import Hint, Topic
 from tests.engines.remote.near import opened
 from tests.hub.serving import serving
-from tests.support.proxy import Proxy
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 
 @pytest.mark.timeout(180)
 async def test_connections_are_cut_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut anywhere: before a call, in it, and between what was written and the answer. One is silent for good."""
-    monkeypatch.setattr("headrace.engines.remote.calls.PATIENCE", 3.0)
+    monkeypatch.setattr("headrace.engines.remote.calls.TIMEOUT_SECONDS", 3.0)
     jobs, ran = 150, list[int]()
     near, remote = App(f"sqlite:///{tmp_path}/jobs.db"), App()
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.query import Ledger
 from headrace.engine import Setting, wire
-from headrace.engine.wire import OLDEST, PROTOCOL, VERBS, Hello, common, encode
+from headrace.engine.wire import MIN_PROTOCOL, PROTOCOL, VERBS, Hello, common, encode
 from headrace.errors import ConfigError, NotSupported
 from tests.engines.remote.near import Peer, answering, far, opened
 from tests.hub.serving import serving
@@ -23,11 +23,11 @@ def said(oldest: int, newest: int) -> Hello:
 
 
 def test_both_speak_the_newest_that_both_know() -> None:
-    assert common(said(OLDEST, PROTOCOL)) == PROTOCOL
+    assert common(said(MIN_PROTOCOL, PROTOCOL)) == PROTOCOL
     assert common(said(PROTOCOL, PROTOCOL + 1)) == PROTOCOL
     assert common(said(PROTOCOL + 1, PROTOCOL + 2)) is None
-    assert common(said(OLDEST - 1, OLDEST - 1)) is None
-    assert common(said(OLDEST - 1, OLDEST)) == OLDEST
+    assert common(said(MIN_PROTOCOL - 1, MIN_PROTOCOL - 1)) is None
+    assert common(said(MIN_PROTOCOL - 1, MIN_PROTOCOL)) == MIN_PROTOCOL
 
 
 async def test_a_hub_one_release_ahead_is_spoken_to_as_before() -> None:
@@ -41,7 +41,7 @@ async def test_a_hub_one_release_ahead_is_spoken_to_as_before() -> None:
 
 @pytest.mark.parametrize(
     ("oldest", "newest", "who"),
-    [(PROTOCOL + 1, PROTOCOL + 2, "upgrade headrace here"), (OLDEST - 1, OLDEST - 1, "upgrade the hub")],
+    [(PROTOCOL + 1, PROTOCOL + 2, "upgrade headrace here"), (MIN_PROTOCOL - 1, MIN_PROTOCOL - 1, "upgrade the hub")],
 )
 async def test_a_hub_too_far_apart_is_not_spoken_to(oldest: int, newest: int, who: str) -> None:
     async with answering(Peer(oldest=oldest, newest=newest)) as port:
@@ -76,7 +76,7 @@ async def test_of_two_hubs_behind_one_address_the_older_decides() -> None:
     async with serving("memory://") as hub, opened(hub) as engine:
         engine._calls._protocol = PROTOCOL + 1  # as agreed with the newer one
         assert await engine.jobs.get([uuid4()]) == [None]
-        assert engine._calls._protocol == OLDEST
+        assert engine._calls._protocol == MIN_PROTOCOL
 
 
 async def test_a_hub_that_speaks_nothing_of_what_we_do_says_so() -> None:

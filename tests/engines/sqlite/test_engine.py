@@ -12,8 +12,7 @@ import pytest
 
 from headrace.conformance.lab import Lab
 from headrace.core.attempt import Event
-from headrace.core.audit import KEPT
-from headrace.core.defaults import Rules
+from headrace.core.defaults import MAX_AUDIT_ENTRIES, Rules
 from headrace.core.job import Job
 from headrace.engine import Engine, Inserted
 from headrace.engines.sqlite import SqliteEngine
@@ -256,7 +255,7 @@ async def test_another_session_is_a_session_of_its_own(lab: Lab) -> None:
 async def test_old_acts_on_settings_are_forgotten(lab: Lab, file: Path) -> None:
     with apsw.Connection(str(file)) as connection:
         row = ("queue:a", msgspec.json.encode(Event("set", lab.now, "ann")).decode())
-        connection.executemany("INSERT INTO audit (key, data) VALUES (?, ?)", [row] * (KEPT + 5))
+        connection.executemany("INSERT INTO audit (key, data) VALUES (?, ?)", [row] * (MAX_AUDIT_ENTRIES + 5))
     assert await lab.engine.documents.put_setting("queue:a", "{}", 0, Event("last", lab.now)) is not None
-    kept = await lab.engine.documents.audit(2 * KEPT)
-    assert (len(kept), kept[0].verb) == (KEPT, "last")
+    kept = await lab.engine.documents.audit(2 * MAX_AUDIT_ENTRIES)
+    assert (len(kept), kept[0].verb) == (MAX_AUDIT_ENTRIES, "last")

@@ -16,7 +16,7 @@ from headrace.runtime.host import Host
 
 def test_a_log_that_readers_kept_from_starting_anew_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
-    monkeypatch.setattr(module, "LOG_MOST", 200_000)
+    monkeypatch.setattr(module, "MAX_LOG_BYTES", 200_000)
     writer = connect(path, "full")
     writer.execute("CREATE TABLE migrations (x); CREATE TABLE t (x)")
     log = Path(f"{path}-wal")

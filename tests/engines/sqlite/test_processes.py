@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 
 async def child(*words: object) -> Process:
-    command = (sys.executable, "-m", "tests.support.sqlite_child", *map(str, words))
+    command = (sys.executable, "-m", "tests.support.programs.sqlite_child", *map(str, words))
     return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, cwd=ROOT)
 
 

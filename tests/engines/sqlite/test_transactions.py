@@ -70,7 +70,7 @@ async def test_whoever_leaves_while_waiting_for_the_lock_leaves_no_lock(lab: Lab
 
 
 async def test_a_lock_that_stays_is_said(lab: Lab, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "PATIENCE", 0.2)
+    monkeypatch.setattr(transactions, "LOCK_TIMEOUT_SECONDS", 0.2)
     other = apsw.Connection(str(file))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked") as caught:
@@ -106,8 +106,8 @@ async def test_the_bus_says_when_jobs_were_committed(lab: Lab) -> None:
 
 
 async def test_a_profile_too_many_is_refused_and_the_rest_is_stored(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "MOST", 2)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 2)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 2)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 2)
     await lab.put("a")
     await lab.put("b")
     async with lab.transactions.transaction() as connection:
@@ -118,8 +118,8 @@ async def test_a_profile_too_many_is_refused_and_the_rest_is_stored(lab: Lab, mo
 
 
 async def test_room_is_made_where_profiles_are_not_needed_any_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "MOST", 1)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 1)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 1)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 1)
     worker = await lab.worker()
     await lab.finish(await lab.running(worker, "a"))
     async with lab.transactions.transaction() as connection:

@@ -268,7 +268,7 @@ def _read(answer: httpx2.Response) -> list[dict[str, Any]]:
 
 @each_engine
 async def test_any_number_is_answered_as_lines(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "MOST", 20)
+    monkeypatch.setattr(acting, "MAX_ACTION_VERDICTS", 20)
     async with opened(kind, tmp_path) as here:
         jobs = await here.shop.echo.map([(n,) for n in range(21)])
         many = await here.act_on("cancel", {"task": "echo"})

@@ -111,7 +111,7 @@ async def test_jobs_are_found_by_filters(kind: str, tmp_path: Path) -> None:
 
 @each_engine
 async def test_pages_go_on_behind_their_cursor(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "AT_ONCE", 3)
+    monkeypatch.setattr(looking, "READ_JOBS", 3)
     async with opened(kind, tmp_path) as here:
         jobs = await here.shop.echo.map([(n,) for n in range(10)])
         newest = [str(job.id) for job in reversed(jobs)]
@@ -124,8 +124,8 @@ async def test_pages_go_on_behind_their_cursor(kind: str, tmp_path: Path, monkey
 
 
 async def test_a_large_page_ends_early_and_says_so(open_: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "AT_ONCE", 2)
-    monkeypatch.setattr(looking, "PAGE_BYTES", 50)
+    monkeypatch.setattr(looking, "READ_JOBS", 2)
+    monkeypatch.setattr(looking, "MAX_HUB_PAGE_BYTES", 50)
     await open_.shop.echo.map([("x" * 30,) for _ in range(5)])
     page = (await open_.get("", limit=5)).json()
     assert (len(page["items"]), page["partial"]) == (2, True)
@@ -139,7 +139,7 @@ async def test_a_search_by_text_looks_at_the_newest_and_says_so(
     async with opened("sqlite", tmp_path) as here:
         old = await here.shop.echo.submit("needle")
         await here.shop.echo.map([("hay",) for _ in range(6)])
-        monkeypatch.setattr(finder, "LOOK", 4)
+        monkeypatch.setattr(finder, "MAX_TEXT_CANDIDATES", 4)
         page = (await here.get("", text="needle")).json()
         assert (page["items"], page["partial"]) == ([], True)
         rest = (await here.get("", text="needle", cursor=page["cursor"])).json()
@@ -364,7 +364,7 @@ async def test_logs_are_read_by_cursor_and_as_lines(kind: str, tmp_path: Path) -
 async def test_items_are_read_by_cursor_and_as_lines(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "MOST", 2)  # so that the lines take several pages
+    monkeypatch.setattr(looking, "MAX_HUB_PAGE_JOBS", 2)  # so that the lines take several pages
     async with opened(kind, tmp_path) as here:
         job = await here.shop.stream.submit(5)
         await here.work()

@@ -187,7 +187,7 @@ async def test_a_job_waits_for_others(hub: Served) -> None:
 
 
 async def test_positions_are_told_and_null_where_unknown(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "PATIENCE", 45)
+    monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 45)
 
     async def submit(**body: Any) -> tuple[int | None, str | None]:
         hub.hub.positions = Positions(hub.app)  # which has told nobody anything

@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from headrace import App
-from headrace.core.auth.sessions import LASTS, session_digest
+from headrace.core.auth.sessions import session_digest
+from headrace.core.defaults import DASHBOARD_SESSION_LIFETIME
 from headrace.core.webhooks.delivery import TASK
 from headrace.hub import HubOptions
 from headrace.hub.auth.login import SESSION
@@ -83,7 +84,7 @@ async def test_whoever_has_a_key_logs_in_and_out(served: Served) -> None:
         cookie = next(one for one in came.headers.get_list("set-cookie") if one.startswith(SESSION)).lower()
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
-        assert f"max-age={int(LASTS.total_seconds())}" in cookie
+        assert f"max-age={int(DASHBOARD_SESSION_LIFETIME.total_seconds())}" in cookie
         assert made.text.lower() not in cookie
         page = await client.get("/jobs")
         assert page.status_code == 200
@@ -132,12 +133,12 @@ async def test_a_session_outlives_no_key_that_expires(tmp_path: Path) -> None:
         return a
 
     async with app:
-        made = await app.create_key("ops", ["read", "act"], expires=LASTS / 2)
-        job = await add.options(delay=2 * LASTS.total_seconds()).submit(1)
+        made = await app.create_key("ops", ["read", "act"], expires=DASHBOARD_SESSION_LIFETIME / 2)
+        job = await add.options(delay=2 * DASHBOARD_SESSION_LIFETIME.total_seconds()).submit(1)
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as served, browser_of(served) as client:
             await log_in(client, made.text)
             token = {"x-headrace-token": await token_of(client)}
-            clock.advance(LASTS.total_seconds() / 2 - 1)
+            clock.advance(DASHBOARD_SESSION_LIFETIME.total_seconds() / 2 - 1)
             assert (await client.get("/jobs")).status_code == 200
             clock.advance(1)
             assert (await client.get("/jobs")).status_code == 303
@@ -169,7 +170,7 @@ async def test_a_session_ends_after_a_while_and_cannot_be_forged(tmp_path: Path)
                 got = await client.get("/jobs", headers={"cookie": f"{SESSION}={forged}"})
                 assert got.status_code == 303, forged
             assert (await client.get("/jobs")).status_code == 200
-            clock.advance(LASTS.total_seconds() + 1)
+            clock.advance(DASHBOARD_SESSION_LIFETIME.total_seconds() + 1)
             assert (await client.get("/jobs")).status_code == 303
 
 

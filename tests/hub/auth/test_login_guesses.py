@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.hub.auth import login
-from headrace.hub.auth.login import AT_ONCE, EVERY, LoginAttempts
+from headrace.hub.auth.login import MAX_WRONG_KEYS, WRONG_KEY_SECONDS, LoginAttempts
 
 
 def guessed(count: int, address: str | None = "192.0.2.1", at: float = 100.0) -> LoginAttempts:
@@ -17,17 +17,17 @@ def guessed(count: int, address: str | None = "192.0.2.1", at: float = 100.0) ->
 
 
 def test_a_few_are_free_and_then_one_waits() -> None:
-    made = guessed(AT_ONCE)
-    assert made.wait("192.0.2.1", 100.0) == pytest.approx(EVERY)
-    assert made.wait("192.0.2.1", 100.0 + EVERY / 2) == pytest.approx(EVERY / 2)
-    assert made.wait("192.0.2.1", 100.0 + EVERY) == 0
-    made.wrong("192.0.2.1", 100.0 + EVERY)
-    assert made.wait("192.0.2.1", 100.0 + EVERY) == pytest.approx(EVERY)
-    assert made.wait("192.0.2.1", 100.0 + 60 * EVERY) == 0, "all is forgotten"
+    made = guessed(MAX_WRONG_KEYS)
+    assert made.wait("192.0.2.1", 100.0) == pytest.approx(WRONG_KEY_SECONDS)
+    assert made.wait("192.0.2.1", 100.0 + WRONG_KEY_SECONDS / 2) == pytest.approx(WRONG_KEY_SECONDS / 2)
+    assert made.wait("192.0.2.1", 100.0 + WRONG_KEY_SECONDS) == 0
+    made.wrong("192.0.2.1", 100.0 + WRONG_KEY_SECONDS)
+    assert made.wait("192.0.2.1", 100.0 + WRONG_KEY_SECONDS) == pytest.approx(WRONG_KEY_SECONDS)
+    assert made.wait("192.0.2.1", 100.0 + 60 * WRONG_KEY_SECONDS) == 0, "all is forgotten"
 
 
 def test_others_do_not_wait() -> None:
-    made = guessed(AT_ONCE)
+    made = guessed(MAX_WRONG_KEYS)
     assert made.wait("192.0.2.2", 100.0) == 0
     assert made.wait(None, 100.0) == 0
 
@@ -43,12 +43,12 @@ def test_others_do_not_wait() -> None:
     ],
 )
 def test_by_what_a_sender_is_known(one: str | None, other: str | None, same: bool) -> None:
-    assert bool(guessed(AT_ONCE, one).wait(other, 100.0)) is same
+    assert bool(guessed(MAX_WRONG_KEYS, one).wait(other, 100.0)) is same
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login, "ADDRESSES", 10)
-    made = guessed(AT_ONCE, "192.0.2.200")
+    monkeypatch.setattr(login, "MAX_ADDRESSES", 10)
+    made = guessed(MAX_WRONG_KEYS, "192.0.2.200")
     for number in range(50):
         made.wrong(f"198.51.100.{number}", 100.0)
         assert len(made._until) <= 10

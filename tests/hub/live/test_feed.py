@@ -97,7 +97,7 @@ async def test_a_job_that_no_longer_matches_is_told_no_more(sums: Sums) -> None:
 async def test_a_job_that_waits_already_takes_no_room_and_waits_behind_what_changed_before_it(
     sums: Sums, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BACKLOG", 2)
+    monkeypatch.setattr(module, "MAX_BACKLOG_JOBS", 2)
     seat = Seat(SharedFeed(sums.app), Filter())
     one, other = [handle.last for handle in await sums.add.map([(n,) for n in range(2)])]
     assert one is not None
@@ -110,7 +110,7 @@ async def test_a_job_that_waits_already_takes_no_room_and_waits_behind_what_chan
 
 
 async def test_of_more_than_a_reader_keeps_only_the_number_is_told(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BACKLOG", 3)
+    monkeypatch.setattr(module, "MAX_BACKLOG_JOBS", 3)
     seat = Seat(SharedFeed(sums.app), Filter())
     jobs = tuple(handle.last for handle in await sums.add.map([(n,) for n in range(5)]) if handle.last)
     seat.offer([module._Change(job) for job in jobs], dropped=4)
@@ -131,8 +131,8 @@ async def test_closing_the_app_ends_it() -> None:
 
 
 async def test_a_reader_keeps_a_bounded_number_of_bytes(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BACKLOG_BYTES", 2500)
-    monkeypatch.setattr(module, "CHUNK", 1000)
+    monkeypatch.setattr(module, "MAX_BACKLOG_BYTES", 2500)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
     seat = Seat(SharedFeed(sums.app), Filter())
     jobs = [handle.last for handle in await sums.add.map([(n,) for n in range(5)])]
     large = [replace(job, payload_text=f'{{"a":"{"x" * 1000}"}}') for job in jobs if job is not None]

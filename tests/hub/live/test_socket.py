@@ -45,7 +45,7 @@ async def test_a_job_is_followed_from_its_submit_to_its_result(doing: Doing) -> 
 
 
 async def test_who_waits_hears_that_the_queue_moves(doing: Doing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.watch.positions.OFTEN", 0.05)
+    monkeypatch.setattr("headrace.runtime.watch.positions.POLL_FIRST_SECONDS", 0.05)
     async with serving(doing.app) as hub, connected(hub) as socket:
         first, second, third = [await doing.work.submit(n) for n in range(3)]
         await socket.ask("subscribe_job", job_id=str(third.id))
@@ -179,7 +179,7 @@ async def test_a_hub_has_so_many_sockets(here: Doing) -> None:
 async def test_a_socket_without_subscriptions_is_closed_when_it_is_silent(
     here: Doing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.hub.live.socket.IDLE", 0.05)
+    monkeypatch.setattr("headrace.hub.live.socket.IDLE_SECONDS", 0.05)
     async with serving(here.app) as hub, connected(hub) as socket:
         assert await socket.closed() == 1000
         job = await here.work.submit(1)

@@ -24,7 +24,7 @@ from headrace.hub.openapi.document import document, problems_of
 from headrace.hub.operations import OPERATIONS
 from headrace.hub.server.operation import Operation
 from tests.hub.api.world import small_app
-from tests.hub.documented import DOCUMENT, contents_of, refuse
+from tests.hub.openapi.documented import DOCUMENT, contents_of, refuse
 from tests.hub.remote_workers.working import example_of
 from tests.hub.serving import Served, serving
 from tests.support.until import until

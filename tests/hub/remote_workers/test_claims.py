@@ -325,7 +325,7 @@ async def test_a_worker_that_was_buried_is_registered_anew_by_its_socket(small: 
 async def test_messages_that_come_at_once_are_those_of_one_worker(
     small: Served, monkeypatch: pytest.MonkeyPatch, in_a_row: int
 ) -> None:
-    monkeypatch.setattr(connections, "_IN_A_ROW", in_a_row)
+    monkeypatch.setattr(connections, "_MAX_MESSAGES_IN_A_ROW", in_a_row)
     ids = {await submitted(small.client) for _ in range(3)}
     async with connected(small) as socket:
         me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 3}
@@ -363,7 +363,7 @@ async def test_what_spent_a_permit_begins_in_time_or_not_at_all(
 ) -> None:
     """By time that nobody can set back."""
     if late:
-        monkeypatch.setattr(claims, "LEAD", 0.0)
+        monkeypatch.setattr(claims, "LEAD_SECONDS", 0.0)
     await small.app.set_rate("few", Rate(5, per=3600))
     await small.app.set_limit("text_to_image", rates=["few"])
     id = await submitted(small.client)
@@ -387,7 +387,7 @@ async def test_a_permit_is_spent_as_late_as_the_job_may_begin(small: Served) -> 
     assert begun is not None
     [line] = small.hub.fleet.claims._lines.values()
     assert line.next_due is not None
-    assert (line.next_due - begun).total_seconds() >= claims.LEAD + 60
+    assert (line.next_due - begun).total_seconds() >= claims.LEAD_SECONDS + 60
 
 
 async def test_a_job_whose_claim_is_being_answered_counts_once(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from tests.hub.live.listening import connected
 from tests.hub.remote_workers.working import said, work
 from tests.hub.serving import Served, serving
 from tests.support.apps import url_of
-from tests.support.proxy import Proxy
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 ME: dict[str, Any] = {"worker_id": "w", "tasks": ["work"]}

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from headrace.core.defaults import MAX_LOG_LINES
 from headrace.core.entry import Kind
-from headrace.worker.execution.writers import MOST_LINES
 from tests.hub.remote_workers.working import CAN, said, submitted, work
 from tests.hub.serving import Served, serving
 from tests.support.hostile import HUGE
@@ -54,7 +54,7 @@ async def test_the_log_of_an_attempt_is_bounded(hub: Served) -> None:
         heard = await work(hub.client, "job_log", lease=job["lease"], first=first, lines=lines)
     assert heard["dropped"] == 500
     kept = [line async for line in hub.app.logs(job["job_id"])]
-    assert len(kept) == MOST_LINES + 1
+    assert len(kept) == MAX_LOG_LINES + 1
     assert "not kept" in kept[-1].message
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.matching.fit import HOLD
+from headrace.core.matching.fit import MAX_HOLD_SECONDS
 from headrace.hub.remote_workers import claims
 from tests.hub.live.listening import connected
 from tests.hub.remote_workers.working import work
@@ -25,8 +25,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(autouse=True)
 def hints_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No claim is asked for just because it is time to: then others may not be asked for at the same moment."""
-    monkeypatch.setattr(claims, "POLL_FIRST", 300.0)
-    monkeypatch.setattr(claims, "POLL_LONGEST", 300.0)
+    monkeypatch.setattr(claims, "POLL_FIRST_SECONDS", 300.0)
+    monkeypatch.setattr(claims, "POLL_MAX_SECONDS", 300.0)
 
 
 def of_gb(gb: int, **more: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ async def test_nobody_is_held_back_for_longer_than_that(url: str, monkeypatch: p
         since = asyncio.get_running_loop().time()
         id = await submitted(hub, 8)
         assert (await claim)["job_id"] == id
-        assert asyncio.get_running_loop().time() - since >= HOLD, "it was held back first"
+        assert asyncio.get_running_loop().time() - since >= MAX_HOLD_SECONDS, "it was held back first"
         free.set()
         last = await submitted(hub, 8)
         assert (await waits)["job_id"] == last

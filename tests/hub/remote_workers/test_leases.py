@@ -131,8 +131,8 @@ async def _refused(client: httpx2.AsyncClient, lease: str) -> bool:
 
 
 async def test_after_a_rotation_both_secrets_count_on_every_hub(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signatures, "FRESH", 0.2)
-    monkeypatch.setattr(signatures, "_AGAIN", 0.0)
+    monkeypatch.setattr(signatures, "CACHE_SECONDS", 0.2)
+    monkeypatch.setattr(signatures, "_REREAD_SECONDS", 0.0)
     async with serving(url) as one, serving(url) as other:
         token, job = await claimed(one.client)
         await work(other.client, "accept_job", lease=job["lease"])

@@ -284,7 +284,7 @@ async def test_a_hub_that_stops_answers_who_waits(tmp_path: Path) -> None:
 
 
 async def test_an_idle_socket_is_closed_unless_it_has_a_job(calm: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "IDLE", 0.3)
+    monkeypatch.setattr(sockets, "IDLE_SECONDS", 0.3)
     async with connected(calm) as busy, connected(calm) as idle:
         id = await held(calm, busy)
         await idle.ask("register_worker", worker_id="idle", capabilities=CAN)

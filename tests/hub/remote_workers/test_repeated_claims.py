@@ -14,7 +14,7 @@ from headrace import Status
 from tests.hub.remote_workers.working import work
 from tests.hub.serving import serving
 from tests.support.apps import url_of
-from tests.support.proxy import Proxy
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 pytestmark = pytest.mark.every_engine

@@ -17,7 +17,7 @@ import pytest
 from starlette.websockets import WebSocket
 
 from headrace.hub import HubOptions
-from headrace.hub.server.connections import HEAD_MOST
+from headrace.hub.server.connections import MAX_HEAD_BYTES
 from tests.hub.serving import Served, serving
 from tests.hub.timing import asked
 from tests.support.until import until
@@ -229,12 +229,12 @@ async def test_the_head_of_a_request_is_bounded_however_it_comes(tmp_path: Path,
         return [head] if in_one_piece else [head[at : at + 1000] for at in range(0, len(head), 1000)]
 
     async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
-        assert await _answer(hub, *cut(_head(HEAD_MOST))) == b"200"
-        for size in (HEAD_MOST + 1, 3 * HEAD_MOST) if in_one_piece else (3 * HEAD_MOST,):
+        assert await _answer(hub, *cut(_head(MAX_HEAD_BYTES))) == b"200"
+        for size in (MAX_HEAD_BYTES + 1, 3 * MAX_HEAD_BYTES) if in_one_piece else (3 * MAX_HEAD_BYTES,):
             assert await _answer(hub, *cut(_head(size))) == b"400"
         many = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 6000 + b"\r\n"
         assert await _answer(hub, *cut(many)) == b"400"
-        target = b"GET /api/jobs?text=" + b"a" * HEAD_MOST + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        target = b"GET /api/jobs?text=" + b"a" * MAX_HEAD_BYTES + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert await _answer(hub, *cut(target)) == b"400"
-        upgrade = UPGRADE.replace(b"\r\n\r\n", b"\r\nX-Long: " + b"a" * HEAD_MOST + b"\r\n\r\n")
+        upgrade = UPGRADE.replace(b"\r\n\r\n", b"\r\nX-Long: " + b"a" * MAX_HEAD_BYTES + b"\r\n\r\n")
         assert await _answer(hub, *cut(upgrade)) == b"400"

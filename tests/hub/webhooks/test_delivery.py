@@ -14,13 +14,13 @@ import pytest
 from standardwebhooks import Webhook
 
 from headrace import App, Status
+from headrace.core.defaults import MAX_WEBHOOK_FAILURES
 from headrace.core.job import Job
 from headrace.core.webhooks.delivery import QUEUE, TASK
-from headrace.core.webhooks.subscription import FAILURES
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions
 from headrace.hub.webhooks import webhook_worker
-from headrace.hub.webhooks.delivery import _CONCURRENCY, _OF_ONE, OFF
+from headrace.hub.webhooks.delivery import _MAX_OPEN_DELIVERIES, _MAX_RECEIVER_DELIVERIES, OFF
 from tests.hub.webhooks.receiving import Names, Receiver, receiving
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
@@ -203,14 +203,14 @@ async def test_a_slow_receiver_takes_its_share_and_no_more(sums: Sums) -> None:
     async with receiving() as slow, receiving() as fine:
         slow.silent = True
         await app.add_webhook(url(slow), events=["submitted"])
-        for number in range(3 * _CONCURRENCY):
+        for number in range(3 * _MAX_OPEN_DELIVERIES):
             await sums.add.submit(number)
         await app.add_webhook(url(fine), events=["submitted"])
         await sums.add.submit(0)
         async with delivering(app):
-            await until(lambda: slow.open == _OF_ONE)
+            await until(lambda: slow.open == _MAX_RECEIVER_DELIVERIES)
             await until(lambda: len(fine.requests) == 1)
-            assert slow.most_open == _OF_ONE
+            assert slow.most_open == _MAX_RECEIVER_DELIVERIES
             await _give_up(app)
 
 
@@ -221,13 +221,13 @@ async def test_the_receivers_of_one_customer_take_one_share(quick: Sums) -> None
         for _ in range(3):
             await app.add_webhook(url(slow), events=["submitted"], customer="a")
         await app.add_webhook(url(fine), events=["submitted"], customer="b")
-        for number in range(_CONCURRENCY):
+        for number in range(_MAX_OPEN_DELIVERIES):
             await quick.add.options(customer="a").submit(number)
         await quick.add.options(customer="b").submit(0)
         async with delivering(app):
-            await until(lambda: slow.open == _OF_ONE)
+            await until(lambda: slow.open == _MAX_RECEIVER_DELIVERIES)
             await until(lambda: len(fine.requests) == 1)
-            assert slow.most_open == _OF_ONE
+            assert slow.most_open == _MAX_RECEIVER_DELIVERIES
             await _give_up(app)
 
 
@@ -247,7 +247,7 @@ async def test_who_floods_waits_in_turn_with_all_others(sums: Sums) -> None:
         ports = [int(one.headers["host"].partition(":")[2]) for one in flooded.requests]
         last = max(place for place, port in enumerate(ports) if port != flooded.port)
         # As many of the flood as of each other key, and those that were on their way.
-        assert ports[:last].count(flooded.port) <= 2 * _CONCURRENCY
+        assert ports[:last].count(flooded.port) <= 2 * _MAX_OPEN_DELIVERIES
 
 
 async def _give_up(app: App) -> None:
@@ -265,7 +265,7 @@ async def test_many_that_fail_together_say_why_and_are_not_tried_again(sums: Sum
     async with delivering(app, HubOptions()):
         found = await ended(app, count=30)
     assert {one.attempt for one in found} == {1}
-    assert len([one for one in found if one.status is Status.FAILED]) >= FAILURES
+    assert len([one for one in found if one.status is Status.FAILED]) >= MAX_WEBHOOK_FAILURES
     assert {one.status for one in found if not one.error} <= {Status.CANCELLED}, "when it is switched off"
     assert all("--webhook-http" in one.error.message for one in found if one.error)
     assert not (await app.get_webhook(made.webhook.id)).on

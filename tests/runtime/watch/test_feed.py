@@ -158,10 +158,10 @@ async def test_the_backlog_of_a_slow_reader_is_bounded_and_what_is_over_is_count
     async with here.app.feed() as feed:
         for n in range(30):
             feed._hear(Hint(Topic.CHANGED, tuple(str(UUID(int=n * 200 + k)) for k in range(200))))
-        assert len(feed._hinted) == feeds.BACKLOG
-        assert feed._dropped == 6000 - feeds.BACKLOG
+        assert len(feed._hinted) == feeds.MAX_BACKLOG_JOBS
+        assert feed._dropped == 6000 - feeds.MAX_BACKLOG_JOBS
         changed = await anext(feed)
-        assert changed == Changed((), 6000 - feeds.BACKLOG)
+        assert changed == Changed((), 6000 - feeds.MAX_BACKLOG_JOBS)
 
 
 async def test_reads_are_bounded(here: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ async def test_reads_are_bounded(here: Sums, monkeypatch: pytest.MonkeyPatch) ->
         await until(lambda: not feed._hinted)
         assert asked[:3] == [200, 200, 50]
         # Where senders leave changes out, a sample is enough: the newest.
-        monkeypatch.setattr(feeds, "_FLOOD", 600.0)
+        monkeypatch.setattr(feeds, "_FLOOD_SECONDS", 600.0)
         asked.clear()
         feed._hear(Hint(Topic.CHANGED, tuple(str(UUID(int=n)) for n in range(120)), 5000))
         await until(lambda: len(asked) >= 2)
@@ -189,7 +189,7 @@ async def test_reads_are_bounded(here: Sums, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_lost_hint_is_made_up_for(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "POLL", 0.2)
+    monkeypatch.setattr(feeds, "POLL_SECONDS", 0.2)
     before = (await sums.add.submit(0)).last
     assert before is not None
     async with sums.app.feed() as feed:
@@ -221,7 +221,7 @@ async def test_a_job_that_falls_due_is_shown_as_queued_though_nobody_wrote_that(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its moment, not when everything is looked at anyway."""
-    monkeypatch.setattr(feeds, "POLL", 3600.0)
+    monkeypatch.setattr(feeds, "POLL_SECONDS", 3600.0)
     here, clock = Sums(), FakeClock()
     with here.app.override(url=url_of(kind, tmp_path), clock=clock):
         async with here.app:
@@ -266,7 +266,7 @@ async def test_many_new_jobs_are_given_up_to_a_number_and_counted(here: Sums) ->
 
 
 async def test_a_store_that_is_away_is_waited_for(here: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "_AWAY", 0.02)
+    monkeypatch.setattr(feeds, "_STORE_RETRY_SECONDS", 0.02)
     job = (await here.add.submit(0)).last
     assert job is not None
     away, get, find = list[int](), here.app.engine.jobs.get, here.app.engine.records.find
@@ -383,7 +383,7 @@ async def test_pruned_jobs_are_forgotten(here: Sums) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_the_work_of_other_processes_is_heard(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker in a process of its own, and no polling here: what is given was told by its hints."""
-    monkeypatch.setattr(feeds, "POLL", 3600.0)
+    monkeypatch.setattr(feeds, "POLL_SECONDS", 3600.0)
     url, go, note = url_of(kind, tmp_path), tmp_path / "go", tmp_path / "note"
     with app.override(url=url), crew(url, tmp_path, beat=2.0, lease=20.0) as workers:
         async with app, app.feed() as feed:

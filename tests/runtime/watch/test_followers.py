@@ -66,9 +66,9 @@ def lines(news: list[Update]) -> list[int]:
 async def test_all_entries_come_before_the_end_however_many_there_are(scene: Scene) -> None:
     scene.gate.set()
     async with scene.app.worker():
-        job = await scene.talk.submit(2 * module.PAGE + 7)
+        job = await scene.talk.submit(2 * module.PAGE_ENTRIES + 7)
         news = await all_of(await scene.app.follow(job.id))
-    assert lines(news) == list(range(1, 2 * module.PAGE + 9))
+    assert lines(news) == list(range(1, 2 * module.PAGE_ENTRIES + 9))
     assert news[-1].over
     assert [one.over for one in news].count(True) == 1
 
@@ -76,14 +76,14 @@ async def test_all_entries_come_before_the_end_however_many_there_are(scene: Sce
 async def test_no_end_is_told_before_the_last_page_of_the_log(scene: Scene) -> None:
     """Not by ``over``, and not by the job either."""
     async with scene.app.worker():
-        job = await scene.talk.submit(2 * module.PAGE)
+        job = await scene.talk.submit(2 * module.PAGE_ENTRIES)
         async with await scene.app.follow(job.id) as reader:
             read = [await anext(reader)]
             scene.gate.set()
             await until(lambda: reader.job.ended)
             async with asyncio.timeout(30):
                 read = [news async for news in reader]
-    assert lines(read) == list(range(1, 2 * module.PAGE + 2))
+    assert lines(read) == list(range(1, 2 * module.PAGE_ENTRIES + 2))
     assert len([one for one in read if one.logs]) == 3, "page by page"
     assert [(one.job.ended, one.over) for one in read] == [(False, False)] * (len(read) - 1) + [(True, True)]
 
@@ -157,7 +157,7 @@ async def test_readers_at_the_same_place_share_a_question(here: Scene, monkeypat
 
 
 async def test_a_hint_that_was_lost_is_made_up_for(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST", 0.02)
+    monkeypatch.setattr(module, "_POLL_FIRST_SECONDS", 0.02)
     monkeypatch.setattr(here.app.session.audience, "_hear", lambda hint: None)
     async with here.app.worker():
         job = await here.talk.submit(1)
@@ -178,7 +178,7 @@ async def test_a_hint_without_names_is_about_all(here: Scene) -> None:
 
 
 async def test_while_the_store_is_away_it_waits(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_AWAY", 0.02)
+    monkeypatch.setattr(module, "_STORE_RETRY_SECONDS", 0.02)
     tail, away, tries = here.app.engine.entries.tail, [True], list[object]()
 
     async def broken(*of: object, **options: object) -> object:

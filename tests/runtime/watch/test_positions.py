@@ -54,7 +54,7 @@ class Scene:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OFTEN", 0.02)
+    monkeypatch.setattr(module, "POLL_FIRST_SECONDS", 0.02)
 
 
 async def test_a_queue_is_computed_once_for_all_who_stand_in_it(quick: None) -> None:
@@ -124,8 +124,8 @@ async def test_who_waits_is_told_once_a_second_at_most_however_the_queue_moves_a
         scene.line[1:] = []  # who came has gone, and comes again
         scene.join()
     gaps = [after - before for before, after in pairwise(told)]
-    assert min(gaps) >= module.OFTEN - 1e-6
-    assert max(gaps) < 2 * module.OFTEN
+    assert min(gaps) >= module.POLL_FIRST_SECONDS - 1e-6
+    assert max(gaps) < 2 * module.POLL_FIRST_SECONDS
     scene.places.stop()
 
 
@@ -150,6 +150,6 @@ async def test_what_takes_long_is_computed_seldom_whoever_comes(others: bool) ->
             scene.join()
     rests = [after - before - took for before, after in pairwise(asked)]
     assert len(rests) == 4
-    assert min(rests) >= module._SHARE * took - 1e-6
-    assert max(rests) < 2 * module._SHARE * took
+    assert min(rests) >= module._MIN_PAUSE_RATIO * took - 1e-6
+    assert max(rests) < 2 * module._MIN_PAUSE_RATIO * took
     scene.places.stop()

@@ -22,7 +22,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, NotOpen, ResultTimeout, Unavailable
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.watch import watcher as following
-from headrace.runtime.watch.watcher import LONGEST
+from headrace.runtime.watch.watcher import POLL_MAX_SECONDS
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
 
@@ -333,7 +333,7 @@ async def test_when_changes_were_left_out_what_is_followed_is_looked_at(
 ) -> None:
     for name in ("FIRST", "RARE_FIRST", "RARE"):
         monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
-    monkeypatch.setattr("headrace.runtime.watch.watcher.LONGEST", 0.01)
+    monkeypatch.setattr("headrace.runtime.watch.watcher.POLL_MAX_SECONDS", 0.01)
     jobs = await submit(sums, 3)
     for job, hint in zip(jobs, (Hint(Topic.CHANGED), Hint(Topic.CHANGED, ("x",), 5), Hint(Topic.CHANGED)), strict=True):
         following = store.watcher.follow(job.id)
@@ -349,15 +349,17 @@ async def test_while_hints_come_questions_are_rare_and_a_lost_one_makes_them_fre
     watcher = store.watcher
     jobs = await submit(sums, 2)
     waits = [following._Wait(job) for job in jobs]
-    assert [watcher._first(wait) for wait in waits] == [following.FIRST] * 2
+    assert [watcher._first(wait) for wait in waits] == [following.POLL_FIRST_SECONDS] * 2
     watcher._hear_changes(Hint(Topic.CHANGED, (str(jobs[0].id),)))
-    assert watcher._first(waits[0]) == following.RARE_FIRST
-    assert watcher._first(following._Wait[Job](None)) == following.FIRST  # who waits for a result is not kept waiting
-    watched = following._Watched[Job](jobs[0].id, following.FIRST, None)
+    assert watcher._first(waits[0]) == following.HINTED_FIRST_SECONDS
+    assert (
+        watcher._first(following._Wait[Job](None)) == following.POLL_FIRST_SECONDS
+    )  # who waits for a result is not kept waiting
+    watched = following._Watched[Job](jobs[0].id, following.POLL_FIRST_SECONDS, None)
     watched.waits.add(waits[0])
-    assert watcher._longest(watched) == following.RARE
+    assert watcher._longest(watched) == following.HINTED_MAX_SECONDS
     watched.waits.add(following._Wait(None))
-    assert watcher._longest(watched) == following.LONGEST
+    assert watcher._longest(watched) == following.POLL_MAX_SECONDS
     watching = watcher.follow(jobs[1].id)
     await anext(watching)
     await store.end(jobs[1], quietly=True)
@@ -371,7 +373,7 @@ async def test_while_hints_come_questions_are_rare_and_a_lost_one_makes_them_fre
 async def test_changes_are_listened_for_only_while_somebody_follows(
     sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.watch.watcher.LINGER", 0.01)
+    monkeypatch.setattr("headrace.runtime.watch.watcher.LINGER_SECONDS", 0.01)
     bus = store.session.engine.bus
     (job,) = await submit(sums, 1)
     waiting = asyncio.create_task(store.watcher.ended(job.id))
@@ -428,7 +430,7 @@ class Counted:
     @property
     def by_one_alone(self) -> float:
         """As many as one who waits would ask in this time: a dozen in two seconds, then one in each."""
-        return 12 + (time.monotonic() - self._began) / LONGEST
+        return 12 + (time.monotonic() - self._began) / POLL_MAX_SECONDS
 
 
 @pytest.fixture(params=ENGINES)
@@ -515,7 +517,7 @@ async def test_who_waits_later_shares_the_questions(sums: Sums, store: Store) ->
 async def test_of_many_that_are_followed_only_those_are_read_that_changed(tmp_path: Path) -> None:
     sums = Sums(url_of("sqlite", tmp_path))
     async with sums.app:
-        handles = await sums.add.options(delay=600).map([(i,) for i in range(3 * following.MANY)])
+        handles = await sums.add.options(delay=600).map([(i,) for i in range(3 * following.MIN_CHECKED_JOBS)])
         store = Store(sums.app.session)
         watcher = store.watcher
         follows = [watcher.follow(handle.id) for handle in handles]

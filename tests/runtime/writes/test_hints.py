@@ -16,7 +16,7 @@ from headrace.engine import Engine
 from headrace.engine.bus import Hint, LocalBus, Topic
 from headrace.engines.postgres.bus.role import NotifyBus
 from headrace.runtime.clock import SystemClock
-from headrace.runtime.writes.hints import GAP, MOST, ChangeHints, hint_of
+from headrace.runtime.writes.hints import GAP_SECONDS, MAX_HINT_JOBS, ChangeHints, hint_of
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
@@ -80,9 +80,9 @@ async def test_the_first_is_told_at_once_and_the_others_together(bus: Recorder) 
 async def test_a_hint_names_so_many_and_counts_the_rest(bus: Recorder) -> None:
     changes = ChangeHints(bus)
     changes.tell(jobs(500))
-    changes.tell(jobs(MOST + 1))
+    changes.tell(jobs(MAX_HINT_JOBS + 1))
     await until(lambda: len(bus.sent) == 2)
-    assert [(len(hint.names), hint.dropped) for hint in bus.sent] == [(MOST, 300), (MOST, 1)]
+    assert [(len(hint.names), hint.dropped) for hint in bus.sent] == [(MAX_HINT_JOBS, 300), (MAX_HINT_JOBS, 1)]
 
 
 async def test_a_flood_is_told_in_samples_and_what_follows_it_in_full(bus: Recorder) -> None:
@@ -94,11 +94,11 @@ async def test_a_flood_is_told_in_samples_and_what_follows_it_in_full(bus: Recor
         told += 1000
         await asyncio.sleep(0.001)
     assert told == sum(len(hint.names) + hint.dropped for hint in bus.sent) + len(changes._ids) + changes._dropped
-    assert sum(len(hint.names) for hint in bus.sent) <= 2000 + 1000 * (loop.time() - began) + MOST
-    assert all(len(hint.names) <= MOST for hint in bus.sent)
+    assert sum(len(hint.names) for hint in bus.sent) <= 2000 + 1000 * (loop.time() - began) + MAX_HINT_JOBS
+    assert all(len(hint.names) <= MAX_HINT_JOBS for hint in bus.sent)
     changes.close()
     bus.sent.clear()
-    await until(lambda: changes._allowance.left(loop.time()) >= MOST)
+    await until(lambda: changes._allowance.left(loop.time()) >= MAX_HINT_JOBS)
     changes.tell(jobs(3))
     assert [(len(hint.names), hint.dropped) for hint in bus.sent] == [(3, 0)]
 
@@ -110,7 +110,7 @@ async def test_closing_tells_what_waits(bus: Recorder) -> None:
     changes.close()
     changes.close()
     assert [len(hint.names) for hint in bus.sent] == [1, 3]
-    assert GAP > 0
+    assert GAP_SECONDS > 0
 
 
 def test_one_hint_about_many_is_bounded_as_well() -> None:

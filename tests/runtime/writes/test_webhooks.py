@@ -14,7 +14,7 @@ from headrace.core.webhooks.target import EVENTS, Target
 from headrace.engine import Setting
 from headrace.errors import ConfigError, Unavailable
 from headrace.runtime.writes import webhooks as module
-from headrace.runtime.writes.webhooks import OF_JOBS, STALE, SUBSCRIPTIONS, Webhooks, read_webhooks
+from headrace.runtime.writes.webhooks import CACHE_SECONDS, OF_JOBS, SUBSCRIPTIONS, Webhooks, read_webhooks
 from tests.support.world import World, world
 
 WISH = Wish("https://hooks.example/", EVENTS)
@@ -49,7 +49,7 @@ async def test_a_subscription_of_another_process_is_heeded_after_five_seconds() 
         asked = count_reads(made)
         assert await told(made) == 0
         await subscribe(made)
-        made.clock.advance(STALE - 0.1)
+        made.clock.advance(CACHE_SECONDS - 0.1)
         assert await told(made) == 0
         assert len(asked) == 1, "submits read nothing in between"
         made.clock.advance(0.1)
@@ -89,7 +89,7 @@ async def test_a_store_that_is_away_is_believed_to_have_what_it_had() -> None:
         await subscribe(made)
         await known.look()
         made.engine.away = True
-        made.clock.advance(STALE)
+        made.clock.advance(CACHE_SECONDS)
         await known.look()
         assert known.fresh
         assert not known.silent
@@ -141,7 +141,7 @@ async def test_two_customers_with_one_address_have_a_webhook_each(credentials: d
 
 
 async def test_only_so_many_addresses_are_kept_for_a_customer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MAX_WEBHOOK_ADDRESSES", 2)
     async with world() as made:
         known = made.lanes.submits.webhooks
 

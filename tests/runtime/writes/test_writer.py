@@ -21,8 +21,8 @@ from headrace.errors import TransitionRefused, Unavailable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 from headrace.runtime.writes.writer import Writer
-from tests.support.postgres import shared
-from tests.support.schemas import postgres_engine
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import postgres_engine
 from tests.support.until import until
 
 

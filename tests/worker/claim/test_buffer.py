@@ -14,7 +14,7 @@ from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Claimed, WorkerInfo
-from headrace.worker.claim.buffer import AHEAD_MOST, Pace
+from headrace.worker.claim.buffer import MAX_AHEAD_JOBS, Pace
 from headrace.worker.slots import Slots
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -118,7 +118,7 @@ def test_a_pace_is_learned_and_bounded() -> None:
     assert pace.ahead(None) == 250, "what ten slots start in a quarter second"
     for _ in range(100):
         pace.ran(0.0)
-    assert pace.ahead(None) == AHEAD_MOST
+    assert pace.ahead(None) == MAX_AHEAD_JOBS
 
 
 def test_a_pace_that_turned_slow_is_noticed_while_the_slow_ones_still_run() -> None:

@@ -18,8 +18,8 @@ from tests.support.until import until
 
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher, "POLL_FIRST", 600.0)
-    monkeypatch.setattr(fetcher, "POLL_LONGEST", 600.0)
+    monkeypatch.setattr(fetcher, "POLL_FIRST_SECONDS", 600.0)
+    monkeypatch.setattr(fetcher, "POLL_MAX_SECONDS", 600.0)
 
 
 class _Counts(LosesReplies):
@@ -44,7 +44,7 @@ async def test_the_end_of_a_job_is_no_reason_to_ask_where_there_was_nothing_more
     async def noop() -> None:
         pass
 
-    monkeypatch.setattr(fetcher, "FRESH", 600.0)
+    monkeypatch.setattr(fetcher, "FRESH_SECONDS", 600.0)
     shop.task(noop)
     store = _Counts(shop.engine)
     known = await shop.submit("noop")  # the worker learns of its task before anything is counted
@@ -127,7 +127,7 @@ async def test_what_a_claim_said_is_not_believed_for_long(shop: Shop, monkeypatc
     async def waits() -> None:
         await gate.wait()
 
-    monkeypatch.setattr(fetcher, "FRESH", 0.0)
+    monkeypatch.setattr(fetcher, "FRESH_SECONDS", 0.0)
     shop.task(waits)
     store = _Counts(shop.engine)
     known = await shop.submit("waits")

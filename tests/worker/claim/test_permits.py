@@ -18,16 +18,24 @@ from headrace.client.bulk_task import make_handler
 from headrace.core.defaults import Rules
 from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.limits.rate import LONGEST_LEAD, Rate
+from headrace.core.limits.rate import MAX_LEAD_SECONDS, Rate
 from headrace.engine import Claimed
 from headrace.errors import Unavailable
 from headrace.runtime.clock import SystemClock
 from headrace.testing import FakeClock
-from headrace.worker.claim.permits import FEW, FIRST, KEPT, LATELY, LEAST, Lead, Permits
+from headrace.worker.claim.permits import (
+    FIRST_LEAD_SECONDS,
+    MAX_SAMPLES,
+    MIN_LEAD_SECONDS,
+    MIN_SAMPLES,
+    WINDOW_SECONDS,
+    Lead,
+    Permits,
+)
 from headrace.worker.execution.hooks import CallNext
 from headrace.worker.worker import Worker
 from tests.support.faults import Instead
-from tests.support.process_tasks import square
+from tests.support.programs.process_tasks import square
 from tests.support.shop import ENGINES, Shop, open_shop
 from tests.support.starts import most_in_windows, most_over_bucket
 
@@ -108,25 +116,25 @@ class Claims:
 def test_it_is_twice_what_99_of_100_take_and_at_least_50_ms() -> None:
     clock = FakeClock()
     lead = Lead(clock)
-    assert lead.seconds == FIRST == 0.5
+    assert lead.seconds == FIRST_LEAD_SECONDS == 0.5
     for _ in range(10):
         lead.learn(0.001, clock.monotonic())
-    assert lead.seconds == LEAST == 0.05
-    for number in range(1, KEPT + 1):
+    assert lead.seconds == MIN_LEAD_SECONDS == 0.05
+    for number in range(1, MAX_SAMPLES + 1):
         lead.learn(number / 1000, clock.monotonic())
     assert lead.seconds == pytest.approx(2 * 0.254)  # 254 of 256
     lead.learn(1000.0, clock.monotonic())
     for _ in range(3):
         lead.learn(500.0, clock.monotonic())
-    assert lead.seconds == LONGEST_LEAD
+    assert lead.seconds == MAX_LEAD_SECONDS
 
 
 def test_what_was_long_ago_is_forgotten_if_enough_is_known_since() -> None:
     clock = FakeClock()
     lead = Lead(clock)
     lead.learn(1.0, clock.monotonic())
-    clock.advance(LATELY + 1)
-    for _ in range(FEW - 1):
+    clock.advance(WINDOW_SECONDS + 1)
+    for _ in range(MIN_SAMPLES - 1):
         lead.learn(0.1, clock.monotonic())
     assert lead.seconds == 2.0, "a rate of a job in two minutes has to know how long that takes"
     lead.learn(0.1, clock.monotonic())
@@ -385,7 +393,7 @@ async def test_the_lead_of_a_bulk_handler_has_room_for_its_wait(shop: Shop, cloc
     claims = Claims(shop, lambda: None)
     async with shop.worker(engine=claims.engine):
         await shop.all_ended(ids)
-    assert claims.asks[0].lead == pytest.approx(0.3 + FIRST)
+    assert claims.asks[0].lead == pytest.approx(0.3 + FIRST_LEAD_SECONDS)
 
 
 async def test_who_is_late_for_a_bulk_call_is_left_out_of_it(shop: Shop, clock: Moved) -> None:
@@ -465,7 +473,7 @@ async def test_where_no_rate_counts_nothing_is_learned(shop: Shop) -> None:
     worker = shop.worker(engine=claims.engine)
     async with worker:
         await shop.all_ended(ids)
-    assert (worker._slots.lead.seconds, len(worker._slots.lead._took)) == (FIRST, 0)
+    assert (worker._slots.lead.seconds, len(worker._slots.lead._took)) == (FIRST_LEAD_SECONDS, 0)
 
 
 @pytest.mark.timeout(120)

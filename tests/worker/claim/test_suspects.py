@@ -145,7 +145,7 @@ async def test_ordinary_jobs_do_not_keep_suspects_waiting(shop: Shop) -> None:
 
 async def test_it_begins_when_what_was_done_before_is_stored(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a worker that it kills does not lose what was done."""
-    monkeypatch.setattr(batcher, "_MUCH", 1)  # its start may be written beside the finishes that are on their way
+    monkeypatch.setattr(batcher, "_FULL_ROWS", 1)  # its start may be written beside the finishes that are on their way
     called, early = list[str](), list[UUID]()
     asked = asyncio.Event()
     open_again = asyncio.Event()
@@ -303,7 +303,7 @@ async def test_long_jobs_do_not_keep_suspects_waiting(shop: Shop) -> None:
 
 async def test_a_long_suspect_keeps_no_second_slot(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept for another suspect goes to ordinary jobs when no other may be added to those that run."""
-    monkeypatch.setattr(suspects, "ROUND", 1000.0)
+    monkeypatch.setattr(suspects, "ROUND_SECONDS", 1000.0)
     floor, first = Floor(shop), asyncio.Event()
 
     async def brief() -> None:
@@ -316,7 +316,7 @@ async def test_a_long_suspect_keeps_no_second_slot(shop: Shop, monkeypatch: pyte
     async with shop.worker(concurrency=8) as worker:
         slots = worker._slots
         await until(lambda: slots.suspects.wants_slot and len(slots.runs) == 8, what="the next slot is a suspect's")
-        monkeypatch.setattr(suspects, "ROUND", 0.0)  # the round is over
+        monkeypatch.setattr(suspects, "ROUND_SECONDS", 0.0)  # the round is over
         first.set()
         await shop.all_ended(others)
         monkeypatch.setattr(type(slots), "turns_over", False)
@@ -348,7 +348,7 @@ async def test_no_slot_is_kept_when_there_are_no_more_suspects(shop: Shop) -> No
 
 
 async def test_suspects_that_find_no_slot_are_handed_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspects, "WAITED_TOO_LONG", 1000.0)
+    monkeypatch.setattr(suspects, "MAX_WAIT_SECONDS", 1000.0)
     gate = asyncio.Event()
 
     async def blocks() -> None:
@@ -364,7 +364,7 @@ async def test_suspects_that_find_no_slot_are_handed_back(shop: Shop, monkeypatc
         monkeypatch.setattr(type(slots), "turns_over", True)  # as if the handler had been expected to end
         await until(lambda: len(slots.suspects.waiting) == 1, what="the suspect waits for a slot")
         monkeypatch.undo()
-        monkeypatch.setattr(suspects, "WAITED_TOO_LONG", 0.1)  # now it has
+        monkeypatch.setattr(suspects, "MAX_WAIT_SECONDS", 0.1)  # now it has
         await shop.reaches(other.id, Status.QUEUED)
         assert (await shop.get(other.id)).unstarted_losses == 0
         gate.set()

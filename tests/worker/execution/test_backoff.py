@@ -15,8 +15,8 @@ from headrace.errors import ConfigError, HandlerFailed
 from headrace.testing import harness
 from headrace.worker.execution.context import Context
 from headrace.worker.execution.hooks import CallNext
-from tests.support import process_backoff
 from tests.support.apps import ENGINES, url_of
+from tests.support.programs import process_backoff
 from tests.support.until import until
 
 

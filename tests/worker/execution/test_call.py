@@ -15,7 +15,7 @@ from headrace.errors import Unstorable
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.context import Context
 from headrace.worker.execution.run import Run
-from headrace.worker.execution.writers import MOST_ENTRIES
+from headrace.worker.execution.writers import MAX_WRITE_ENTRIES
 from headrace.worker.worker import Worker
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
@@ -158,7 +158,7 @@ async def test_a_generator_is_held_up_by_a_store_that_does_not_keep_up(shop: Sho
 
     async def flood() -> AsyncIterator[int]:
         nonlocal yielded
-        for number in range(10 * MOST_ENTRIES):
+        for number in range(10 * MAX_WRITE_ENTRIES):
             yielded = number + 1
             yield number
 
@@ -174,12 +174,12 @@ async def test_a_generator_is_held_up_by_a_store_that_does_not_keep_up(shop: Sho
     async with shop.worker():
         id = await shop.submit("flood")
         await asyncio.wait_for(full.wait(), 45)
-        await until(lambda: yielded >= 2 * MOST_ENTRIES)
+        await until(lambda: yielded >= 2 * MAX_WRITE_ENTRIES)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert yielded <= 2 * MOST_ENTRIES + 1
+        assert yielded <= 2 * MAX_WRITE_ENTRIES + 1
         gate.set()
-        assert (await shop.ended(id)).result == 10 * MOST_ENTRIES
+        assert (await shop.ended(id)).result == 10 * MAX_WRITE_ENTRIES
 
 
 @pytest.mark.parametrize("pause", [False, True], ids=["all in one write", "after others were kept"])

@@ -30,8 +30,8 @@ from headrace.errors import ConfigError, NotSupported, Stale, SyncInAsync, Unava
 from headrace.worker.execution import completion
 from headrace.worker.execution.context import Context
 from tests.support.faults import Instead, LosesReplies
-from tests.support.postgres import shared
-from tests.support.schemas import schema_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import schema_of
 from tests.support.shop import Shop, open_shop
 from tests.support.until import until
 
@@ -532,7 +532,7 @@ async def test_a_start_that_is_on_its_way(shop: Shop, till: Till) -> None:
 async def test_a_transaction_that_outlives_its_handler(
     shop: Shop, till: Till, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "LEFT_OPEN", 0.3)
+    monkeypatch.setattr(completion, "OPEN_TRANSACTION_SECONDS", 0.3)
     left, over = AsyncExitStack(), asyncio.Event()
 
     async def pay(ctx: Context) -> str:

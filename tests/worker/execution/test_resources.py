@@ -14,8 +14,8 @@ from headrace.core.status import Reason
 from headrace.errors import ConfigError, NotOpen
 from headrace.testing import harness
 from headrace.worker.execution.resources import Resource, Resources
-from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
+from tests.support.programs import process_tasks
 
 
 @pytest.fixture(params=ENGINES)

@@ -21,9 +21,9 @@ from headrace.engines.sqlite.store.presence import Presence
 from headrace.worker import delayed_starts
 from headrace.worker.execution.context import Context
 from headrace.worker.process.pool import ProcessPool
-from tests.support import process_families
 from tests.support.apps import url_of
-from tests.support.process_tasks import checks, dies, exits, spins, square, steers, waits
+from tests.support.programs import process_families
+from tests.support.programs.process_tasks import checks, dies, exits, spins, square, steers, waits
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -153,7 +153,7 @@ async def test_a_child_that_submits_has_its_start_recorded_at_once(
 ) -> None:
     url = url_of("sqlite", tmp_path)
     monkeypatch.setenv("HEADRACE_URL", url)
-    monkeypatch.setattr(delayed_starts, "WITHIN", 3600.0)  # so that nobody else sees to it
+    monkeypatch.setattr(delayed_starts, "WRITE_SECONDS", 3600.0)  # so that nobody else sees to it
     app, gate = process_families.app, tmp_path / "gate"
 
     async def begun() -> bool:

@@ -60,7 +60,7 @@ Do = Callable[["App", UUID], Awaitable[Job]]
 """Does it to one job."""
 
 
-FEW = 5
+MAX_LISTED_REFUSALS = 5
 """So many refusals are told one by one, more are counted: what went wrong must not scroll away."""
 
 
@@ -280,7 +280,7 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime)
         document([verdict.to_dict() for verdict in verdicts])
         return
     refused = [verdict for verdict in verdicts if verdict.code != DONE]
-    if len(refused) <= FEW:
+    if len(refused) <= MAX_LISTED_REFUSALS:
         for verdict in refused:
             say(f"error: {verdict.message}")
     done = [verdict.job for verdict in verdicts if verdict.code == DONE and verdict.job]
@@ -298,7 +298,7 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime)
             out.print(line.append(f"  {changed}") if changed else line)
     if len(verdicts) > 1:
         told = f"{len(done):,} of {len(verdicts):,} {PAST[verb]}"
-        say(f"{told}; {_counted(refused, verb)}" if len(refused) > FEW else told)
+        say(f"{told}; {_counted(refused, verb)}" if len(refused) > MAX_LISTED_REFUSALS else told)
 
 
 def _counted(refused: Sequence[Verdict], verb: Verb) -> str:

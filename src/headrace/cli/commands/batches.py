@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["batch", "batches"]
 
-LOOK = 0.5
+POLL_SECONDS = 0.5
 """Seconds between two looks at how far it is."""
 
 Viewer: TypeAlias = "Callable[[Batch], None]"
@@ -115,7 +115,7 @@ async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch]
     try:
         with _viewer(app, state) as see:
             while True:
-                done, _ = await asyncio.wait([waiting], timeout=LOOK)
+                done, _ = await asyncio.wait([waiting], timeout=POLL_SECONDS)
                 if not done:
                     with suppress(Unavailable):  # the store comes back, or the time is up
                         await handle.refresh()

@@ -53,7 +53,7 @@ def _table(found: Sequence[ApiKey], now: datetime) -> Fitted:
     from headrace.cli.output.tables import Fitted
     from headrace.cli.output.text import Text
     from headrace.cli.output.words import ago
-    from headrace.client.api.keys import USE_NOTED
+    from headrace.client.api.keys import USE_NOTE_INTERVAL
 
     made = table("key", "prefix", "created", "by", "used", "expires", "may")
     for key in found:
@@ -62,7 +62,7 @@ def _table(found: Sequence[ApiKey], now: datetime) -> Fitted:
             over = key.expires_at <= now
             expires = Text("expired" if over else ago(key.expires_at, now), "red" if over else "")
         # Uses are written down by the hour: a smaller number would say more than is known.
-        lately = key.used_at is not None and now - key.used_at < USE_NOTED
+        lately = key.used_at is not None and now - key.used_at < USE_NOTE_INTERVAL
         used = "never" if key.used_at is None else "< 1 h ago" if lately else ago(key.used_at, now)
         made.add_row(
             Text(key.name),

@@ -12,7 +12,7 @@ from headrace.cli.options import State, common
 from headrace.cli.output.console import document, echo, line, say
 from headrace.cli.output.words import counted, time_of_day
 from headrace.cli.session import with_app
-from headrace.core.printable import indented, printable
+from headrace.core.control_characters import indented, printable
 
 if TYPE_CHECKING:
     from headrace.app import App

@@ -28,7 +28,7 @@ __all__ = ["charts", "stats", "view"]
 
 
 _SIGNS = "▁▂▃▄▅▆▇█"
-_BARS_MOST = 16
+_MAX_BARS = 16
 """Bars of a line: what the narrowest column has room for."""
 _ATTEMPTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled")
 
@@ -85,7 +85,7 @@ def view(found: Charts, columns: int) -> RenderableType:
     right = ("done", "failed", "retried", "waited", "ran")
     made = table("task", "queue", *right, "attempts", right=right)
     steps = -(-(found.until - found.since) // timedelta(seconds=found.step.seconds))
-    wide = timedelta(seconds=found.step.seconds) * -(-steps // _BARS_MOST)
+    wide = timedelta(seconds=found.step.seconds) * -(-steps // _MAX_BARS)
     for series in found.series:
         total = series.total
         failed = total.failed + total.timed_out + total.lost

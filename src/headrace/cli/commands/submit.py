@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run", "submit"]
 
-PATIENCE = 3.0
+SILENCE_SECONDS = 3.0
 """Seconds that ``run`` waits in silence before it explains why nothing happens."""
 
 
@@ -232,7 +232,7 @@ async def _print_result(handle: JobHandle[Any], state: State) -> int:
 
 async def _explain_silence(app: App, handle: JobHandle[Any]) -> None:
     """Tell the waiting person once why the job does not start."""
-    await asyncio.sleep(PATIENCE)
+    await asyncio.sleep(SILENCE_SECONDS)
     job = await handle.refresh()
     if not job.held and not job.ended:
         say(await app.explain(handle.id))

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-PAUSE = 4.0
+ROUND_PAUSE_SECONDS = 4.0
 """Seconds between the rounds of the endless demo."""
 
-GRACE = 0.2
+STOP_GRACE_SECONDS = 0.2
 """Seconds that running jobs have to finish when the demo ends: whoever interrupts it is not kept waiting."""
 
-PORT = 8470
+DASHBOARD_PORT = 8470
 """Where the dashboard is, unless somebody else is there."""
 
-OLD = 86400.0
+STORE_AGE_SECONDS = 86400.0
 """Seconds after which the store of an earlier demo is removed by the next one."""
 
 
@@ -67,7 +67,7 @@ def new_store() -> str:
     mine = os.getuid() if hasattr(os, "getuid") else None
     for file in Path(tempfile.gettempdir()).glob("headrace-*/demo"):
         found = file.stat()
-        if mine in (None, found.st_uid) and time.time() - found.st_mtime > OLD:
+        if mine in (None, found.st_uid) and time.time() - found.st_mtime > STORE_AGE_SECONDS:
             shutil.rmtree(file.parent, ignore_errors=True)
     return f"sqlite:///{Path(tempfile.mkdtemp(prefix='headrace-')) / 'demo'}"
 
@@ -82,7 +82,7 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
     stop, rounds = asyncio.Event(), list["Scenario"]()
     async with app:
         with on_signals(stop.set, stop.set):
-            async with app.worker(concurrency=8, grace=GRACE), _dashboard(app, wanted=not once) as address:
+            async with app.worker(concurrency=8, grace=STOP_GRACE_SECONDS), _dashboard(app, wanted=not once) as address:
                 told = [] if address is None else [f"watch it in a browser: {address}"]
                 if not state.json and not is_terminal():
                     echo("\n".join([*told, *hints]), err=True, lines=True)
@@ -111,10 +111,10 @@ async def _dashboard(app: App, *, wanted: bool) -> AsyncIterator[str | None]:
         yield None
         return
     try:
-        listener = listen("127.0.0.1", PORT)
+        listener = listen("127.0.0.1", DASHBOARD_PORT)
     except OSError:  # somebody is there already
         listener = listen("127.0.0.1", 0)
-    options = HubOptions(maintenance=False, webhooks=False, access_log=False, grace=GRACE)
+    options = HubOptions(maintenance=False, webhooks=False, access_log=False, grace=STOP_GRACE_SECONDS)
     server = HubServer(Hub(app, options))
     serving = await server.begin(listener)
     try:
@@ -149,7 +149,7 @@ async def _rounds(app: App, rounds: list[Scenario], once: bool) -> None:
         await rounds[-1].play()
         if once:
             return
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(ROUND_PAUSE_SECONDS)
 
 
 async def _sum_up(app: App, rounds: list[Scenario]) -> None:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "Scenario"]
 
-PATIENCE = 45.0
+SCENARIO_SECONDS = 45.0
 """Seconds after which the scenario is over, come what may; it takes about five."""
 
 IMAGES = ("cat.png", "dog.png", "fox.png", "owl.png", "bee.png", "elk.png")
-SUMS = 100
-TICKS = 2
+SUM_JOBS = 100
+TICK_FIRES = 2
 
 
 class Finding(NamedTuple):
@@ -50,7 +50,7 @@ class Scenario:
         """Submit everything, cancel what never ends, and wait for the rest; gives up after a while."""
         await self._submit()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(SCENARIO_SECONDS):
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._cancel(self._single["endless"]))
                     group.create_task(self._await_ticks())
@@ -61,7 +61,7 @@ class Scenario:
 
     async def _submit(self) -> None:
         # The many come first, so that a list of the newest jobs shows the others.
-        self._sums = await tasks.add.map([(number, number) for number in range(SUMS)])
+        self._sums = await tasks.add.map([(number, number) for number in range(SUM_JOBS)])
         self._images = await tasks.thumbnail.map([(name,) for name in IMAGES])
         self._single = {
             "later": await tasks.later.options(delay=2.0).submit(),
@@ -80,7 +80,7 @@ class Scenario:
         await self._app.cancel(handle.id, by=USER)
 
     async def _await_ticks(self) -> None:
-        while len(self._ticks) < TICKS:
+        while len(self._ticks) < TICK_FIRES:
             page = await self._app.jobs(task="tick", status=Status.COMPLETED)
             self._ticks = [job for job in page.items if job.spec.schedule is not None]
             await asyncio.sleep(0.1)
@@ -95,7 +95,7 @@ class Scenario:
         ledger = (await self._app.stats()).ledger
         return [
             _finding("thumbnails with progress", f"{len(IMAGES)} completed", _tally(images)),
-            _finding("sums in threads", f"{SUMS} right", f"{right} right"),
+            _finding("sums in threads", f"{SUM_JOBS} right", f"{right} right"),
             _finding("a delayed job", "completed", _end(one["later"])),
             _finding("fails twice, then succeeds", "completed after 3 attempts", _tries(one["unsteady"])),
             _finding("  its failed attempts on record", "2", str(failed.count(Outcome.FAILED))),
@@ -107,7 +107,9 @@ class Scenario:
             ),
             _finding("same dedup key again", "the first job", "the first job" if self._duplicate else "a second job"),
             _finding("cancelled while running", f"cancelled ({Reason.USER})", _end(one["endless"])),
-            Finding("fires of the schedule", f"at least {TICKS}", str(len(self._ticks)), len(self._ticks) >= TICKS),
+            Finding(
+                "fires of the schedule", f"at least {TICK_FIRES}", str(len(self._ticks)), len(self._ticks) >= TICK_FIRES
+            ),
             _finding("jobs unaccounted for", "0", str(ledger.unaccounted)),
         ]
 

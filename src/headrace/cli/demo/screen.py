@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["caption", "show"]
 
-EVERY = 0.2
+REFRESH_SECONDS = 0.2
 QUIET = frozenset({"add"})
 """Tasks of which there are so many that their changes are only counted."""
 
@@ -35,7 +35,7 @@ PASSING = frozenset({Status.PENDING, Status.QUEUED, Status.ASSIGNED, Status.ACCE
 
 ENDS = [status for status in Status if status in ENDED]
 
-MOST_LINES = 16
+MAX_EVENT_LINES = 16
 """Of what happened, at most so many lines are on the screen."""
 
 
@@ -75,7 +75,7 @@ async def show(
 
             def draw(seen: Moment) -> None:
                 happened.extend(changes.of(seen.jobs))
-                del happened[:-MOST_LINES]
+                del happened[:-MAX_EVENT_LINES]
                 live.update(picture(seen, rounds, happened, below, out.height - 1))
 
             await _look(app, draw)
@@ -90,7 +90,7 @@ async def _look(app: App, see: Callable[[Moment], None]) -> None:
     while True:
         page, stats = await app.jobs(limit=200), await app.stats()
         see(Moment(page.items, stats.statuses, app.host.clock.now()))
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(REFRESH_SECONDS)
 
 
 class Changes:
@@ -152,7 +152,9 @@ def picture(
         mine = [job for job in seen.jobs if job.task == task.name and rounds and job.created_at >= rounds[-1].began]
         made.add_row(Text(task.name, "bold"), Text(caption(task), "dim"), _standing(mine, seen.now))
     room = max(height - len(ROWS) - len(below) - 5, 0)
-    events = [Text(_words(one), STYLES[one.job.status]) for one in happened[-min(room, MOST_LINES) :]] if room else []
+    events = (
+        [Text(_words(one), STYLES[one.job.status]) for one in happened[-min(room, MAX_EVENT_LINES) :]] if room else []
+    )
     parts: list[RenderableType] = [head, Text(), made, Text(), *events, Text()]
     return Group(*parts, *(Text(one, "dim") for one in below))
 

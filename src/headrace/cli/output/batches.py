@@ -20,7 +20,7 @@ from headrace.core.status import Status
 
 __all__ = ["batch_view", "batches_view", "moving_bar", "sentence"]
 
-WIDTH = 40
+BAR_CHARACTERS = 40
 ENDS = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 DONE, LEFT = "━", "┄"
 _NUMBERS = ("jobs", "completed", "failed", "cancelled", "live")
@@ -49,7 +49,7 @@ def _state(record: Batch) -> str:
     return f"{word}, abandoned" if record.abandoned else word
 
 
-def bar(record: Batch, width: int = WIDTH) -> Text:
+def bar(record: Batch, width: int = BAR_CHARACTERS) -> Text:
     """Its jobs as a bar: how many ended in which way, and how many are left; everything there is gets a cell."""
     parts = [(count, DONE, STYLES[status]) for status, count in _counts(record).items() if count]
     if left := record.tally.live or not record.sealed:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.core.printable import printable, printable_json
+from headrace.core.control_characters import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-WIDE = 400
+PIPE_COLUMNS = 400
 """Columns for readers that are not terminals: nothing is cut for a program."""
 
 
@@ -52,7 +52,7 @@ def console(stderr: bool = False) -> Console:
     """A rich console on stdout (or stderr): plain text when nobody is looking, or when NO_COLOR asks for it."""
     from headrace.cli.output.text import PrintableConsole
 
-    wide = None if is_terminal(stderr) else WIDE
+    wide = None if is_terminal(stderr) else PIPE_COLUMNS
     return PrintableConsole(stderr=stderr, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Relatives", "family_view", "relatives"]
 
-MEMBERS = 1000
+MAX_MEMBERS = 1000
 """So many of a family are read, the newest."""
 
-SIBLINGS, SHOWN = 8, 40
+MAX_SIBLINGS, MAX_SHOWN_JOBS = 8, 40
 """So many children of one job, and so many jobs in all, are drawn; of the rest it is said how many there are."""
 
 
@@ -45,7 +45,7 @@ class Relatives(NamedTuple):
 async def relatives(app: App, job: Job) -> Relatives:
     """Ask the store who is around a job."""
     after = await app.get_many(job.after)
-    page = await app.jobs(root=job.root or job.id, limit=MEMBERS)
+    page = await app.jobs(root=job.root or job.id, limit=MAX_MEMBERS)
     [root] = await app.get_many([job.root]) if job.root else [None]
     return Relatives(after, root, page.items[::-1], page.cursor is not None)
 
@@ -74,7 +74,7 @@ def _after_view(job: Job, after: Sequence[Job | None], now: datetime, console: C
     if job.spec.after_when == "succeeded":
         head.append(f"; else it {'is cancelled' if job.spec.on_parent_failure == 'cancel' else 'fails'}", "dim")
     # What is still in the way comes first.
-    shown = sorted(known, key=lambda one: (one.ended, one.status is Status.COMPLETED))[:SIBLINGS]
+    shown = sorted(known, key=lambda one: (one.ended, one.status is Status.COMPLETED))[:MAX_SIBLINGS]
     lines = grid()
     for one in shown:
         lines.add_row("", _label(one, now, console))
@@ -117,7 +117,7 @@ def _tree(job: Job, around: Relatives, now: datetime, console: Console) -> Rende
             branch.add(_rest(len(hidden), hidden))
     if not around.more:
         return tree
-    said = f"only the newest {MEMBERS:,} were looked at; headrace jobs --root {top} --all lists them all"
+    said = f"only the newest {MAX_MEMBERS:,} were looked at; headrace jobs --root {top} --all lists them all"
     return Group(tree, Text(said, "dim"))
 
 
@@ -132,8 +132,8 @@ def _chosen(top: UUID, children: dict[UUID, list[Job]], job: Job) -> set[UUID]:
     while level:
         below = list[UUID]()
         for id in level:
-            for one in children.get(id, ())[:SIBLINGS]:
-                if len(shown) < SHOWN:
+            for one in children.get(id, ())[:MAX_SIBLINGS]:
+                if len(shown) < MAX_SHOWN_JOBS:
                     shown.add(one.id)
             below += [one.id for one in children.get(id, ()) if one.id in shown]
         level = below

@@ -18,7 +18,7 @@ from headrace.core.audit import Audited
 from headrace.core.lifecycle.liveness import told_silence
 from headrace.core.schedule.rules import Continuous
 from headrace.core.status import Status
-from headrace.core.times import CLOCK_APART, told_apart
+from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 
 if TYPE_CHECKING:
     from headrace.client.api.limits import LimitInfo
@@ -215,7 +215,7 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
         state = Text(beat.state if row.silent_since is None else told_silence(row.silent_since, now), style)
         if beat.stuck_threads:
             state.append(f" ({beat.stuck_threads} stuck)", "red")
-        if abs(beat.clock_apart) > CLOCK_APART:
+        if abs(beat.clock_apart) > MAX_CLOCK_ERROR_SECONDS:
             state.append(f" (clock {told_apart(beat.clock_apart)})", "yellow")
         here = info.name is None  # else its host is known to itself alone
         made.add_row(

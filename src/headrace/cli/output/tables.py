@@ -12,11 +12,11 @@ from headrace.cli.output.text import Text
 
 __all__ = ["Fitted"]
 
-GAP = 2
+COLUMN_GAP_CHARACTERS = 2
 """Between two columns; rich counts one for the last column too."""
-LAST, WRAPPED = 16, 28
+MIN_LAST_CHARACTERS, MIN_WRAPPED_CHARACTERS = 16, 28
 """The last column, which gives way, wants at least this: a bar of progress; or some words, if it wraps them."""
-LEAST = 12
+MIN_COLUMN_CHARACTERS = 12
 """No column that is kept is cut to less than this."""
 
 
@@ -29,7 +29,7 @@ class Fitted:
 
     def __init__(self, table: Table, spare: Sequence[str] = (), *, wrap: bool = False) -> None:
         self._table, self._spare = table, spare
-        self._last = WRAPPED if wrap else LAST
+        self._last = MIN_WRAPPED_CHARACTERS if wrap else MIN_LAST_CHARACTERS
         if wrap:
             table.columns[-1].no_wrap, table.columns[-1].overflow = False, "fold"
 
@@ -46,9 +46,9 @@ class Fitted:
                 break
             columns = [one for one in columns if one is not column]
         wide = [_wide(column) for column in columns]
-        room = width - GAP * len(wide)
-        wide[-1] = min(wide[-1], max(room - sum(wide[:-1]), LAST))
-        while sum(wide) > room and max(wide) > LEAST:
+        room = width - COLUMN_GAP_CHARACTERS * len(wide)
+        wide[-1] = min(wide[-1], max(room - sum(wide[:-1]), MIN_LAST_CHARACTERS))
+        while sum(wide) > room and max(wide) > MIN_COLUMN_CHARACTERS:
             wide[wide.index(max(wide))] -= 1
         return _laid_out(self._table, columns, wide)
 
@@ -75,4 +75,4 @@ def _wide(column: Column) -> int:
 
 def _needed(columns: Sequence[Column], least: int) -> int:
     *kept, last = columns
-    return sum(map(_wide, kept)) + GAP * len(columns) + min(_wide(last), least)
+    return sum(map(_wide, kept)) + COLUMN_GAP_CHARACTERS * len(columns) + min(_wide(last), least)

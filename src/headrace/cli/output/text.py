@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text as StyledText
 
-from headrace.core.printable import printable
+from headrace.core.control_characters import printable
 
 __all__ = ["PrintableConsole", "Text"]
 

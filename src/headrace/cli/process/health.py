@@ -11,8 +11,8 @@ import click
 
 __all__ = ["Address", "Vitals", "address", "metrics", "serve"]
 
-LIMIT = 8192
-PATIENCE = 5.0
+MAX_REQUEST_BYTES = 8192
+REQUEST_TIMEOUT_SECONDS = 5.0
 
 
 class Address(NamedTuple):
@@ -75,7 +75,7 @@ async def serve(where: Address, ask: Callable[[], Vitals]) -> asyncio.Server:
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
             method, path, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
             status, kind, body = _answer(path.partition("?")[0], ask())
@@ -87,7 +87,7 @@ async def serve(where: Address, ask: Callable[[], Vitals]) -> asyncio.Server:
         finally:
             writer.close()
 
-    return await asyncio.start_server(handle, where.host, where.port, limit=LIMIT)
+    return await asyncio.start_server(handle, where.host, where.port, limit=MAX_REQUEST_BYTES)
 
 
 async def _write(writer: asyncio.StreamWriter, status: int, kind: str, body: str, with_body: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 from headrace.cli.options import State
 from headrace.cli.output.console import echo, line, say
 from headrace.cli.output.words import time_of_day
-from headrace.core.printable import printable
+from headrace.core.control_characters import printable
 from headrace.worker.execution.errors import message_of
 from headrace.worker.log_capture import handlers_of
 

@@ -32,12 +32,12 @@ from headrace.errors import MissingExtra
 __all__ = ["Limits", "changes", "renew_on_change", "renew_when_due", "shown", "size"]
 
 
-LOOK = 0.25
+POLL_SECONDS = 0.25
 """Seconds between two looks at what the worker has done; at its memory it is looked less often."""
-LOOKS = 4
+POLLS_PER_MEMORY_READ = 4
 """Of so many looks, one is at the memory."""
 
-LEAST = 10 * 10**6
+MIN_MEMORY_BYTES = 10 * 10**6
 """A process that has done nothing yet is larger. Whoever asks for less has left out a unit, or has it in kilobytes."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -50,7 +50,7 @@ def size(value: str | int) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMG]I?)?B?", value.strip().upper())
     if found is None or (number := int(float(found[1]) * _UNITS[found[2] or ""])) <= 0:
         raise click.BadParameter(f"{value!r} is no size: say it as 512MB or 2GiB")
-    if number < LEAST:
+    if number < MIN_MEMORY_BYTES:
         raise click.BadParameter(f"{value!r} is {number:,} bytes, and a worker takes more: say it as 512MB or 2GiB")
     return number
 
@@ -112,19 +112,19 @@ async def _up(worker: Worker) -> None:
     while True:
         if worker.stats.state != "starting":
             return
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _due(worker: Worker, limits: Limits) -> str:
     look, memory = 0, None
     while True:
-        if limits.memory is not None and look % LOOKS == 0:
+        if limits.memory is not None and look % POLLS_PER_MEMORY_READ == 0:
             memory = await asyncio.to_thread(memory_of, [os.getpid(), *worker.child_pids])
         why = limits.due(worker.stats.done + worker.stats.failed, memory)
         if why is not None:
             return why
         look += 1
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def changes() -> AsyncIterator[set[tuple[Any, str]]]:

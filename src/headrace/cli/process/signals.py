@@ -14,7 +14,7 @@ from headrace.worker.process import signals
 
 __all__ = ["Signals", "are_ours", "on_signals"]
 
-PATIENCE = 5.0
+STOP_TIMEOUT_SECONDS = 5.0
 """Seconds that stopping at once may take; a blocked loop takes longer, and is not waited for."""
 
 
@@ -30,7 +30,7 @@ class Signals(signals.Signals):
     def hurry(self, number: int) -> None:
         """Wait no longer than is decent."""
         self.code = 128 + number
-        self._timer = threading.Timer(PATIENCE, os._exit, (self.code,))
+        self._timer = threading.Timer(STOP_TIMEOUT_SECONDS, os._exit, (self.code,))
         self._timer.daemon = True
         self._timer.start()
 

@@ -23,15 +23,15 @@ from headrace.runtime.clock import SystemDice
 
 __all__ = ["Supervisor"]
 
-FIRST_DELAY = 0.5
-LONGEST_DELAY = 30.0
-STEADY = 5.0
+FIRST_DELAY_SECONDS = 0.5
+MAX_DELAY_SECONDS = 30.0
+STEADY_SECONDS = 5.0
 """A child that lived this long starts over with the shortest delay."""
 
-SLACK = 10.0
+KILL_SLACK_SECONDS = 10.0
 """How much longer than the workers' own grace the supervisor waits before it kills."""
 
-HURRY = 3.0
+RELEASE_SECONDS = 3.0
 """How long the children may take to hand back what they hold when told to stop at once."""
 
 
@@ -125,8 +125,8 @@ class Supervisor:
 
     async def _kill_the_slow(self) -> None:
         await self._stopping.wait()
-        if await _happens(self._hurrying, self._grace + SLACK):
-            await asyncio.sleep(HURRY)
+        if await _happens(self._hurrying, self._grace + KILL_SLACK_SECONDS):
+            await asyncio.sleep(RELEASE_SECONDS)
         left = len(self._children) + len(self._leaving)
         self._tell(f"{left} worker {'process' if left == 1 else 'processes'} did not stop in time: killed")
         self._code = FAILED
@@ -134,15 +134,15 @@ class Supervisor:
 
     async def _keep(self, index: int) -> None:
         """Keep one place filled."""
-        delay = FIRST_DELAY
+        delay = FIRST_DELAY_SECONDS
         while not self._stopping.is_set():
             started = time.monotonic()
             pid, code = await self._live(index)
             if code is None:  # it left its place
-                delay, self._proven = FIRST_DELAY, True
+                delay, self._proven = FIRST_DELAY_SECONDS, True
                 continue
             lived = time.monotonic() - started
-            self._proven = self._proven or lived >= STEADY or code == DONE
+            self._proven = self._proven or lived >= STEADY_SECONDS or code == DONE
             if self._stopping.is_set() or (self._burst and code == DONE):
                 return
             if index in self._renewed:
@@ -153,10 +153,10 @@ class Supervisor:
                 self._code = USAGE
                 self.stop()
                 return
-            delay = FIRST_DELAY if lived >= STEADY else delay
+            delay = FIRST_DELAY_SECONDS if lived >= STEADY_SECONDS else delay
             self._tell(f"worker process {pid} {_epitaph(code)} after {lived:.1f} s; the next starts in {delay:g} s")
             await _happens(self._stopping, delay)
-            delay = min(delay * 2, LONGEST_DELAY)
+            delay = min(delay * 2, MAX_DELAY_SECONDS)
 
     async def _live(self, index: int) -> tuple[int, int | None]:
         """One child from birth to death; or until it leaves its place to another, then without an exit code."""

@@ -234,7 +234,7 @@ def _after(now: datetime, wait: float) -> datetime:
         raise ConfigError(f"{wait:g} s from now is after the last day of the calendar") from None
 
 
-PAGE = 200
+ID_PAGE_JOBS = 200
 """So many jobs are read at a time while those that match are looked for; of each only the id is kept."""
 
 ACTS = (
@@ -376,7 +376,7 @@ async def _found(app: ActingOnMany, filter: Filter) -> list[bytes]:
     records, now = app.session.engine.records, app.session.host.clock.now()
     found, cursor = list[bytes](), None
     while True:
-        page = await records.find(filter, now, PAGE, cursor)
+        page = await records.find(filter, now, ID_PAGE_JOBS, cursor)
         found += [job.id.bytes for job in page.items]
         cursor = page.cursor
         if cursor is None:

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from headrace.client.lifetime import Lifetime
-from headrace.core.auth.sessions import MADE_OF, Sessions, prefix_of, session_text
+from headrace.core.auth.sessions import SESSION_RANDOM_BYTES, Sessions, prefix_of, session_text
 from headrace.engine import Engine, Setting
 from headrace.errors import Unavailable
 from headrace.runtime.secrets import secret_bytes, setting_of
@@ -16,10 +16,10 @@ __all__ = ["SESSIONS", "Sessioned", "forget_sessions"]
 
 SESSIONS = "sessions:"
 """What the settings with the sessions of a key begin with; its prefix follows."""
-_TRIES = 100
-_PAUSE = 0.05
+_MAX_TRIES = 100
+_FIRST_PAUSE_SECONDS = 0.05
 """Seconds, at most, before the second try; those who log in at once come apart by chance."""
-_LONGEST = 1.0
+_MAX_PAUSE_SECONDS = 1.0
 """Seconds, at most, before any later one."""
 
 
@@ -28,8 +28,8 @@ class Sessioned(Lifetime):
 
     async def begin_session(self, prefix: str, key: str) -> str:
         """Begin a session of somebody who has shown this key; its text is for their browser, and kept nowhere else."""
-        text = session_text(prefix, secret_bytes(MADE_OF))
-        for tried in range(_TRIES):
+        text = session_text(prefix, secret_bytes(SESSION_RANDOM_BYTES))
+        for tried in range(_MAX_TRIES):
             now, setting = self.host.clock.now(), await setting_of(self.engine, SESSIONS + prefix)
             before = Sessions(key) if setting is None else _read(setting)
             if await self._put_sessions(prefix, before.begun(key, text, now), setting):
@@ -47,7 +47,7 @@ class Sessioned(Lifetime):
     async def end_session(self, text: str) -> None:
         """End a session, on every hub."""
         prefix = prefix_of(text)
-        for tried in range(_TRIES):
+        for tried in range(_MAX_TRIES):
             setting = None if prefix is None else await setting_of(self.engine, SESSIONS + prefix)
             if prefix is None or setting is None:
                 return
@@ -59,7 +59,9 @@ class Sessioned(Lifetime):
         raise Unavailable("others logged in with the same key all the time: the session was not ended; try again")
 
     async def _come_apart(self, tried: int) -> None:
-        await self.host.sleep(self.host.dice.chance() * min(_LONGEST, _PAUSE * 2 ** min(tried, 10)))
+        await self.host.sleep(
+            self.host.dice.chance() * min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(tried, 10))
+        )
 
     async def _put_sessions(self, prefix: str, sessions: Sessions, before: Setting | None) -> bool:
         text = msgspec.json.encode(sessions).decode() if sessions.sessions else None

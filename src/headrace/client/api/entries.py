@@ -26,7 +26,7 @@ __all__ = ["StepResult", "item_page", "log_end", "log_page", "steps"]
 
 T = TypeVar("T")
 
-PAGE_BYTES = 4 * 1024 * 1024
+ENTRY_PAGE_BYTES = 4 * 1024 * 1024
 """A page ends when it has so much, however few its entries are."""
 
 _CURSOR = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})", re.ASCII)
@@ -48,7 +48,7 @@ async def log_end(session: Session, id: UUID, limit: int) -> tuple[list[LogLine]
     found, size = list[LogLine](), 0
     for entry in reversed(entries[-limit:]):
         size += len(entry.data)
-        if found and size > PAGE_BYTES:
+        if found and size > ENTRY_PAGE_BYTES:
             break
         found.append(LogLine.of(entry))
     return found[::-1], len(entries) > len(found)
@@ -106,7 +106,7 @@ async def _page(
             for entry in entries:
                 if attempt is not None and entry.attempt != attempt:
                     return Page(tuple(found))
-                if len(found) >= limit or size >= PAGE_BYTES:
+                if len(found) >= limit or size >= ENTRY_PAGE_BYTES:
                     return Page(tuple(found), _text(after))
                 made = read(entry)
                 found += () if made is None else (made,)

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from headrace.client.lifetime import Lifetime
+from headrace.core.defaults import MAX_FILTER_VALUES
 from headrace.core.job import Job, as_id
 from headrace.core.query import Filter, Page
 from headrace.core.stats.failures import FailureGroup
@@ -20,8 +21,6 @@ __all__ = ["Filters", "Finding", "checked_limit", "filter_of"]
 
 T = TypeVar("T")
 
-MOST = 100
-"""Values of one field."""
 
 UNSETTLED = frozenset(Status) - {Status.COMPLETED, Status.CANCELLED}
 """The statuses of jobs whose errors somebody may have to look at."""
@@ -159,8 +158,8 @@ def _several(check: Callable[[str, Any], T]) -> Callable[[str, Any], frozenset[T
     def checked(name: str, value: Any) -> frozenset[T]:
         if isinstance(value, str | UUID | Mapping) or not isinstance(value, Collection):
             return frozenset({check(name, value)})
-        if not 1 <= len(value) <= MOST:
-            raise ConfigError(f"{name}: name 1 to {MOST} values, or leave it out; there are {len(value)}")
+        if not 1 <= len(value) <= MAX_FILTER_VALUES:
+            raise ConfigError(f"{name}: name 1 to {MAX_FILTER_VALUES} values, or leave it out; there are {len(value)}")
         return frozenset(check(name, one) for one in value)
 
     return checked

@@ -22,13 +22,13 @@ from headrace.core.query import Filter, as_seen, seen_status
 from headrace.core.status import HELD, Status
 from headrace.engine import MAX_BATCH, Engine, WorkerRow
 from headrace.errors import JobNotFound
-from headrace.runtime.readable import readable
+from headrace.runtime.reads import readable
 
 if TYPE_CHECKING:
     from headrace.client.session import Session
 __all__ = ["explain", "get", "logs"]
 
-_HOLDERS = 1000
+_MAX_HOLDERS = 1000
 
 
 # Looking
@@ -109,7 +109,7 @@ async def _isolated(engine: Engine, job: Job, workers: Sequence[WorkerRow], now:
     )
     if not strict:
         return set()
-    held = (await engine.records.find(Filter(status=HELD, worker=strict), now, _HOLDERS)).items
+    held = (await engine.records.find(Filter(status=HELD, worker=strict), now, _MAX_HOLDERS)).items
     return {one.worker for one in held if one.worker is not None and one.customer not in (None, job.customer)}
 
 
@@ -118,8 +118,8 @@ async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> li
     name = frozenset({bound[1]})
     of = Filter(status=HELD, queue=name) if bound[0] == "queue" else Filter(status=HELD, task=name)
     found, cursor, more = list[Job](), None, True
-    while more and len(found) < min(held, _HOLDERS):
-        page = await engine.records.find(of, now, _HOLDERS, cursor)
+    while more and len(found) < min(held, _MAX_HOLDERS):
+        page = await engine.records.find(of, now, _MAX_HOLDERS, cursor)
         found += (one for one in page.items if bound in counted_by(group_of(one)))
         cursor, more = page.cursor, page.cursor is not None
     return found

@@ -16,7 +16,7 @@ from headrace.core.attempt import Event
 from headrace.core.auth.api_keys import (
     MARK,
     SCOPES,
-    SHOWN,
+    SHOWN_KEY_CHARACTERS,
     ApiKey,
     Keyring,
     Permissions,
@@ -36,17 +36,17 @@ from headrace.errors import ConfigError, KeyTaken, NotGranted, StoreLost, Unavai
 from headrace.runtime.secrets import secret_bytes
 from headrace.runtime.signatures import rotate
 
-__all__ = ["POLL", "USE_NOTED", "Keyed", "NewKey"]
+__all__ = ["POLL_SECONDS", "USE_NOTE_INTERVAL", "Keyed", "NewKey"]
 
 _log = logging.getLogger("headrace.keys")
 
 KEY = "key:"
 """What the settings that are keys begin with."""
-POLL = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two looks at the keys, if no hint comes."""
-USE_NOTED = timedelta(hours=1)
+USE_NOTE_INTERVAL = timedelta(hours=1)
 """How often a use of a key is written down at most: every write of a setting makes workers look at theirs."""
-_TRIES = 20
+_MAX_TRIES = 20
 
 
 class NewKey(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -95,11 +95,11 @@ class Keyed(Sessioned):
         if within is not None and (why := lacks(within, grant)):
             raise NotGranted(why)
         taken = {one.key.prefix for one in (await _ring(self.engine)).keys}
-        while (text := written(secret_bytes()))[:SHOWN] in taken:
+        while (text := written(secret_bytes()))[:SHOWN_KEY_CHARACTERS] in taken:
             pass
         key = ApiKey(
             name=name,
-            prefix=text[:SHOWN],
+            prefix=text[:SHOWN_KEY_CHARACTERS],
             scopes=tuple(scope for scope in SCOPES if scope in grant.scopes),
             customer=grant.customer,
             tasks=None if grant.tasks is None else tuple(sorted(grant.tasks)),
@@ -129,7 +129,7 @@ class Keyed(Sessioned):
         :raises UnknownKey: there is none
         """
         act = audit.act("revoke", self.host.clock.now(), by)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             found = await _find(self.engine, name)
             if found is None:
                 raise UnknownKey(name)
@@ -138,7 +138,7 @@ class Keyed(Sessioned):
                 if (stored := _read(found.value)) is not None:
                     await forget_sessions(self.engine, stored.key.prefix)
                 return found.key.removeprefix(KEY)
-        raise Unavailable(f"the key {name!r} was changed by others {_TRIES} times while it was being revoked")
+        raise Unavailable(f"the key {name!r} was changed by others {_MAX_TRIES} times while it was being revoked")
 
     async def rotate_leases(self, *, forget: bool = False, by: str | None = None) -> None:
         """Sign the leases and tokens of workers behind hubs with another secret from now on.
@@ -184,7 +184,7 @@ class Keyed(Sessioned):
                     if ring != seen:
                         seen = ring
                         yield ring
-                await host.wait(wake, POLL)
+                await host.wait(wake, POLL_SECONDS)
         finally:
             unlisten()
 
@@ -195,7 +195,7 @@ class Keyed(Sessioned):
             stored = _read(setting.value)
             if setting.key != KEY + name or stored is None:
                 continue
-            if stored.key.used_at is None or stored.key.used_at + USE_NOTED <= now:
+            if stored.key.used_at is None or stored.key.used_at + USE_NOTE_INTERVAL <= now:
                 used = msgspec.structs.replace(stored.key, used_at=now)
                 # If it was revoked meanwhile, this must not bring it back: so the rev is the one that was read.
                 await _put(engine, StoredKey(stored.digest, used), setting.rev, None)

@@ -33,7 +33,7 @@ __all__ = [
 
 _log = logging.getLogger("headrace.app")
 
-_TRIES = 20
+_MAX_TRIES = 20
 
 QUEUE, LIMIT, RATE = "queue:", "limit:", "rate:"
 
@@ -56,7 +56,7 @@ async def edit_rule(
 
     :raises ConfigError: this version could not read the setting then
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         setting = await _setting(engine, key)
         old = {} if setting is None else _said(setting.value)
         if old is None:
@@ -98,7 +98,7 @@ async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = 
     :raises UnknownSetting: nothing is
     """
     key = _PREFIXES[of] + name
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         setting = await _setting(engine, key)
         if setting is None:
             raise UnknownSetting(of, name)
@@ -126,7 +126,7 @@ async def _put(engine: Engine, key: str, value: str | None, rev: int, act: Event
 
 
 def _contended(key: str) -> Unavailable:
-    return Unavailable(f"the setting {key!r} was changed by others {_TRIES} times while it was being written")
+    return Unavailable(f"the setting {key!r} was changed by others {_MAX_TRIES} times while it was being written")
 
 
 async def announce_limits(

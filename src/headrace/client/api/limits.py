@@ -20,11 +20,12 @@ from headrace.client.api.limit_settings import (
 )
 from headrace.client.lifetime import Lifetime
 from headrace.core import audit
-from headrace.core.audit import KEPT, Audited
+from headrace.core.audit import Audited
 from headrace.core.codec.record import Record
+from headrace.core.defaults import MAX_AUDIT_ENTRIES, MAX_COUNT
 from headrace.core.limits.rate import Rate
 from headrace.core.limits.settings import TaskRule, limits_of, told_unreadable
-from headrace.core.validation import COUNT, checked_name, checked_note, whole
+from headrace.core.validation import checked_name, checked_note, whole
 from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class Limited(Lifetime):
 
         The newest 1,000 are kept. What was done to a job is in the history of the job.
         """
-        return await self.engine.documents.audit(whole(limit, "limit", 1, KEPT))
+        return await self.engine.documents.audit(whole(limit, "limit", 1, MAX_AUDIT_ENTRIES))
 
     async def _edit(
         self,
@@ -265,7 +266,7 @@ def check_limits(given: Mapping[str, Any]) -> TaskRule:
 def _checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     if "priority" in said:
-        checked["priority"] = whole(said["priority"], "a queue's priority", -COUNT)
+        checked["priority"] = whole(said["priority"], "a queue's priority", -MAX_COUNT)
     if "max_concurrency" in said:
         checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
     if "rates" in said:

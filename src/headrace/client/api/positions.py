@@ -58,9 +58,9 @@ async def position(session: Session, job: Job) -> QueuePosition | None:
     return QueuePosition(None if told is None or told["at_least"] else told["position"], estimated)
 
 
-COUNTED = 2000
+MAX_COUNTED_JOBS = 2000
 """How many jobs before one are counted: who stands further behind need not know exactly."""
-ASKED = 20
+MAX_QUEUE_READS = 20
 """Questions about one queue at a time."""
 
 Asking = Callable[[Job], Awaitable[Place]]
@@ -79,7 +79,7 @@ async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
     async def ask(job: Job) -> Place:
         if expired(job, now):
             return Place(None)
-        found = await engine.records.position(job, now, most=COUNTED)
+        found = await engine.records.position(job, now, most=MAX_COUNTED_JOBS)
         facts: dict[str, dict[str, Any]] = {
             fact.code: fact.data for fact in explain_queued(job, now, workers, limits, usage, (), found, takes=takes)
         }
@@ -108,7 +108,7 @@ async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]
     last = len(line) - 1
     found[last] = await ask(line[last])
     gaps, asked = [(0, last)], 2
-    while gaps and asked < ASKED // 2:
+    while gaps and asked < MAX_QUEUE_READS // 2:
         low, high = gaps.pop(0)
         if high - low > 1 and not _filled(found, low, high):
             middle = (low + high) // 2
@@ -116,7 +116,7 @@ async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]
             asked += 1
             gaps[:0] = [(low, middle), (middle, high)]
     unknown = [index for low, high in gaps if not _filled(found, low, high) for index in range(low + 1, high)]
-    while unknown and asked < ASKED:
+    while unknown and asked < MAX_QUEUE_READS:
         index = unknown.pop(int(chance() * len(unknown)))
         found[index] = await ask(line[index])
         asked += 1

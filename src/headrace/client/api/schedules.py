@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ScheduleInfo", "Scheduling", "announce_schedules"]
 
-_MOST_FIRES = 1000
+_MAX_PREVIEW_FIRES = 1000
 
 
 class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -128,8 +128,8 @@ class Scheduling(Lifetime):
         :raises UnknownSchedule:
         :raises ConfigError: it is continuous, and so has no fires
         """
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST_FIRES:
-            raise ConfigError(f"n must be a whole number from 1 to {_MOST_FIRES}, not {shown(n)}")
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MAX_PREVIEW_FIRES:
+            raise ConfigError(f"n must be a whole number from 1 to {_MAX_PREVIEW_FIRES}, not {shown(n)}")
         now = self.host.clock.now()
         if isinstance(schedule, Cron | Every):
             return preview(schedule, now, now, n)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, get_args
 
+from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT
 from headrace.core.stats.charts import By, Charts, charts_of, step_for
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.rollup import Rollup, Step
 from headrace.core.times import Seconds
-from headrace.core.validation import EARLIEST, LATEST
 from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ __all__ = [
 Moment = datetime | timedelta | float
 """A moment, or how long ago it was."""
 
-_HOUR = 3600.0
-_LOOKED_AT = timedelta(days=7)
+_HOUR_SECONDS = 3600.0
+_DURATION_WINDOW = timedelta(days=7)
 """How far back it is looked for how long a task takes."""
 
 
@@ -57,7 +57,7 @@ async def charts(
 ) -> Charts:
     """The charts of this time."""
     now = session.host.clock.now()
-    end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR)
+    end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR_SECONDS)
     if by not in get_args(By):
         raise ConfigError(f"by must be one of {', '.join(get_args(By))}, not {shown(by)}")
     if begin >= end:
@@ -76,7 +76,7 @@ async def rollups(session: Session, since: Moment, until: Moment) -> list[Rollup
 async def running_times(session: Session, task: str | None = None, queue: str | None = None) -> Histogram:
     """How long attempts of this task, or in this queue, ran in the last days."""
     now, ran = session.host.clock.now(), Histogram({})
-    for row in await session.engine.rollups.read(now - _LOOKED_AT, now + timedelta(minutes=1), task, queue):
+    for row in await session.engine.rollups.read(now - _DURATION_WINDOW, now + timedelta(minutes=1), task, queue):
         ran.merge(row.totals.ran)
     return ran
 
@@ -111,8 +111,8 @@ def _moment(value: Moment | Seconds | None, now: datetime, name: str, default: f
 
 
 def _within(moment: datetime | None, value: object, name: str) -> datetime:
-    if moment is None or not EARLIEST <= moment <= LATEST:
-        raise ConfigError(f"{name} must be a moment from {EARLIEST:%Y} to {LATEST:%Y}, not {shown(value)}")
+    if moment is None or not MIN_MOMENT <= moment <= MAX_MOMENT:
+        raise ConfigError(f"{name} must be a moment from {MIN_MOMENT:%Y} to {MAX_MOMENT:%Y}, not {shown(value)}")
     return moment
 
 

@@ -22,7 +22,7 @@ from headrace.core.matching.shortfall import distance, lacks, told_lacks
 from headrace.core.query import Filter
 from headrace.core.stats.verification import BOOKS, Invariant, Verification
 from headrace.core.status import Status
-from headrace.core.times import CLOCK_APART, told_apart
+from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.core.validation import checked_name
 from headrace.core.webhooks.delivery import QUEUE as WEBHOOKS
 from headrace.core.webhooks.delivery import TASK as DELIVER
@@ -101,7 +101,7 @@ async def ping(session: Session, *, write: bool = False) -> None:
 
 SHARED = "secret:"
 """What the settings that are such secrets begin with."""
-_TRIES = 20
+_MAX_TRIES = 20
 _MAKE = "HEADRACE_SECRET=$(python -c 'import secrets; print(secrets.token_urlsafe(32))')"
 
 
@@ -113,7 +113,7 @@ async def shared_secret(vault: Vault, name: str) -> bytes:
     """
     key = SHARED + checked_name(name, "the name of a secret")
     derives = await vault.derives()
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         setting = await setting_of(vault.engine, key)
         if derives:
             if setting is not None:  # from before
@@ -175,7 +175,7 @@ async def _signs(engine: Engine) -> bool:
 
 _START = "start a worker: headrace worker MODULE:APP"
 _START_HUB = "start a hub, which delivers webhooks: headrace hub"
-_COUNTED = 100
+_MAX_COUNTED_JOBS = 100
 """Jobs that nobody serves are counted up to this many."""
 
 
@@ -220,7 +220,7 @@ def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
         if row.beat.state == "blocked":
             message = f"{who} does not let its event loop run"
             found.append(Check("workers", "warn", message, "make blocking handlers plain functions: they get threads"))
-        if row.alive and abs(row.beat.clock_apart) > CLOCK_APART:
+        if row.alive and abs(row.beat.clock_apart) > MAX_CLOCK_ERROR_SECONDS:
             message = f"the clock of {who} is {told_apart(row.beat.clock_apart)}"
             found.append(Check("clock", "warn", message, "jobs go by the store's clock; let its machine follow NTP"))
         if row.alive and row.beat.stuck_threads:
@@ -237,11 +237,11 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
     later = list[str]()
     for task in sorted({one.task for one in profiles} - run):
         waiting = Filter(status=frozenset({Status.QUEUED}), task=frozenset({task}))
-        page = await engine.records.find(waiting, now, _COUNTED)
+        page = await engine.records.find(waiting, now, _MAX_COUNTED_JOBS)
         if not page.items:
             later.append(task)
             continue
-        jobs = f"{_COUNTED} or more jobs" if page.cursor else many(len(page.items), "job")
+        jobs = f"{_MAX_COUNTED_JOBS} or more jobs" if page.cursor else many(len(page.items), "job")
         had = [row.silent_since for row in rows if row.silent_since is not None and task in row.info.tasks]
         last = f"; the last worker that had it has been {told_silence(max(had), now)}" if had else ""
         message = f"no living worker has the task {task!r}, and {jobs} of it could run now{last}"
@@ -257,7 +257,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
             continue
         if all(not meets(profile.requires, info.offers) for info in having):
             wanted = Filter(status=frozenset({Status.QUEUED}), task=frozenset({profile.task}))
-            page = await engine.records.find(wanted, now, _COUNTED)
+            page = await engine.records.find(wanted, now, _MAX_COUNTED_JOBS)
             if n := sum(job.requires == profile.requires for job in page.items):
                 near = min(having, key=lambda info: (distance(lacks(profile.requires, info.offers)), info.shown))
                 needs, offers = told_lacks(lacks(profile.requires, near.offers))

@@ -47,7 +47,7 @@ __all__ = [
 
 PREFIX = "task:"
 
-_TRIES = 20
+_MAX_TRIES = 20
 
 
 class UnregisteredTask(UserWarning):
@@ -125,7 +125,7 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
     for handler in {handler.name: handler for handler in handlers}.values():
         key, text = PREFIX + handler.name, msgspec.json.encode(TaskDoc.of(handler)).decode()
         setting = stored.get(key)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             if setting is not None and setting.value == text:
                 break
             if await engine.documents.put_setting(key, text, 0 if setting is None else setting.rev) is not None:
@@ -138,7 +138,7 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
 async def note_submit(engine: Engine, task: str, job: UUID, by: str | None, now: datetime) -> None:
     """Keep with a task that somebody submitted this job of it; of a task that nobody has registered nothing is."""
     key, act = PREFIX + task, audit.act("submit", now, by, {"job": str(job)})
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         found = next((one for one in await engine.documents.settings(key) if one.key == key), None)
         if found is None or await engine.documents.put_setting(key, found.value, found.rev, act) is not None:
             return

@@ -17,6 +17,7 @@ from headrace.client.lifetime import Lifetime
 from headrace.core import audit
 from headrace.core.attempt import Event
 from headrace.core.codec.record import Record
+from headrace.core.defaults import MAX_CUSTOMER_WEBHOOKS, MAX_WEBHOOKS, WEBHOOK_ADDRESS_RETENTION
 from headrace.core.job import Job, as_id
 from headrace.core.query import Page
 from headrace.core.status import Status, Verb
@@ -46,17 +47,12 @@ from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, re
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["UNUSED", "NewWebhook", "Webhooked"]
+__all__ = ["NewWebhook", "Webhooked"]
 
 _log = logging.getLogger("headrace.webhooks")
 
-UNUSED = timedelta(days=35)
-"""An address that no submit has named for so long is forgotten."""
 
-_MOST, _MOST_OF_ONE = 1000, 10
-"""How many subscriptions the operator may have, and each customer, if nothing else is said: nobody can take the place
-of others, and every job of a customer makes a message for each of its own."""
-_TRIES = 20
+_MAX_TRIES = 20
 
 
 class NewWebhook(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -107,7 +103,7 @@ class Webhooked(Lifetime):
         now, id = self.host.clock.now(), f"wh_{secret_bytes(16).hex()}"
         kept, text = await self._secret(id, secret)
         token = None if bearer is None else checked_bearer(bearer)
-        may = _MOST if customer is None else _MOST_OF_ONE if most is None else whole(most, "most", 0)
+        may = MAX_WEBHOOKS if customer is None else MAX_CUSTOMER_WEBHOOKS if most is None else whole(most, "most", 0)
         if (there := sum(one.customer == customer for one in await self.webhooks())) >= may:
             whose = "there may be" if customer is None else "a customer may have"
             told = f"{whose} {may} webhooks, and there are {there} already"
@@ -182,7 +178,7 @@ class Webhooked(Lifetime):
         made, text = await self._secret(id, secret)
         now, wait = self.host.clock.now(), timedelta(seconds=seconds(keep, "keep"))
         await _find(self.engine, id)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             setting = await _setting(self.engine, SECRETS + id)
             kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
             new = rotated(kept, made, now, now + wait)
@@ -195,7 +191,7 @@ class Webhooked(Lifetime):
 
     async def delete_webhook(self, id: str, *, by: str | None = None) -> None:
         """Remove a webhook with its secrets; what waits to be delivered to it fails. :raises UnknownWebhook:"""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             setting, _ = await _find(self.engine, id)
             if await self._put(setting.key, None, setting.rev, self._webhook_act("delete", by)):
                 break
@@ -282,7 +278,7 @@ class Webhooked(Lifetime):
         now, count = self.host.clock.now(), 0
         for setting in await self.engine.documents.settings(OF_JOBS):
             for one in read_webhooks([setting]):
-                if one.used_at is not None and now - one.used_at > UNUSED:
+                if one.used_at is not None and now - one.used_at > WEBHOOK_ADDRESS_RETENTION:
                     count += await self._put(setting.key, None, setting.rev, None)
                     if (secret := await _setting(self.engine, SECRETS + one.id)) is not None:
                         await self._put(secret.key, None, secret.rev, None)
@@ -302,7 +298,7 @@ class Webhooked(Lifetime):
         return KeptSecret(text), text
 
     async def _edit_webhook(self, id: str, change: Callable[[Webhook], Webhook], act: Event | None) -> Webhook:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             setting, webhook = await _find(self.engine, id)
             new = change(webhook)
             if new == webhook or await self._put(setting.key, new, setting.rev, act):

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core import audit
 from headrace.core.explain.explanation import Explanation
-from headrace.core.explain.worker import LOOKED_AT, queues_to_look_at
+from headrace.core.explain.worker import MAX_QUEUE_JOBS, queues_to_look_at
 from headrace.core.explain.worker import explain_worker as tell_worker
 from headrace.core.job import Job
 from headrace.core.limits.settings import group_of, limits_of
@@ -71,7 +71,7 @@ class LocalWorkers:
         return [worker for one in self._made if (worker := one()) is not None]
 
 
-_LOOKED_AT = 20
+_MAX_EXPLAINED_QUEUES = 20
 """Queues of which jobs are looked at to explain a worker."""
 
 
@@ -89,12 +89,12 @@ async def explain_worker(session: Session, id: UUID) -> Explanation:
         raise UnknownWorker(id)
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     counts, jobs = await engine.records.count(now, history=False), list[Job]()
-    for queue in queues_to_look_at(row, counts, limits)[:_LOOKED_AT]:
+    for queue in queues_to_look_at(row, counts, limits)[:_MAX_EXPLAINED_QUEUES]:
         wanted = Filter(status=frozenset({Status.QUEUED}), queue=frozenset({queue}))
-        jobs += (await engine.records.find(wanted, now, LOOKED_AT)).items
+        jobs += (await engine.records.find(wanted, now, MAX_QUEUE_JOBS)).items
     groups = {group_of(one) for one in jobs}
     usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
     held: Sequence[Job] = ()
     if row.holds and row.info.customers is not None and row.info.customers.strict:
-        held = (await engine.records.find(Filter(status=HELD, worker=frozenset({id})), now, LOOKED_AT)).items
+        held = (await engine.records.find(Filter(status=HELD, worker=frozenset({id})), now, MAX_QUEUE_JOBS)).items
     return tell_worker(row, now, counts, jobs, limits, usage, held)

@@ -11,7 +11,7 @@ from headrace.client.api.tasks import check_payload, told_unregistered, warn_unr
 from headrace.client.draft import Draft
 from headrace.client.options import check_key, check_options, fill_templates, merged, refuse_function
 from headrace.client.submission.parentage import new_id
-from headrace.core import validation
+from headrace.core import defaults, validation
 from headrace.core.codec.json import Codec
 from headrace.core.codec.roundtrip import Misfit
 from headrace.errors import InvalidPayload, PayloadTooLarge, shown
@@ -68,8 +68,8 @@ def _payload_text(name: str, payload: Mapping[str, Any]) -> str:
         text = _OBJECT.encode(dict(payload))
     except Misfit as error:
         raise InvalidPayload(name, error.message, error.path or None) from None
-    if (size := validation.size_of(text)) > validation.PAYLOAD:
+    if (size := validation.size_of(text)) > defaults.MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
-            name, f"the payload is {size} bytes, at most {validation.PAYLOAD}; pass a reference instead"
+            name, f"the payload is {size} bytes, at most {defaults.MAX_PAYLOAD_BYTES}; pass a reference instead"
         )
     return text

@@ -29,7 +29,7 @@ from headrace.errors import ConfigError, Duplicate, NotSupported, Unavailable
 from headrace.runtime.writes.batcher import MAX_ROWS
 from headrace.runtime.writes.duplicates import meeting
 from headrace.runtime.writes.inserts import chunks
-from headrace.runtime.writes.left_out import tell_verdicts
+from headrace.runtime.writes.omissions import tell_verdicts
 
 if TYPE_CHECKING:
     from headrace.app import App

@@ -19,7 +19,7 @@ from headrace.engine import Claimed, Engine
 
 __all__ = ["Repeating"]
 
-_ROUNDS = 12
+_CLAIM_ROUNDS = 12
 
 KINDS = ("one line", "several lines", "limited", "keyed", "by customer", "strict")
 
@@ -66,7 +66,7 @@ class Repeating(Part):
         for session in others:
             await session.open()
         try:
-            for _ in range(_ROUNDS):
+            for _ in range(_CLAIM_ROUNDS):
                 worker = await lab.worker()
                 answers = await asyncio.gather(*(claim(sessions[turn % 3], worker) for turn in range(6)))
                 page = await lab.engine.records.find(Filter(worker=frozenset({worker})), lab.now)

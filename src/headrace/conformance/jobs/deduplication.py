@@ -27,7 +27,7 @@ from headrace.runtime.writes.duplicates import meeting
 
 __all__ = ["Uniqueness"]
 
-PERIOD = 600.0
+PERIOD_SECONDS = 600.0
 
 
 def wanted(lab: Lab, payload: str = '{"n":2}', **options: Any) -> Job:
@@ -69,10 +69,10 @@ class Uniqueness(Part):
     # -- for a period
 
     async def test_a_completed_job_holds_its_key_for_its_period(self, lab: Lab) -> None:
-        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD)
+        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS)
         again = lab.job(dedup="k")
         assert await lab.insert(again) == [Duplicated(done)]
-        lab.later(PERIOD - 0.000001)
+        lab.later(PERIOD_SECONDS - 0.000001)
         assert await submit(lab, again) == Duplicated(done), "until the last moment"
         await verify(lab)
         lab.later(0.000001)
@@ -85,38 +85,38 @@ class Uniqueness(Part):
 
     @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
     async def test_one_that_did_not_complete_lets_go_at_once(self, lab: Lab, status: Status) -> None:
-        await lab.stand(status, "work", dedup="k", dedup_for=PERIOD)
+        await lab.stand(status, "work", dedup="k", dedup_for=PERIOD_SECONDS)
         assert isinstance((await lab.insert(lab.job(dedup="k")))[0], Inserted)
         await verify(lab)
 
     async def test_one_that_completes_after_its_period_lets_go_at_once(self, lab: Lab) -> None:
-        job = await lab.running(await lab.worker(), dedup="k", dedup_for=PERIOD)
-        lab.later(PERIOD)
+        job = await lab.running(await lab.worker(), dedup="k", dedup_for=PERIOD_SECONDS)
+        lab.later(PERIOD_SECONDS)
         assert await lab.insert(lab.job(dedup="k")) == [Duplicated(await lab.get(job))], "while it is live"
         await lab.finish(job)
         assert isinstance((await lab.insert(lab.job(dedup="k")))[0], Inserted)
 
     async def test_a_discarded_job_lets_go(self, lab: Lab) -> None:
-        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD)
+        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS)
         await lab.do(actions.discard(done, lab.now))
         assert isinstance((await lab.insert(lab.job(dedup="k")))[0], Inserted)
         await verify(lab)
 
     async def test_one_that_was_completed_by_hand_holds_its_key_too(self, lab: Lab) -> None:
-        job = await lab.put(dedup="k", dedup_for=PERIOD)
+        job = await lab.put(dedup="k", dedup_for=PERIOD_SECONDS)
         done = await lab.do(actions.resolve(job, lab.now, result_text="1"))
         assert await lab.insert(lab.job(dedup="k")) == [Duplicated(done)]
         await verify(lab)
 
     async def test_keys_for_a_period_are_those_of_a_customer_and_a_task(self, lab: Lab) -> None:
-        await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD, customer="a")
+        await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS, customer="a")
         others = [lab.job(dedup="k"), lab.job(dedup="k", customer="b"), lab.job("other", dedup="k", customer="a")]
         assert all(isinstance(answer, Inserted) for answer in await lab.insert(*others))
 
     async def test_a_job_is_kept_as_long_as_it_holds_its_key(self, lab: Lab) -> None:
-        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD)
+        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS)
         other = await lab.stand(Status.COMPLETED, "other", dedup="k", dedup_for=1.0)
-        lab.later(PERIOD)
+        lab.later(PERIOD_SECONDS)
         until = held_until(done)
         assert until is not None
         before = dict.fromkeys(ENDED, until)
@@ -129,10 +129,12 @@ class Uniqueness(Part):
         await verify(lab)
 
     async def test_its_own_retention_counts_from_the_end_of_its_period_too(self, lab: Lab) -> None:
-        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD, retention=Kept(completed=5.0))
+        done = await lab.stand(
+            Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS, retention=Kept(completed=5.0)
+        )
         free = await lab.stand(Status.COMPLETED, "free", retention=Kept(completed=5.0))
         before = dict.fromkeys(ENDED, lab.at(-3600))
-        lab.later(PERIOD + 4.999999)
+        lab.later(PERIOD_SECONDS + 4.999999)
         assert await lab.engine.jobs.delete(before, now=lab.now) == 1
         assert await lab.gone(free)
         assert await lab.get(done) == done
@@ -142,7 +144,7 @@ class Uniqueness(Part):
 
     async def test_a_retry_is_refused_while_a_period_runs(self, lab: Lab) -> None:
         failed = await lab.stand(Status.FAILED, "work", dedup="k")
-        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD)
+        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS)
         assert await lab.apply(actions.retry(failed, lab.now)) == [Conflict(failed, done)]
 
     # -- replacing
@@ -261,10 +263,10 @@ class Uniqueness(Part):
         assert verdict.holder.id == new.id
 
     async def test_what_completed_is_not_replaced_while_its_period_runs(self, lab: Lab) -> None:
-        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD)
+        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS)
         new = wanted(lab)
         assert await submit(lab, new) == Duplicated(done)
-        lab.later(PERIOD)
+        lab.later(PERIOD_SECONDS)
         assert isinstance(await submit(lab, new), Inserted)
 
     async def test_a_request_that_is_repeated_changes_nothing(self, lab: Lab) -> None:
@@ -276,7 +278,7 @@ class Uniqueness(Part):
         assert isinstance(await submit(lab, other), Inserted)
 
     async def test_a_rerun_of_what_completed_is_not_kept_away_by_the_period(self, lab: Lab) -> None:
-        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD)
+        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD_SECONDS)
         again = actions.rerun(done, lab.new_id(), lab.now)
         answer = await submit(lab, again)
         assert isinstance(answer, Inserted)

@@ -24,7 +24,7 @@ from headrace.runtime.host import Host
 __all__ = ["Turns"]
 
 _ENDINGS: tuple[Ending, ...] = (Completed(), Completed(), Released(), Snoozed(2.0), Failed(error=OOPS))
-MANY = 300
+MANY_KEYS = 300
 """More keys than a claim of a few jobs has reason to look at."""
 
 
@@ -85,9 +85,9 @@ class Turns(Part):
     async def test_many_keys_are_served_in_order_of_arrival(self, lab: Lab, document: dict[str, Any]) -> None:
         await rule(lab, "limit:work", **document)
         worker = await lab.worker()
-        wanted = await crowd(lab, range(MANY // 2))
+        wanted = await crowd(lab, range(MANY_KEYS // 2))
         lab.later(1)
-        wanted += await crowd(lab, range(MANY // 2, MANY))
+        wanted += await crowd(lab, range(MANY_KEYS // 2, MANY_KEYS))
         assert await drain(lab, worker, 10) == wanted
 
     async def test_each_of_many_keys_has_its_turn_before_any_has_another(self, lab: Lab) -> None:

@@ -16,9 +16,9 @@ from headrace.core.attempt import Completed
 from headrace.core.auth.api_keys import ApiKey, StoredKey
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Conflict, LeftOut
+from headrace.core.defaults import MAX_CUSTOMER_PROFILES, MAX_CUSTOMERS_PROFILES, MAX_PROFILES
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution
-from headrace.core.limits.profiles import MOST, OF_CUSTOMERS, OF_ONE
 from headrace.core.query import Filter
 from headrace.core.status import LIVE
 from headrace.core.webhooks.delivery import NUMBER, QUEUE, TASK, first_told
@@ -61,8 +61,10 @@ class Profiled(Part):
     """Whose names stop whom."""
 
     async def test_a_customer_has_live_jobs_of_so_many_pairs(self, lab: Lab) -> None:
-        answers = await lab.insert(*names(lab, OF_ONE + 5))
-        assert [isinstance(answer, Inserted) for answer in answers] == [True] * OF_ONE + [False] * 5, "first come"
+        answers = await lab.insert(*names(lab, MAX_CUSTOMER_PROFILES + 5))
+        assert [isinstance(answer, Inserted) for answer in answers] == [True] * MAX_CUSTOMER_PROFILES + [False] * 5, (
+            "first come"
+        )
         first = stored(answers)[0]
         [again, bare, other, operator] = await lab.insert(
             lab.job(first.task, customer=ACME),
@@ -78,25 +80,32 @@ class Profiled(Part):
         assert isinstance(operator, Inserted)
 
     async def test_one_call_of_very_many_is_bounded(self, lab: Lab) -> None:
-        assert len(stored(await lab.insert(*names(lab, MAX_BATCH)))) == OF_ONE
-        assert (await lab.engine.records.ledger()).accepted == OF_ONE
-        assert len((await lab.engine.documents.profiles()).profiles) == OF_ONE, "what is refused takes no room"
+        assert len(stored(await lab.insert(*names(lab, MAX_BATCH)))) == MAX_CUSTOMER_PROFILES
+        assert (await lab.engine.records.ledger()).accepted == MAX_CUSTOMER_PROFILES
+        assert len((await lab.engine.documents.profiles()).profiles) == MAX_CUSTOMER_PROFILES, (
+            "what is refused takes no room"
+        )
 
     async def test_all_or_nothing_holds_here_too(self, lab: Lab) -> None:
-        jobs = names(lab, OF_ONE + 1)
+        jobs = names(lab, MAX_CUSTOMER_PROFILES + 1)
         assert stored(await lab.engine.jobs.insert(jobs, lab.now, whole=True)) == []
         assert (await lab.engine.records.ledger()).accepted == 0
 
     async def test_queues_make_no_pairs(self, lab: Lab) -> None:
-        await lab.put_all(*(lab.job(customer=ACME, queue=f"q{n}") for n in range(OF_ONE + 20)))
+        await lab.put_all(*(lab.job(customer=ACME, queue=f"q{n}") for n in range(MAX_CUSTOMER_PROFILES + 20)))
 
     async def test_a_queue_by_customer_counts_the_same(self, lab: Lab) -> None:
         assert await lab.engine.documents.put_setting("queue:apart", '{"by_customer": true}', 0) is not None
-        assert len(stored(await lab.insert(*names(lab, OF_ONE + 5, queue="apart")))) == OF_ONE
-        assert len(stored(await lab.insert(*names(lab, OF_ONE + 5)))) == OF_ONE, "they are the same pairs"
+        assert (
+            len(stored(await lab.insert(*names(lab, MAX_CUSTOMER_PROFILES + 5, queue="apart"))))
+            == MAX_CUSTOMER_PROFILES
+        )
+        assert len(stored(await lab.insert(*names(lab, MAX_CUSTOMER_PROFILES + 5)))) == MAX_CUSTOMER_PROFILES, (
+            "they are the same pairs"
+        )
 
     async def test_a_pair_whose_jobs_have_ended_is_free(self, lab: Lab) -> None:
-        jobs = await lab.put_all(*names(lab, OF_ONE))
+        jobs = await lab.put_all(*names(lab, MAX_CUSTOMER_PROFILES))
         assert stored(await lab.insert(*names(lab, 2, prefix="new"))) == []
         await lab.cancel(jobs[0])
         assert len(stored(await lab.insert(*names(lab, 2, prefix="new")))) == 1
@@ -106,10 +115,10 @@ class Profiled(Part):
         other = lab.engine.another_session()
         await other.open()
         try:
-            first, second = names(lab, OF_ONE), names(lab, OF_ONE, prefix="other")
+            first, second = names(lab, MAX_CUSTOMER_PROFILES), names(lab, MAX_CUSTOMER_PROFILES, prefix="other")
             for job in stored(await other.jobs.insert(first, lab.now)):
                 await lab.cancel(job)
-            assert len(stored(await lab.insert(*second))) == OF_ONE
+            assert len(stored(await lab.insert(*second))) == MAX_CUSTOMER_PROFILES
             again = [replace(job, id=lab.new_id()) for job in first]
             assert stored(await other.jobs.insert(again, lab.now)) == []
         finally:
@@ -128,7 +137,7 @@ class Profiled(Part):
 
         try:
             found = await asyncio.gather(*(flood(engine, of) for of, engine in enumerate(sessions)))
-            assert sum(map(len, found)) == OF_ONE
+            assert sum(map(len, found)) == MAX_CUSTOMER_PROFILES
         finally:
             for one in sessions[1:]:
                 await one.close()
@@ -346,8 +355,10 @@ class Profiled(Part):
             assert len(stored(await insert(lab, connection, *names(lab, 3, prefix="new")))) == 2
 
     async def test_no_number_of_customers_leaves_no_room_for_the_operator(self, lab: Lab) -> None:
-        for first in range(0, OF_CUSTOMERS // OF_ONE, 10):
-            some = [job for n in range(10) for job in names(lab, OF_ONE, f"c{first + n}", f"{first + n}")]
+        for first in range(0, MAX_CUSTOMERS_PROFILES // MAX_CUSTOMER_PROFILES, 10):
+            some = [
+                job for n in range(10) for job in names(lab, MAX_CUSTOMER_PROFILES, f"c{first + n}", f"{first + n}")
+            ]
             jobs = await lab.put_all(*some)
         [late, same, operator] = await lab.insert(
             lab.job("late", customer="late"), lab.job(jobs[0].task, customer="late"), lab.job("late")
@@ -361,6 +372,6 @@ class Profiled(Part):
         for job in jobs[2:5]:
             await lab.cancel(job)
         assert len(stored(await lab.insert(lab.job("later", customer="later")))) == 1
-        for n in range(MOST - OF_CUSTOMERS, 0, -MAX_BATCH):
+        for n in range(MAX_PROFILES - MAX_CUSTOMERS_PROFILES, 0, -MAX_BATCH):
             await lab.put_all(*names(lab, min(n, MAX_BATCH), None, f"operator {n}"))
         await lab.put_all(*names(lab, 9, None, "more than both"))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab, Part
-from headrace.core import validation
+from headrace.core import defaults
 from headrace.core.attempt import Completed, ErrorInfo, Failed
 from headrace.core.entry import Append, Entry, Kind
 from headrace.core.job import Job
@@ -142,18 +142,22 @@ class Bounds(Part):
 
     @pytest.mark.parametrize("make", [astral, lambda length, seed=0: "x" * (length - 1) + str(seed % 10)])
     async def test_the_longest_of_everything_is_kept_and_found(self, lab: Lab, make: Any) -> None:
-        tags = tuple(make(validation.TAG - 2, seed) + f"{seed:02}" for seed in range(validation.TAGS))
-        document = {"k": "x" * (validation.DOCUMENT - len('{"k":""}'))}
-        payload = '{"k":"' + "x" * (validation.PAYLOAD - len('{"k":""}')) + '"}'
+        tags = tuple(make(defaults.MAX_TAG_CHARACTERS - 2, seed) + f"{seed:02}" for seed in range(defaults.MAX_TAGS))
+        document = {"k": "x" * (defaults.MAX_DOCUMENT_BYTES - len('{"k":""}'))}
+        payload = '{"k":"' + "x" * (defaults.MAX_PAYLOAD_BYTES - len('{"k":""}')) + '"}'
         asked: dict[str, Any] = {
-            "queue": make(validation.NAME),
+            "queue": make(defaults.MAX_NAME_CHARACTERS),
             "tags": tags,
             "metadata": document,
             "requires": document,
         }
-        asked |= {one: make(validation.KEY) for one in ("customer", "dedup", "request_key", "concurrency_key")}
-        worker, task = await lab.worker(), make(validation.NAME, 3)
-        job = await lab.put(task, payload=payload, schedule=make(validation.NAME, 4), trace=document, **asked)
+        asked |= {
+            one: make(defaults.MAX_KEY_CHARACTERS) for one in ("customer", "dedup", "request_key", "concurrency_key")
+        }
+        worker, task = await lab.worker(), make(defaults.MAX_NAME_CHARACTERS, 3)
+        job = await lab.put(
+            task, payload=payload, schedule=make(defaults.MAX_NAME_CHARACTERS, 4), trace=document, **asked
+        )
         assert await lab.get(job) == job
         [again] = await lab.insert(lab.job(task, dedup=asked["dedup"], customer=asked["customer"]))
         assert again == Duplicated(job)
@@ -166,22 +170,29 @@ class Bounds(Part):
         ):
             assert [one.id for one in (await lab.engine.records.find(filter, lab.now)).items] == [job.id]
         [other] = await lab.insert(
-            lab.job(task, **asked | {"dedup": make(validation.KEY - 1), "request_key": make(validation.KEY - 1)})
+            lab.job(
+                task,
+                **asked
+                | {
+                    "dedup": make(defaults.MAX_KEY_CHARACTERS - 1),
+                    "request_key": make(defaults.MAX_KEY_CHARACTERS - 1),
+                },
+            )
         )
         assert isinstance(other, Inserted)
         taken = await lab.claim(worker)
         assert {one.id for one in taken} == {job.id, other.job.id}
         running = await lab.start(next(one for one in taken if one.id == job.id))
-        result = msgspec.json.encode("x" * (validation.RESULT - 2)).decode()
+        result = msgspec.json.encode("x" * (defaults.MAX_RESULT_BYTES - 2)).decode()
         done = await lab.finish(running, Completed(result))
         assert done.result_text == result
-        by = make(validation.NOTE)
+        by = make(defaults.MAX_NOTE_CHARACTERS)
         gone = await lab.do(actions.discard(done, lab.now, by=by, note=by))
         [event] = (await lab.engine.records.history(gone.id)).events
         assert (event.by, event.note) == (by, by)
 
     async def test_the_first_and_the_last_moment_are_kept(self, lab: Lab) -> None:
-        first, last = validation.EARLIEST, validation.LATEST
+        first, last = defaults.MIN_MOMENT, defaults.MAX_MOMENT
         jobs = (
             replace(lab.job(delay=60), available_at=last, arrived_at=last),
             replace(lab.job(), not_after=last, act_by=last),

@@ -12,7 +12,7 @@ from headrace.core.status import Status
 
 __all__ = ["Dating"]
 
-_BEHIND = 0.004
+_BEHIND_SECONDS = 0.004
 """Seconds: two machines that keep their clocks, or a claim that was under way when the job came."""
 
 
@@ -41,7 +41,7 @@ class Dating(Part):
         worker = await lab.worker()
         job = await lab.put(concurrency_key="k" if kind == "keyed" else None)
         others = [await lab.put("other")] if kind == "two lines" else []
-        came, now = lab.now, lab.later(-_BEHIND)
+        came, now = lab.now, lab.later(-_BEHIND_SECONDS)
         taken = await lab.claim(worker, accept=accept)
         assert [one.id for one in taken] == [one.id for one in (job, *others)]
         for one in taken:
@@ -54,7 +54,7 @@ class Dating(Part):
 
     async def test_a_later_claim_has_its_own_moment(self, lab: Lab) -> None:
         job, worker = await lab.put(), await lab.worker()
-        lab.later(_BEHIND)
+        lab.later(_BEHIND_SECONDS)
         [taken] = await lab.claim(worker)
         assert (taken.id, taken.assigned_at, taken.accepted_at) == (job.id, lab.now, lab.now)
 
@@ -62,18 +62,18 @@ class Dating(Part):
     async def test_a_run_by_a_clock_that_is_behind_is_in_order(self, lab: Lab, ending: Ending) -> None:
         worker = await lab.worker()
         job = await lab.put()
-        lab.later(-_BEHIND)
+        lab.later(-_BEHIND_SECONDS)
         [taken] = await lab.claim(worker)
         started = await lab.start(taken)
         assert started.started_at == started.first_started_at == taken.assigned_at
-        lab.later(_BEHIND / 2)
+        lab.later(_BEHIND_SECONDS / 2)
         await lab.finish(started, ending)
         await in_order(lab, job)
 
     async def test_a_start_that_rides_with_the_finish_is_in_order(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.put()
-        lab.later(-_BEHIND)
+        lab.later(-_BEHIND_SECONDS)
         [taken] = await lab.claim(worker)
         done = await lab.do(lab.end(taken, Completed(), started_at=lab.now))
         assert done.started_at == done.finished_at == taken.assigned_at
@@ -84,15 +84,15 @@ class Dating(Part):
         job = await lab.put()
         lab.later(1)
         await lab.finish(await lab.start((await lab.claim(one))[0]), Released())
-        lab.later(-_BEHIND)  # the other machine
+        lab.later(-_BEHIND_SECONDS)  # the other machine
         [again] = await lab.claim(two)
-        assert again.assigned_at == lab.at(_BEHIND)
+        assert again.assigned_at == lab.at(_BEHIND_SECONDS)
         await lab.finish(await lab.start(again))
         await in_order(lab, job)
 
     async def test_acts_of_people_are_in_order(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
-        lab.later(-_BEHIND)
+        lab.later(-_BEHIND_SECONDS)
         asked = await lab.cancel(job)
         done = await lab.finish(asked, Released())
         assert done.status is Status.CANCELLED

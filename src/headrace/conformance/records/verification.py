@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from headrace.conformance.lab import Lab, Part
 from headrace.core.attempt import Completed, Released, Snoozed
 from headrace.core.batch import Batch
+from headrace.core.defaults import DELIVERY_RETENTION
 from headrace.core.lifecycle import actions, loss
 from headrace.core.query import Filter
 from headrace.core.stats.verification import BOOKS, Invariant
 from headrace.core.status import ENDED, Cause, Status
-from headrace.core.webhooks.delivery import KEPT, NUMBER, QUEUE, TASK, first_told
+from headrace.core.webhooks.delivery import NUMBER, QUEUE, TASK, first_told
 from headrace.core.webhooks.messages import lost
 from headrace.core.webhooks.target import EVENTS, Target
 
@@ -114,7 +115,7 @@ class Verifying(Part):
         worker = await lab.worker()
         [sent] = await lab.claim(worker, tasks=(TASK,))
         await lab.do(lab.end(sent, Completed("1"), started_at=lab.now))
-        lab.later(KEPT.total_seconds() + 60)
+        lab.later(DELIVERY_RETENTION.total_seconds() + 60)
         assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.at(-86_400)), now=lab.now) == 1
         await verify(lab)
         [held] = await lab.claim(worker, tasks=("work",))

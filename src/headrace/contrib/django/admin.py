@@ -29,10 +29,10 @@ from headrace.errors import ConfigError, EngineError, HeadraceError, JobNotFound
 
 __all__ = ["JobAdmin"]
 
-PAGE = 50
-MOST = 1000
+PAGE_JOBS = 50
+MAX_ACTION_JOBS = 1000
 """Jobs that are acted on at once."""
-LOOKS = 2
+MAX_SEARCH_ROUNDS = 2
 """For a text, so many times 5,000 jobs are looked at for one page."""
 FILTERS = ("status", "task", "queue")
 
@@ -83,7 +83,7 @@ class JobAdmin(admin.ModelAdmin):
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         if request.method == "POST":
-            ids = request.POST.getlist("_selected_action")[:MOST]
+            ids = request.POST.getlist("_selected_action")[:MAX_ACTION_JOBS]
             return self._act(request, ids, request.get_full_path())
         given, app = request.GET, project_app()
         page, problem, status = Page[StoredJob](()), None, 200
@@ -175,7 +175,7 @@ async def _found(given: Any) -> Page[StoredJob]:
     app, wanted, cursor = project_app(), given.get("q", "").strip(), given.get("cursor") or None
     filters = cast("Filters", {name: given[name] for name in FILTERS if given.get(name)})
     if not wanted:
-        return await app.jobs(limit=PAGE, cursor=cursor, **filters)
+        return await app.jobs(limit=PAGE_JOBS, cursor=cursor, **filters)
     try:
         job = await app.get(wanted)
     except (ConfigError, JobNotFound):
@@ -184,10 +184,10 @@ async def _found(given: Any) -> Page[StoredJob]:
         return Page((job,))
     filters["text"] = wanted
     found = list[StoredJob]()
-    for _ in range(LOOKS):
-        page = await app.jobs(limit=PAGE - len(found), cursor=cursor, **filters)
+    for _ in range(MAX_SEARCH_ROUNDS):
+        page = await app.jobs(limit=PAGE_JOBS - len(found), cursor=cursor, **filters)
         found, cursor = [*found, *page.items], page.cursor
-        if cursor is None or len(found) >= PAGE:
+        if cursor is None or len(found) >= PAGE_JOBS:
             break
     return Page(tuple(found), cursor)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Happened", "about", "happened", "listed", "statuses"]
 
-LONGEST = 20_000
+MAX_SHOWN_CHARACTERS = 20_000
 """Characters of a payload or a result that are shown."""
 
 
@@ -89,5 +89,9 @@ def _said(verb: str, note: str | None) -> str:
 
 
 def _pretty(text: str) -> str:
-    shown = msgspec.json.format(text.encode(), indent=2).decode() if len(text) <= LONGEST else text
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}\n… {len(shown) - LONGEST} more characters"
+    shown = msgspec.json.format(text.encode(), indent=2).decode() if len(text) <= MAX_SHOWN_CHARACTERS else text
+    return (
+        shown
+        if len(shown) <= MAX_SHOWN_CHARACTERS
+        else f"{shown[:MAX_SHOWN_CHARACTERS]}\n… {len(shown) - MAX_SHOWN_CHARACTERS} more characters"
+    )

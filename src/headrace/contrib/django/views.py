@@ -24,6 +24,7 @@ from headrace.client.draft import Draft
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
 from headrace.contrib.django.project import project_app
+from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
 from headrace.endpoints.arguments import Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
@@ -33,7 +34,6 @@ from headrace.endpoints.request import HEADERS, EndpointRequest
 from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.routes import (
     ACTS,
-    LARGEST_BODY,
     PAGES,
     Page,
     check_access,
@@ -224,7 +224,7 @@ def _place(jobs: App, request: HttpRequest, values: dict[str, Any]) -> tuple[str
 def _body(request: HttpRequest) -> bytes:
     """The body; :raises Problem: it is too large"""
     length = request.headers.get("content-length", "")
-    if (length.isdigit() and int(length) > LARGEST_BODY) or len(request.body) > LARGEST_BODY:
+    if (length.isdigit() and int(length) > MAX_ENDPOINT_BODY_BYTES) or len(request.body) > MAX_ENDPOINT_BODY_BYTES:
         raise too_large()
     return cast("bytes", request.body)
 

@@ -13,7 +13,7 @@ from headrace.core.stats.rollup import Totals
 from headrace.core.status import Outcome
 from headrace.core.webhooks.delivery import TASK
 from headrace.runtime.totals import FinishTotals, Pair
-from headrace.runtime.writes.left_out import COUNTED
+from headrace.runtime.writes.omissions import COUNTED
 from headrace.worker.worker import Worker
 
 if TYPE_CHECKING:

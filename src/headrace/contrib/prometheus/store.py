@@ -26,14 +26,14 @@ from headrace.client.api.stats import standing
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["MOST_QUEUES", "Figures", "Store", "StoreReader"]
+__all__ = ["MAX_QUEUES", "Figures", "Store", "StoreReader"]
 
 
 _log = logging.getLogger("headrace.metrics")
 
-_SHARE = 20
+_MIN_PAUSE_RATIO = 20
 """Reads take at most one part in so many of the time, those of all workers together: long queues take long to count."""
-_OVERDUE = 30.0
+_READ_TIMEOUT_SECONDS = 30.0
 """Seconds after which a read that has not come back counts as failed."""
 
 
@@ -68,7 +68,7 @@ class StoreReader:
     def up(self) -> bool | None:
         """Whether the store can be read; None if nobody knows yet."""
         asked_at = self._asked_at
-        if self._failed or (asked_at is not None and self._now() - asked_at > _OVERDUE):
+        if self._failed or (asked_at is not None and self._now() - asked_at > _READ_TIMEOUT_SECONDS):
             return False
         return None if self._last is None else True
 
@@ -113,7 +113,7 @@ class StoreReader:
             found = await standing(self._app.session)
             took = self._now() - began
             self._last, self._failed = Figures(found, self._now(), took), False
-            pause = max(pause, _SHARE * took * max(1, found.alive))
+            pause = max(pause, _MIN_PAUSE_RATIO * took * max(1, found.alive))
         except Exception as error:  # whatever is wrong with the store, a scrape says so and goes on
             if not self._failed and self._app.open_loop() is not None:  # and not about to be closed
                 _log.warning("metrics: the store cannot be read: %s", error)
@@ -133,7 +133,7 @@ def _on_a_loop() -> bool:
     return True
 
 
-MOST_QUEUES = 200
+MAX_QUEUES = 200
 """How many queues are told apart; all others are ``OTHER``."""
 
 _TOLD = [status for status in Status if status not in HISTORY]
@@ -165,7 +165,7 @@ class Store:
         now = self._app.host.clock.now()
         own = {handler.policy.queue for handler in self._app.handlers.values()}
         for queue in sorted({*own, *standing.named}) + [count.queue for count in standing.counts]:
-            if len(self._queues) < MOST_QUEUES:
+            if len(self._queues) < MAX_QUEUES:
                 self._queues.add(queue)
         jobs = {(queue, status): 0 for queue in sorted(self._queues) for status in _TOLD}
         for count in standing.counts:

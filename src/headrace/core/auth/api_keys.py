@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from headrace.core.codec.record import Record
+from headrace.core.defaults import MAX_API_KEY_NAMES
 from headrace.core.limits.profiles import checked_profiles
 from headrace.core.validation import checked_key, checked_name
 from headrace.errors import ConfigError, shown
@@ -19,7 +20,7 @@ from headrace.errors import ConfigError, shown
 __all__ = [
     "MARK",
     "SCOPES",
-    "SHOWN",
+    "SHOWN_KEY_CHARACTERS",
     "ApiKey",
     "Keyring",
     "Permissions",
@@ -42,10 +43,8 @@ WHOLE: frozenset[Scope] = frozenset({"admin", "engine"})
 
 MARK = "hr_"
 """What every key begins with, so that people and scanners of leaked secrets know one when they see it."""
-SHOWN = len(MARK) + 8
+SHOWN_KEY_CHARACTERS = len(MARK) + 8
 """How many of its characters are kept and shown: they tell keys apart, and open nothing."""
-MOST = 100
-"""Tasks or queues that a key may be bound to."""
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,8 +175,10 @@ def _names(given: Iterable[Any] | None, what: str) -> frozenset[str] | None:
     if given is None:
         return None
     names = frozenset(checked_name(one, f"each of {what}") for one in ([given] if isinstance(given, str) else given))
-    if not 1 <= len(names) <= MOST:
-        raise ConfigError(f"{what}: name 1 to {MOST} of them, or leave it out for all; there are {len(names)}")
+    if not 1 <= len(names) <= MAX_API_KEY_NAMES:
+        raise ConfigError(
+            f"{what}: name 1 to {MAX_API_KEY_NAMES} of them, or leave it out for all; there are {len(names)}"
+        )
     return names
 
 

@@ -9,12 +9,11 @@ from hmac import compare_digest
 
 import msgspec
 
-from headrace.core.auth.api_keys import SHOWN
+from headrace.core.auth.api_keys import SHOWN_KEY_CHARACTERS
+from headrace.core.defaults import DASHBOARD_SESSION_LIFETIME, MAX_DASHBOARD_SESSIONS
 
 __all__ = [
-    "LASTS",
-    "MADE_OF",
-    "MOST",
+    "SESSION_RANDOM_BYTES",
     "Session",
     "Sessions",
     "form_secret",
@@ -23,14 +22,10 @@ __all__ = [
     "session_text",
 ]
 
-MADE_OF = 32
+SESSION_RANDOM_BYTES = 32
 """Bytes of chance in a session."""
-LASTS = timedelta(hours=12)
-"""How long a session lasts at most."""
-MOST = 50
-"""How many sessions a key has at most; the oldest ends when there is one more."""
-_APART = timedelta(hours=1)
-_LONGEST = 128
+_MAX_CLOCK_DIFFERENCE = timedelta(hours=1)
+_MAX_TEXT_CHARACTERS = 128
 """Characters of the longest text that is looked at."""
 
 
@@ -51,12 +46,21 @@ class Sessions(msgspec.Struct, frozen=True):
     def living(self, now: datetime) -> Sessions:
         """Without those that are over."""
         # One that would last longer than any can was begun by a clock that was wrong; those of hubs differ a little.
-        return Sessions(self.key, tuple(one for one in self.sessions if now < one.until <= now + LASTS + _APART))
+        return Sessions(
+            self.key,
+            tuple(
+                one
+                for one in self.sessions
+                if now < one.until <= now + DASHBOARD_SESSION_LIFETIME + _MAX_CLOCK_DIFFERENCE
+            ),
+        )
 
     def begun(self, key: str, text: str, now: datetime) -> Sessions:
         """With one more; those of a key before this one are gone."""
         others = self.living(now).sessions if self.key == key else ()
-        return Sessions(key, (Session(session_digest(text), now + LASTS), *others)[:MOST])
+        return Sessions(
+            key, (Session(session_digest(text), now + DASHBOARD_SESSION_LIFETIME), *others)[:MAX_DASHBOARD_SESSIONS]
+        )
 
     def ended(self, text: str) -> Sessions:
         """Without this one."""
@@ -78,7 +82,15 @@ def session_text(prefix: str, chance: bytes) -> str:
 def prefix_of(text: str) -> str | None:
     """How the key begins whose session this says to be; None: it is none."""
     prefix, dot, chance = text.partition(".")
-    return prefix if dot and chance and len(prefix) == SHOWN and len(text) <= _LONGEST and text.isascii() else None
+    return (
+        prefix
+        if dot
+        and chance
+        and len(prefix) == SHOWN_KEY_CHARACTERS
+        and len(text) <= _MAX_TEXT_CHARACTERS
+        and text.isascii()
+        else None
+    )
 
 
 def form_secret(text: str) -> str:

@@ -16,8 +16,8 @@ from uuid import UUID
 import msgspec
 
 __all__ = [
-    "KEPT",
-    "MADE_OF",
+    "MAX_SECRETS",
+    "SECRET_BYTES",
     "JobLease",
     "Secrets",
     "SigningSecret",
@@ -29,14 +29,14 @@ __all__ = [
     "token_text",
 ]
 
-MADE_OF = 32
+SECRET_BYTES = 32
 """Bytes of a secret."""
-KEPT = 2
+MAX_SECRETS = 2
 """How many secrets are believed: the one that signs, and the one before it."""
 
 _LEASE, _TOKEN = "hrl", "hrw"
-_EPOCH = 8
-_LONGEST = 256
+_EPOCH_BYTES = 8
+_MAX_TEXT_CHARACTERS = 256
 """Characters of the longest text that is looked at."""
 
 
@@ -63,7 +63,7 @@ class Secrets(msgspec.Struct, frozen=True):
 
     def rotated(self, new: SigningSecret, *, forget: bool = False) -> Secrets:
         """The same with another one that signs; ``forget``: what was signed before is void at once."""
-        return Secrets((new,) if forget else (new, *self.secrets)[:KEPT])
+        return Secrets((new,) if forget else (new, *self.secrets)[:MAX_SECRETS])
 
     def settled(self, new: SigningSecret, *, believes: bool) -> Secrets:
         """As they ought to be stored, by what the next one would be, which signs if none does.
@@ -72,7 +72,7 @@ class Secrets(msgspec.Struct, frozen=True):
         """
         kept = [one for one in self.secrets if one.is_derived == new.is_derived or (new.is_derived and believes)]
         signs = bool(kept) and kept[0].is_derived == new.is_derived
-        return Secrets(tuple(kept if signs else (new, *kept))[:KEPT])
+        return Secrets(tuple(kept if signs else (new, *kept))[:MAX_SECRETS])
 
     def kept(self) -> Secrets:
         """Those that are in the store."""
@@ -97,7 +97,7 @@ class JobLease(msgspec.Struct, frozen=True):
 
 def lease_text(secrets: Secrets, namespace: str, key: str | None, lease: JobLease) -> str:
     """The lease as it is given to the worker; ``key``: the one with which it came in. Always the same text."""
-    body = lease.job.bytes + lease.epoch.to_bytes(_EPOCH, "big") + lease.worker.bytes
+    body = lease.job.bytes + lease.epoch.to_bytes(_EPOCH_BYTES, "big") + lease.worker.bytes
     return _signed(secrets, _LEASE, namespace, key, body)
 
 
@@ -109,10 +109,10 @@ def token_text(secrets: Secrets, namespace: str, key: str | None, worker: UUID) 
 def read_lease(secrets: Secrets, namespace: str, key: str | None, text: str) -> JobLease | None:
     """The lease in a text; None: it is none, or not of this store, this namespace or this key."""
     body = _read(secrets, _LEASE, namespace, key, text)
-    if body is None or len(body) != 32 + _EPOCH:
+    if body is None or len(body) != 32 + _EPOCH_BYTES:
         return None
-    epoch = int.from_bytes(body[16 : 16 + _EPOCH], "big")
-    return JobLease(UUID(bytes=body[:16]), epoch, UUID(bytes=body[16 + _EPOCH :]))
+    epoch = int.from_bytes(body[16 : 16 + _EPOCH_BYTES], "big")
+    return JobLease(UUID(bytes=body[:16]), epoch, UUID(bytes=body[16 + _EPOCH_BYTES :]))
 
 
 def read_token(secrets: Secrets, namespace: str, key: str | None, text: str) -> UUID | None:
@@ -128,7 +128,7 @@ def derived(root: bytes, purpose: str, *ids: str) -> bytes:
 
 def secret_id(text: str) -> str | None:
     """The id of the secret with which a text says that it was signed; None: it is no such text."""
-    parts = text.split(".") if len(text) <= _LONGEST else ()
+    parts = text.split(".") if len(text) <= _MAX_TEXT_CHARACTERS else ()
     return parts[1] if len(parts) == 4 and parts[0] in (_LEASE, _TOKEN) else None
 
 

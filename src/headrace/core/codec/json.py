@@ -11,7 +11,8 @@ import msgspec
 from msgspec import inspect
 
 from headrace.core.codec.roundtrip import Misfit, binary, check, customs, find_nan, find_unknown, has_objects, watched
-from headrace.core.validation import DEPTH, is_too_deep
+from headrace.core.defaults import MAX_JSON_DEPTH
+from headrace.core.validation import is_too_deep
 
 __all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
 
@@ -89,7 +90,7 @@ def _read_model(model: Any, text: bytes | msgspec.Raw) -> Any:
         raise _Nested(first["msg"], first["loc"]) from None
 
 
-_TOO_DEEP = f"the value is nested too deep (at most {DEPTH}), or contains itself"
+_TOO_DEEP = f"the value is nested too deep (at most {MAX_JSON_DEPTH}), or contains itself"
 _PLACE = re.compile(r" - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _NAMED = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
 
@@ -127,7 +128,7 @@ def _to_text(value: Any) -> str:
         raise Misfit(_TOO_DEEP) from None
     except (TypeError, ValueError, OverflowError, NotImplementedError, msgspec.EncodeError) as error:
         raise Misfit(str(error)) from None
-    if len(data) > DEPTH and is_too_deep(data):  # each level has a bracket
+    if len(data) > MAX_JSON_DEPTH and is_too_deep(data):  # each level has a bracket
         raise Misfit(_TOO_DEEP)
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
     if value is not None and b"null" in data:

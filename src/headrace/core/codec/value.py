@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core import validation
+from headrace.core import defaults, validation
 from headrace.core.codec.json import Codec
 from headrace.core.codec.roundtrip import Misfit
 from headrace.core.matching.match import fault_of_numbers
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-_SHORT = validation.RESULT // 4
+_SAFE_RESULT_CHARACTERS = defaults.MAX_RESULT_BYTES // 4
 """Characters that are never too many bytes."""
 
 
@@ -41,9 +41,9 @@ def encode_value(codec: Codec, value: Any, what: str) -> str:
     except Misfit as error:
         where = f" at {error.path}" if error.path else ""
         raise InvalidResult(f"{what}{where}: {error.message}") from None
-    if len(text) > _SHORT and (size := validation.size_of(text)) > validation.RESULT:
+    if len(text) > _SAFE_RESULT_CHARACTERS and (size := validation.size_of(text)) > defaults.MAX_RESULT_BYTES:
         raise InvalidResult(
-            f"{what}: {size} bytes, at most {validation.RESULT}; store it elsewhere and return a reference"
+            f"{what}: {size} bytes, at most {defaults.MAX_RESULT_BYTES}; store it elsewhere and return a reference"
         )
     return text
 

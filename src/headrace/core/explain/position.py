@@ -9,21 +9,30 @@ import msgspec
 from headrace.core.stats.histogram import Quantiles
 from headrace.core.status import Status
 
-__all__ = ["BY_WORK", "MOST", "WINDOW", "Position", "estimate", "expected_pace", "pace", "starts_at_once"]
+__all__ = [
+    "BY_WORK",
+    "MAX_COUNTED_JOBS",
+    "PACE_WINDOW_SECONDS",
+    "Position",
+    "estimate",
+    "expected_pace",
+    "pace",
+    "starts_at_once",
+]
 
-WINDOW = 300.0
+PACE_WINDOW_SECONDS = 300.0
 """Seconds over which the pace of a queue is taken."""
 
-MOST = 10_000
+MAX_COUNTED_JOBS = 10_000
 """Jobs that are looked at for a count, at most: beyond that nobody needs to know exactly."""
 
 BY_WORK = (Status.COMPLETED, Status.FAILED)
 """How jobs end that were worked on: a queue that is cancelled empty is not a fast one."""
 
-_SHORTEST = 0.001
+_MIN_RUN_SECONDS = 0.001
 """Seconds: a run that was measured as shorter costs as much around it."""
 
-_LEAST = 1.0
+_MIN_SPAN_SECONDS = 1.0
 """Seconds: what happened within less says nothing of the pace."""
 
 
@@ -53,7 +62,7 @@ def pace(position: Position, now: datetime) -> float | None:
         return None
     begun = position.first_claimed_at
     since = position.since if begun is None else max(position.since, begun)
-    return position.ended / max((now - since).total_seconds(), _LEAST)
+    return position.ended / max((now - since).total_seconds(), _MIN_SPAN_SECONDS)
 
 
 def starts_at_once(position: Position, free: int) -> bool:
@@ -63,7 +72,7 @@ def starts_at_once(position: Position, free: int) -> bool:
 
 def expected_pace(slots: int, takes: Quantiles | None) -> float | None:
     """How many jobs so many slots do in a second, if they take as long as those before did; None if that is unknown."""
-    return None if takes is None or slots <= 0 else slots / max(takes.mean, _SHORTEST)
+    return None if takes is None or slots <= 0 else slots / max(takes.mean, _MIN_RUN_SECONDS)
 
 
 def estimate(position: Position, now: datetime, free: int, expected: float | None = None) -> float | None:

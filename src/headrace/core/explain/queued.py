@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_queued"]
 
-_NAMED = 5
+_MAX_NAMED_JOBS = 5
 """Jobs that hold a limit are named up to this many."""
 
 
@@ -101,7 +101,9 @@ def _limited(
             continue
         by = {one.id: one for one in holders if bound in counted_by(group_of(one))}
         mine = list(by.values())
-        who = ", ".join(str(one.id) for one in mine[:_NAMED]) + (" and others" if len(mine) > _NAMED else "")
+        who = ", ".join(str(one.id) for one in mine[:_MAX_NAMED_JOBS]) + (
+            " and others" if len(mine) > _MAX_NAMED_JOBS else ""
+        )
         what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
         name = job.concurrency_key if bound[0] == "key" else bound[-1]
         of = f" of {job.customer!r}" if bound[0] == "key" and job.customer is not None else ""

@@ -14,7 +14,7 @@ from headrace.core.status import ENDED, Reason, Status
 
 __all__ = ["Relatives", "blame", "explain_waiting", "relatives"]
 
-_NAMED = 5
+_MAX_NAMED_JOBS = 5
 """Jobs are named up to this many."""
 
 
@@ -46,8 +46,8 @@ class Relatives:
 
     def named(self, ids: Sequence[UUID]) -> str:
         """The first few in words."""
-        names = ", ".join(map(self.name, ids[:_NAMED]))
-        return f"{names} and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else names
+        names = ", ".join(map(self.name, ids[:_MAX_NAMED_JOBS]))
+        return f"{names} and {len(ids) - _MAX_NAMED_JOBS:,} more" if len(ids) > _MAX_NAMED_JOBS else names
 
     def name(self, id: UUID) -> str:
         """One of them in words."""

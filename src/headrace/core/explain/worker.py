@@ -22,12 +22,12 @@ from headrace.core.status import Status
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow
 
-__all__ = ["LOOKED_AT", "explain_worker", "queues_to_look_at"]
+__all__ = ["MAX_QUEUE_JOBS", "explain_worker", "queues_to_look_at"]
 
-LOOKED_AT = 100
+MAX_QUEUE_JOBS = 100
 """How many jobs of each queue are looked at, the newest."""
-_NAMED = 5
-_LISTED = 50
+_MAX_NAMED_JOBS = 5
+_MAX_LISTED_KINDS = 50
 """Kinds of unmet requirements that programs are told of."""
 
 
@@ -48,7 +48,7 @@ def explain_worker(
 ) -> Explanation:
     """Why this worker is given jobs, or is given none.
 
-    ``counts``: of the whole store, as seen now. ``jobs``: queued ones of the queues to look at, ``LOOKED_AT`` of each.
+    ``counts``: of the whole store, as seen now. ``jobs``: queued ones of its queues, ``MAX_QUEUE_JOBS`` of each.
     ``held``: jobs that it holds, if it takes those of one customer at a time.
     """
     looked_at = _looked_at(row, now, jobs, limits, usage, held)
@@ -149,16 +149,16 @@ def _unmet(found: Sequence[tuple[Job, tuple[Lack, ...]]]) -> Fact:
     nearest = sorted(kinds, key=lambda kind: (distance(kinds[kind]), -jobs[kind], kind))
     told = "; ".join(
         f"{jobs[kind]:,} of {kind[0]!r} {_s('needs', 'need', jobs[kind])} {kind[1][0]}, it offers {kind[1][1]}"
-        for kind in nearest[:_NAMED]
+        for kind in nearest[:_MAX_NAMED_JOBS]
     )
     first = ", the nearest first" if len(nearest) > 1 else ""
-    rest = len(nearest) - _NAMED
+    rest = len(nearest) - _MAX_NAMED_JOBS
     more = f"; and {rest} more {_s('kind', 'kinds', rest)}" if rest > 0 else ""
     require = f"{many(len(found), 'job')} {_s('requires', 'require', len(found))}"
     text = f"{require} what it does not offer{first}: {told}{more}."
     unmet = [
         {"task": kind[0], "jobs": jobs[kind], "lacks": [*msgspec.to_builtins(kinds[kind])]}
-        for kind in nearest[:_LISTED]
+        for kind in nearest[:_MAX_LISTED_KINDS]
     ]
     return Fact("requirements_unmet", text, {"jobs": len(found), "unmet": unmet})
 
@@ -172,7 +172,7 @@ def _isolated(
         return
     if mixed := Counter(job.queue for job in found.get("queue_not_by_customer", ())):
         text = f"{_are(mixed.total())} in queues where the jobs of all customers stand in one line, and it chooses"
-        remedy = "; ".join(f"headrace queues set {name} --by-customer" for name in sorted(mixed)[:_NAMED])
+        remedy = "; ".join(f"headrace queues set {name} --by-customer" for name in sorted(mixed)[:_MAX_NAMED_JOBS])
         yield Fact(
             "queue_not_by_customer",
             f"{text} among customers: {remedy}.",
@@ -238,5 +238,5 @@ def _s(one: str, several: str, n: int) -> str:
 
 
 def _names(found: Collection[str]) -> str:
-    named = ", ".join(repr(name) for name in sorted(found)[:_NAMED])
-    return f"{named} and {len(found) - _NAMED} more" if len(found) > _NAMED else named
+    named = ", ".join(repr(name) for name in sorted(found)[:_MAX_NAMED_JOBS])
+    return f"{named} and {len(found) - _MAX_NAMED_JOBS} more" if len(found) > _MAX_NAMED_JOBS else named

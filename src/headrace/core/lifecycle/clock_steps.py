@@ -11,15 +11,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-__all__ = ["KEPT", "NOTICED", "SETTING", "ClockStep", "Steps", "extended", "on_record"]
+__all__ = ["NOTICE_SECONDS", "RECORD_SECONDS", "SETTING", "ClockStep", "Steps", "extended", "on_record"]
 
 SETTING = "clock:steps"
 """The setting under which they are on record."""
-KEPT = 30 * 86400.0
+RECORD_SECONDS = 30 * 86400.0
 """Seconds for which a step is kept on record."""
-NOTICED = 60.0
+NOTICE_SECONDS = 60.0
 """Seconds within which every session has noticed a step: each measures with a beat, or with a write every 30 s."""
-_ALIKE = 1.0
+_ALIKE_SECONDS = 1.0
 
 
 class ClockStep(msgspec.Struct, frozen=True):
@@ -55,7 +55,9 @@ def extended(deadline: datetime, since: datetime | None, steps: Iterable[ClockSt
     """
     if since is None:
         return deadline
-    late = sum(step.by for step in steps if step.by > 0 and since <= step.at + timedelta(seconds=NOTICED - step.by))
+    late = sum(
+        step.by for step in steps if step.by > 0 and since <= step.at + timedelta(seconds=NOTICE_SECONDS - step.by)
+    )
     return deadline + timedelta(seconds=late)
 
 
@@ -64,7 +66,7 @@ def on_record(known: Sequence[ClockStep], seen: Sequence[ClockStep], now: dateti
 
     Several clocks see the same step, each at a moment of its own. One on record stands for one of those seen.
     """
-    oldest, left, added = now - timedelta(seconds=KEPT), list(known), list[ClockStep]()
+    oldest, left, added = now - timedelta(seconds=RECORD_SECONDS), list(known), list[ClockStep]()
     for step in seen:
         same = next((one for one in left if _same(one, step)), None)
         if same is None:
@@ -77,4 +79,4 @@ def on_record(known: Sequence[ClockStep], seen: Sequence[ClockStep], now: dateti
 
 def _same(one: ClockStep, other: ClockStep) -> bool:
     apart = abs((one.at - other.at).total_seconds())
-    return abs(one.by - other.by) <= _ALIKE and apart <= NOTICED
+    return abs(one.by - other.by) <= _ALIKE_SECONDS and apart <= NOTICE_SECONDS

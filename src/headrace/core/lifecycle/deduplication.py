@@ -28,13 +28,13 @@ from headrace.core.times import utc
 __all__ = ["has_lapsed", "hash_of", "is_repeat", "lapse", "meet", "replaced", "replaces", "request_of"]
 
 
-_EXACT = 2**53
+_MAX_EXACT_FLOAT = 2**53
 """Up to here, a number with a fraction of zero is the same number without one."""
 
 
 def _number(text: str) -> float | int:
     value = float(text)
-    return int(value) if value.is_integer() and abs(value) <= _EXACT else value
+    return int(value) if value.is_integer() and abs(value) <= _MAX_EXACT_FLOAT else value
 
 
 def hash_of(

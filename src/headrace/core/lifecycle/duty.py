@@ -7,13 +7,13 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["FREE", "HOLDER", "SLACK", "DutyLease", "given_back", "holder_of", "taken", "void_after"]
+__all__ = ["CLOCK_SLACK", "FREE", "HOLDER", "DutyLease", "given_back", "holder_of", "taken", "void_after"]
 
 HOLDER = "holder:"
 """What the key of the setting begins with in which a holder that is no worker says how its death can be proved; its id
 follows."""
 
-SLACK = timedelta(seconds=2)
+CLOCK_SLACK = timedelta(seconds=2)
 """How far the clocks of two who want a duty may be apart."""
 
 
@@ -48,7 +48,7 @@ def taken(
 
 def void_after(seconds: float, now: datetime, longest: float | None = None) -> datetime:
     """The latest end that a lease can have now."""
-    return now + timedelta(seconds=max(seconds, longest or 0.0)) + SLACK
+    return now + timedelta(seconds=max(seconds, longest or 0.0)) + CLOCK_SLACK
 
 
 def given_back(lease: DutyLease, holder: UUID) -> DutyLease:

@@ -23,7 +23,6 @@ from headrace.core.status import ENDED, Reason, Status, Verb
 from headrace.errors import ConfigError, HeadraceError, JobNotFound, TransitionRefused
 
 __all__ = [
-    "MAX_AFTER",
     "Note",
     "cancel_child",
     "child_id",
@@ -38,9 +37,6 @@ __all__ = [
     "still_cancelled",
     "unknown_parent",
 ]
-
-MAX_AFTER = 1000
-"""How many jobs one may wait for; a batch has room for more."""
 
 
 def note_of_new(job: Job) -> tuple[Note, ...]:

@@ -17,7 +17,7 @@ from headrace.core.status import Cause
 from headrace.core.times import length
 
 __all__ = [
-    "PAUSE",
+    "POLL_BEAT_RATIO",
     "Seen",
     "SoleVoice",
     "Watch",
@@ -35,13 +35,13 @@ __all__ = [
 
 K = TypeVar("K", bound=Hashable)
 
-PAUSE = 0.85
+POLL_BEAT_RATIO = 0.85
 """The pause between two looks, as a share of a beat: three looks fit into a lease, and none is further from the one
 before than ``Rules.look_gap``."""
 
-_LOOKS = 3
+_MIN_DEATH_POLLS = 3
 """How many looks it takes to call a worker dead."""
-_LATE, _UNDER_WAY = 1.2, 0.5
+_LATE_BEAT_RATIO, _UNDER_WAY_SECONDS = 1.2, 0.5
 """How late a beat may be that is on time, as a share of its cadence, and the seconds until it is in the store: a hub
 gathers beats, and whoever beats looks at its clock now and then."""
 _CERTAIN = frozenset({None, Cause.LEASE, Cause.BEAT})
@@ -65,7 +65,7 @@ def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0, lease: float | None 
     that time.
     """
     lease = rules.lease if lease is None else lease
-    own = seen.looks >= _LOOKS and seen.seconds >= min(rules.beat / 2, lease)
+    own = seen.looks >= _MIN_DEATH_POLLS and seen.seconds >= min(rules.beat / 2, lease)
     return own and seen.seconds + earlier >= lease
 
 
@@ -79,7 +79,7 @@ def time_to_return(grace: float, cadence: float) -> float:
     """In how many seconds a worker must be heard of again that was cut off: in ``grace``, and in no less than one beat
     takes. Who lives may not have noticed the cut, and says its next word when it was told to, ``cadence`` after its
     last one, which may have been said just before."""
-    return max(grace, _LATE * cadence + _UNDER_WAY)
+    return max(grace, _LATE_BEAT_RATIO * cadence + _UNDER_WAY_SECONDS)
 
 
 def is_gone(seen: Seen, after: float) -> bool:

@@ -28,7 +28,7 @@ _LOST = {
     Cause.CANCEL: "the handler did not stop within the grace of a cancel",
 }
 
-_FIRST_DEATH = 0.2
+_FIRST_DEATH_DELAY_SECONDS = 0.2
 """Seconds, at most, before the retry after the first death of a worker: what failed was the worker, not the handler.
 
 The jobs that it ran come back one after another within this time. After a second death the backoff of the policy holds.
@@ -152,7 +152,7 @@ def _lose_started(
         if delay is None:
             delay = policy.delay(max(0, charged - 1), chance, jitter=not timed_out)
         if died and not job.suspect:
-            delay = min(delay, _FIRST_DEATH * (0.5 + chance / 2))
+            delay = min(delay, _FIRST_DEATH_DELAY_SECONDS * (0.5 + chance / 2))
         fields = again(job, now, charged, error, delay)
         closes = replace(closes, retry_at=fields["available_at"])
     if died:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.core.defaults import MAX_KEY_CHARACTERS
 from headrace.core.times import Seconds, seconds
-from headrace.core.validation import KEY, is_text, plain, whole
+from headrace.core.validation import is_text, plain, whole
 from headrace.errors import ConfigError, shown
 
 __all__ = ["Backoff", "Retry", "error_names"]
@@ -29,13 +30,15 @@ def error_names(error: type[BaseException]) -> tuple[str, ...]:
 def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str, ...]:
     if isinstance(errors, str) or not isinstance(errors, Sequence):
         raise ConfigError(f"{what} must be a sequence of exception classes or names, not {shown(errors)}")
-    if len(errors) > _MOST:
-        raise ConfigError(f"{what} must name at most {_MOST} exceptions, not {len(errors)}")
+    if len(errors) > _MAX_POLICY_ENTRIES:
+        raise ConfigError(f"{what} must name at most {_MAX_POLICY_ENTRIES} exceptions, not {len(errors)}")
     names = []
     for error in errors:
         if isinstance(error, str):
-            if len(error) > KEY or not is_text(error):
-                raise ConfigError(f"each of {what} must be the name of an exception, at most {KEY} characters of text")
+            if len(error) > MAX_KEY_CHARACTERS or not is_text(error):
+                raise ConfigError(
+                    f"each of {what} must be the name of an exception, at most {MAX_KEY_CHARACTERS} characters of text"
+                )
             names.append(plain(error))
         elif isinstance(error, type) and issubclass(error, BaseException):
             names.append(f"{error.__module__}.{error.__qualname__}")
@@ -44,9 +47,9 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
     return tuple(names)
 
 
-_MOST = 100
+_MAX_POLICY_ENTRIES = 100
 """Delays, and exceptions, that a policy may name: it is stored with every job."""
-_STEEPEST = 1e6
+_MAX_FACTOR = 1e6
 
 
 def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, ...]:
@@ -58,8 +61,10 @@ def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, .
     if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
         accepted = "'exponential', 'fixed', a list of delays such as [5, 15, 30], or a function"
         raise ConfigError(f"backoff must be {accepted}, not {shown(backoff)}")
-    if not 1 <= len(backoff) <= _MOST:
-        raise ConfigError(f"backoff must name from 1 to {_MOST} delays (the last holds on), not {len(backoff)}")
+    if not 1 <= len(backoff) <= _MAX_POLICY_ENTRIES:
+        raise ConfigError(
+            f"backoff must name from 1 to {_MAX_POLICY_ENTRIES} delays (the last holds on), not {len(backoff)}"
+        )
     return tuple(seconds(delay, "backoff") for delay in backoff)
 
 
@@ -112,8 +117,8 @@ class Retry(_Called):
     ) -> None:
         retries, fn = whole(max_retries, "max_retries", 0), _function(backoff) if callable(backoff) else None
         delays = _delays("exponential" if fn is not None else backoff)
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _STEEPEST:
-            raise ConfigError(f"factor must be a number from 1 to {_STEEPEST:g}, not {shown(factor)}")
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _MAX_FACTOR:
+            raise ConfigError(f"factor must be a number from 1 to {_MAX_FACTOR:g}, not {shown(factor)}")
         put = object.__setattr__  # frozen: the one place that fills it
         put(self, "max_retries", retries)
         put(self, "backoff", delays)

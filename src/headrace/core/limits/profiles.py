@@ -11,14 +11,12 @@ from datetime import datetime
 
 import msgspec
 
+from headrace.core.defaults import MAX_CUSTOMER_PROFILES, MAX_CUSTOMERS_PROFILES, MAX_PROFILES
 from headrace.core.job import Spec
 from headrace.core.validation import whole
 from headrace.errors import TooManyProfiles
 
 __all__ = [
-    "MOST",
-    "OF_CUSTOMERS",
-    "OF_ONE",
     "OURS",
     "Pair",
     "allowed",
@@ -30,12 +28,6 @@ __all__ = [
     "staked_by",
 ]
 
-MOST = 10_000
-"""Pairs with live jobs that are not customers'."""
-OF_CUSTOMERS = 8_000
-"""A customer's job makes no new pair where so many have live jobs: the rest is for the operator's."""
-OF_ONE = 100
-"""Pairs with live jobs of one customer, unless a key of that customer says otherwise."""
 
 OURS = ""
 """In place of a customer: headrace itself."""
@@ -56,7 +48,7 @@ def room_for(whose: str | None) -> int | None:
     """How many pairs may have live jobs once this one's has made a new one; None: any number.
 
     For the operator, those alone count of which no customer has live jobs: whatever customers do, it has its room."""
-    return MOST if whose is None else OF_CUSTOMERS if whose != OURS else None
+    return MAX_PROFILES if whose is None else MAX_CUSTOMERS_PROFILES if whose != OURS else None
 
 
 class _KeySaid(msgspec.Struct):
@@ -84,7 +76,7 @@ def allowed(customer: str, keys: Iterable[str], now: datetime) -> int:
         is_over = key.expires_at is not None and key.expires_at <= now
         if key.customer == customer and key.profiles is not None and not is_over:
             found.append(key.profiles)
-    return max(found, default=OF_ONE)
+    return max(found, default=MAX_CUSTOMER_PROFILES)
 
 
 def excess(has: Collection[Pair], wanted: Iterable[Pair], most: int) -> set[Pair]:
@@ -98,7 +90,7 @@ def checked_profiles(value: object) -> int | None:
 
     :raises ConfigError: it is no number of pairs
     """
-    return None if value is None else whole(value, "profiles", 1, OF_CUSTOMERS)
+    return None if value is None else whole(value, "profiles", 1, MAX_CUSTOMERS_PROFILES)
 
 
 def refusal(customer: str, most: int) -> TooManyProfiles:
@@ -112,7 +104,7 @@ def refusal(customer: str, most: int) -> TooManyProfiles:
 
 def no_room(whose: str | None) -> TooManyProfiles:
     """Why a job of yet another pair is refused where the store has no room for it."""
-    most = MOST if whose is None else OF_CUSTOMERS
+    most = MAX_PROFILES if whose is None else MAX_CUSTOMERS_PROFILES
     return TooManyProfiles(
         f"{most} pairs of task and requirements have live jobs, which is as many as a store keeps apart: require fewer"
         " different things"

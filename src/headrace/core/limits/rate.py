@@ -25,9 +25,9 @@ from headrace.core.times import Seconds, seconds
 from headrace.core.validation import plain, whole
 from headrace.errors import ConfigError, shown
 
-__all__ = ["LONGEST_LEAD", "Rate", "Spent", "micros", "next_permit", "permits", "spend", "trimmed"]
+__all__ = ["MAX_LEAD_SECONDS", "Rate", "Spent", "micros", "next_permit", "permits", "spend", "trimmed"]
 
-LONGEST_LEAD = 30.0
+MAX_LEAD_SECONDS = 30.0
 """Seconds that may be between a claim and the call of a handler that spent a permit, at most."""
 
 Spent = tuple[tuple[datetime, int], ...]
@@ -35,9 +35,9 @@ Spent = tuple[tuple[datetime, int], ...]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
-_GRAINS = 60
+_WINDOW_PARTS = 60
 """A sliding window remembers what was used in so many parts of it."""
-_APART = 2 * round(LONGEST_LEAD * 1_000_000)
+_CLAIM_SPREAD_MICROSECONDS = 2 * round(MAX_LEAD_SECONDS * 1_000_000)
 """By how much later another claim may have spent its permits: leads differ, and claims overtake one another."""
 
 
@@ -85,7 +85,7 @@ def _moment(micros: int) -> datetime:
 
 
 def _span(rate: Rate) -> int:
-    return max(round(rate.per * 1_000_000), _GRAINS)
+    return max(round(rate.per * 1_000_000), _WINDOW_PARTS)
 
 
 def _freed(rate: Rate, at: int, lead: int = 0) -> int:
@@ -93,16 +93,20 @@ def _freed(rate: Rate, at: int, lead: int = 0) -> int:
     span, end = _span(rate), at + lead
     # A long lead is counted in larger parts: there are never many to remember.
     if rate.kind == "fixed":
-        windows = span * (1 + lead // (span * _GRAINS))
+        windows = span * (1 + lead // (span * _WINDOW_PARTS))
         return (end // windows + 1) * windows
-    grain = span // _GRAINS * (1 + lead // span)
+    grain = span // _WINDOW_PARTS * (1 + lead // span)
     return -(-(end + span) // grain) * grain  # up to the next grain: a little later, never too early
 
 
 def _last(rate: Rate, at: int) -> int:
     """The latest moment until which anything spent by now can count. What counts for longer was spent before the clock
     was set back, or when the window was longer."""
-    return at + _APART + _span(rate) if rate.kind == "bucket" else _freed(rate, at + _APART)
+    return (
+        at + _CLAIM_SPREAD_MICROSECONDS + _span(rate)
+        if rate.kind == "bucket"
+        else _freed(rate, at + _CLAIM_SPREAD_MICROSECONDS)
+    )
 
 
 def _kept(rate: Rate, spent: Spent, at: int) -> list[tuple[int, int]]:

@@ -14,14 +14,15 @@ import msgspec
 from msgspec import Meta
 
 from headrace.core.codec.value import document_text
+from headrace.core.defaults import MAX_KEY_CHARACTERS
 from headrace.core.matching.customers import Customers
 from headrace.core.matching.match import fault_of_numbers
-from headrace.core.validation import KEY, checked_key, checked_name
+from headrace.core.validation import checked_key, checked_name
 from headrace.errors import ConfigError
 
 __all__ = ["Capabilities", "capabilities_of"]
 
-_Word = Annotated[str, Meta(min_length=1, max_length=KEY)]
+_Word = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)]
 _Isolation = Literal["none", "loose", "strict"]
 _Words = _Word | tuple[_Word, ...]
 

@@ -10,8 +10,8 @@ from hashlib import sha256
 
 import msgspec
 
+from headrace.core.defaults import MAX_KEY_CHARACTERS
 from headrace.core.job import Spec
-from headrace.core.validation import KEY
 
 __all__ = ["REQUIREMENT", "Customers", "dedup_of", "own", "turn_of"]
 
@@ -32,7 +32,11 @@ def own(customer: str | None, key: str) -> str:
     if customer is None:
         return _MARK + key if key.startswith(_MARK) else key
     text = f"{_MARK}{len(customer)}:{customer}{key}"
-    return text if len(text) <= KEY else f"{_MARK}#{sha256(text.encode(errors='surrogatepass')).hexdigest()}"
+    return (
+        text
+        if len(text) <= MAX_KEY_CHARACTERS
+        else f"{_MARK}#{sha256(text.encode(errors='surrogatepass')).hexdigest()}"
+    )
 
 
 def dedup_of(spec: Spec) -> str | None:

@@ -13,13 +13,13 @@ from typing import Any
 from headrace.core.matching.match import is_number
 from headrace.core.validation import is_within
 
-__all__ = ["HOLD", "Loaded", "Waste", "held_back", "loaded_by", "waste"]
+__all__ = ["MAX_HOLD_SECONDS", "Loaded", "Waste", "held_back", "loaded_by", "waste"]
 
-HOLD = 2.0
+MAX_HOLD_SECONDS = 2.0
 """Seconds for which a claim is held back at most: whoever has waited that long is served like everybody."""
 
 _ALL = "all"
-_UNNAMED = 1000
+_UNLISTED_WORDS = 1000
 """How many words "all" counts for: more than anybody lists."""
 _MODELS = ("components", "models")
 """Where jobs name what a worker may have loaded."""
@@ -58,7 +58,7 @@ def _unused(need: Any, offer: Any) -> tuple[float, int]:
     if isinstance(offer, str | list | tuple):
         listed = {offer} if isinstance(offer, str) else {one for one in offer if isinstance(one, str)}
         unasked = len(listed - _words(need) - {_ALL})
-        return 0.0, unasked + _UNNAMED * (_ALL in listed)
+        return 0.0, unasked + _UNLISTED_WORDS * (_ALL in listed)
     return 0.0, 0
 
 
@@ -101,7 +101,7 @@ def held_back(mine: Mapping[int, Waste], others: Iterable[Mapping[int, Waste]], 
     ``mine`` and ``others``: by the number of a profile, what each wastes on its jobs. ``others``: the claims that wait
     beside it and have not been asked about yet. ``waited``: for how many seconds it has been held back so far.
     """
-    if waited >= HOLD:
+    if waited >= MAX_HOLD_SECONDS:
         return frozenset()
     rest = list(others)
     return frozenset(one for one, own in mine.items() if any(one in other and other[one] < own for other in rest))

@@ -19,7 +19,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.validation import NUMBER, is_within
+from headrace.core.defaults import MAX_NUMBER
+from headrace.core.validation import is_within
 from headrace.errors import shown
 
 __all__ = ["TESTS", "Profile", "by_service", "fault_of", "fault_of_numbers", "fits", "is_number", "meets", "serves"]
@@ -30,7 +31,7 @@ TESTS = frozenset({"min", "max", "in", "not"})
 """The names that make tests of an object."""
 
 _MANY = (list, tuple, set, frozenset)
-_DEEPEST = 32
+_MAX_DEPTH = 32
 """What is nested deeper than this is met by nobody."""
 
 
@@ -52,7 +53,7 @@ def is_number(value: Any) -> bool:
 
 
 def _fits(need: Any, offer: Any, depth: int = 0) -> bool:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise _TooDeep
     if isinstance(need, Mapping):
         if not TESTS.isdisjoint(need):
@@ -109,7 +110,7 @@ def fault_of(requires: Mapping[str, Any]) -> str | None:
     try:
         fault = next((fault for name, need in requires.items() for fault in _faults(name, need)), None)
     except _TooDeep:
-        return f"nobody looks deeper than {_DEEPEST} levels"
+        return f"nobody looks deeper than {_MAX_DEPTH} levels"
     return fault or fault_of_numbers(requires)
 
 
@@ -124,12 +125,12 @@ def fault_of_numbers(document: Mapping[str, Any]) -> str | None:
         elif isinstance(value, _MANY):
             rest += [(place, one) for one in value]
         elif is_number(value) and not is_within(value):
-            return f"{place} must be a finite number, whole ones from -{NUMBER} to {NUMBER}, not {shown(value)}"
+            return f"{place} must be a finite number, whole ones from -{MAX_NUMBER} to {MAX_NUMBER}, not {shown(value)}"
     return None
 
 
 def _faults(place: str, need: Any, depth: int = 0) -> Iterator[str]:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise _TooDeep
     if isinstance(need, _MANY):
         for one in need:

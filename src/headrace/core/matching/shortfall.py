@@ -13,7 +13,7 @@ from headrace.core.validation import is_within
 
 __all__ = ["Lack", "distance", "lacks", "told_lacks", "told_need", "told_offer"]
 
-_LONGEST = 80
+_MAX_VALUE_CHARACTERS = 80
 """Characters of a value that are told."""
 
 
@@ -138,7 +138,7 @@ def _value(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]} …"
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[: _MAX_VALUE_CHARACTERS - 2]} …"
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -19,13 +19,12 @@ from uuid import UUID
 
 from cronsim import CronSim
 
+from headrace.core.defaults import MAX_CATCH_UP_FIRES, SKIP_GRACE_SECONDS
 from headrace.core.schedule.localtime import local, moment, next_turn, zone
-from headrace.core.schedule.rules import CATCH_UP_CAP, Continuous, Cron, Every, Rule
+from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
 
-__all__ = ["SKIP_GRACE", "due_fires", "fire_id", "fires", "jittered", "latest_fires", "next_fire", "preview"]
+__all__ = ["due_fires", "fire_id", "fires", "jittered", "latest_fires", "next_fire", "preview"]
 
-SKIP_GRACE = 60.0
-"""Seconds after which a fire counts as missed; a planner that dies on a fire is replaced within them."""
 
 _MICRO = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -136,7 +135,7 @@ def due_fires(
     now: datetime,
     anchor: datetime,
     horizon: timedelta,
-    cap: int = CATCH_UP_CAP,
+    cap: int = MAX_CATCH_UP_FIRES,
 ) -> list[datetime]:
     """The fires to make jobs of now: since the cursor, not older than the horizon, thinned as ``catch_up`` says.
 
@@ -149,7 +148,7 @@ def due_fires(
     if rule.catch_up == "all":
         return latest_fires(rule, oldest, now, anchor, min(cap, rule.cap))
     if rule.catch_up == "skip":
-        oldest = max(oldest, now - timedelta(seconds=SKIP_GRACE))
+        oldest = max(oldest, now - timedelta(seconds=SKIP_GRACE_SECONDS))
     return latest_fires(rule, oldest, now, anchor, 1)
 
 

@@ -11,14 +11,14 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec.structs import force_setattr
 
+from headrace.core.defaults import MAX_CATCH_UP_FIRES, MAX_KEY_CHARACTERS
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.schedule.localtime import zone
 from headrace.core.times import Seconds, seconds
-from headrace.core.validation import KEY, checked_moment, plain, whole
-from headrace.errors import LONGEST, ConfigError, shown
+from headrace.core.validation import checked_moment, plain, whole
+from headrace.errors import MAX_DURATION_SECONDS, ConfigError, shown
 
 __all__ = [
-    "CATCH_UP_CAP",
     "CatchUp",
     "Continuous",
     "Cron",
@@ -32,13 +32,11 @@ __all__ = [
 CatchUp = Literal["once", "skip", "all"]
 Overlap = Literal["allow", "skip", "wait"]
 
-CATCH_UP_CAP = 100
-"""How many missed fires ``catch_up="all"`` makes good unless told otherwise; the newest are kept."""
 
-_MOST = 1000
-_SHORTEST = timedelta(seconds=0.1)
+_MAX_FIRES = 1000
+_MIN_PERIOD = timedelta(seconds=0.1)
 """No steady rule fires more often: each fire is a job and a write of its schedule."""
-_LONGEST = timedelta(seconds=LONGEST)
+_MAX_PERIOD = timedelta(seconds=MAX_DURATION_SECONDS)
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -50,7 +48,7 @@ _NICKNAMES = {
 }
 
 _SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a wall time, to see whether the expression can be read
-_SAMPLE = 150
+_SAMPLE_FIRES = 150
 """Fires among which the shortest distance between two is looked for: more than an hour's minutes, twice."""
 
 
@@ -61,7 +59,7 @@ def _choice(value: object, name: str, choices: tuple[str, ...]) -> str:
 
 
 def _count(value: object, name: str) -> int:
-    return whole(value, name, 1, _MOST)
+    return whole(value, name, 1, _MAX_FIRES)
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +67,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     catch_up: CatchUp = "once"
     """Which missed fires are made up for: ``once`` the newest, ``skip`` none, ``all`` all of them."""
-    cap: int = CATCH_UP_CAP
+    cap: int = MAX_CATCH_UP_FIRES
     """How many missed fires ``catch_up="all"`` makes up for at most: the newest."""
     overlap: Overlap = "allow"
     """What a fire does while a job of an earlier fire is live: ``allow`` submits, ``skip`` does not, ``wait`` waits."""
@@ -113,7 +111,7 @@ class Cron(Timed, frozen=True, tag="cron", tag_field="kind"):
     def __post_init__(self) -> None:
         zone(self.tz)
         force_setattr(self, "tz", plain(self.tz))
-        if not isinstance(self.expr, str) or len(self.expr) > KEY:
+        if not isinstance(self.expr, str) or len(self.expr) > MAX_KEY_CHARACTERS:
             raise ConfigError(f"a cron expression is text such as '0 2 * * *', not {shown(self.expr)}")
         force_setattr(self, "expr", plain(self.expr))
         try:
@@ -124,7 +122,7 @@ class Cron(Timed, frozen=True, tag="cron", tag_field="kind"):
             raise ConfigError(f"cron expression {self.expr!r} never fires") from None
         self._check_times()
         if self.jitter:
-            self._check_jitter(_shortest(islice(CronSim(self.fields, _SOME_DAY), _SAMPLE)))
+            self._check_jitter(_shortest(islice(CronSim(self.fields, _SOME_DAY), _SAMPLE_FIRES)))
 
     @property
     def fields(self) -> str:
@@ -157,14 +155,14 @@ class Every(Timed, frozen=True, tag="every", tag_field="kind"):
             period = self.period
         except OverflowError:
             period = timedelta.max
-        if period > _LONGEST:
+        if period > _MAX_PERIOD:
             raise ConfigError("Every fires at least once in a century: give it a shorter period")
         if period <= timedelta(0):
             raise ConfigError("Every needs a period longer than 0, as in Every(minutes=5)")
-        if period < _SHORTEST:
+        if period < _MIN_PERIOD:
             raise ConfigError(
-                f"Every needs a period of at least {_SHORTEST.total_seconds():g} s, not {period.total_seconds():g} s: "
-                f"what should run all the time is a continuous task, as in @app.task(continuous=Continuous())"
+                f"Every needs a period of at least {_MIN_PERIOD.total_seconds():g} s, not {period.total_seconds():g} s:"
+                f" what should run all the time is a continuous task, as in @app.task(continuous=Continuous())"
             )
         self._check_times()
         self._check_jitter(period)

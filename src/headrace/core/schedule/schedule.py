@@ -10,25 +10,17 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.defaults import MAX_CATCH_UP_FIRES, SKIP_GRACE_SECONDS
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
-from headrace.core.schedule.fires import (
-    SKIP_GRACE,
-    due_fires,
-    fire_id,
-    fires,
-    jittered,
-    latest_fires,
-    next_fire,
-    preview,
-)
-from headrace.core.schedule.rules import CATCH_UP_CAP, CatchUp, Continuous, Cron, Every, Overlap, Rule, same_rule
+from headrace.core.schedule.fires import due_fires, fire_id, fires, jittered, latest_fires, next_fire, preview
+from headrace.core.schedule.rules import CatchUp, Continuous, Cron, Every, Overlap, Rule, same_rule
 from headrace.core.validation import checked_name
 from headrace.errors import ConfigError, shown
 
 __all__ = [
-    "CATCH_UP_CAP",
-    "SKIP_GRACE",
+    "MAX_CATCH_UP_FIRES",
+    "SKIP_GRACE_SECONDS",
     "CatchUp",
     "Continuous",
     "Cron",

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.codec.record import Record
 from headrace.core.stats.histogram import Quantiles
-from headrace.core.stats.rollup import KEPT_AS, Rollup, Step, Totals, begin_of, concerns
+from headrace.core.stats.rollup import STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
 
 __all__ = ["By", "Charts", "Point", "Series", "charts_of", "step_for"]
 
@@ -78,7 +78,7 @@ class Charts(msgspec.Struct, Record, frozen=True, kw_only=True):
 def step_for(since: datetime, until: datetime, now: datetime) -> Step:
     """The finest step of which everything since then is kept, if that makes not too many points."""
     for step in (Step.MINUTE, Step.HOUR):
-        if since >= now - KEPT_AS[step] and until - since <= KEPT_AS[step]:
+        if since >= now - STEP_RETENTION[step] and until - since <= STEP_RETENTION[step]:
             return step
     return Step.DAY
 

@@ -20,9 +20,19 @@ from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.core.status import Status
 
-__all__ = ["DIGITS", "UNDONE", "FailureGroup", "fingerprint", "group_key", "group_of", "grouped", "place_of", "seen_at"]
+__all__ = [
+    "FINGERPRINT_DIGITS",
+    "UNDONE",
+    "FailureGroup",
+    "fingerprint",
+    "group_key",
+    "group_of",
+    "grouped",
+    "place_of",
+    "seen_at",
+]
 
-DIGITS = 12
+FINGERPRINT_DIGITS = 12
 """Of the fingerprint, in hexadecimal: short enough to be typed, long enough for a million kinds of errors."""
 
 _FRAME = re.compile(r'^[\s|+-]*File "(?P<file>.+)", line \d+(?:, in (?P<function>.+))?$', re.MULTILINE)
@@ -44,7 +54,7 @@ def fingerprint(task: str, error: ErrorInfo | None) -> str | None:
     if error is None:
         return None
     text = "\0".join((task, error.type, place_of(error) or ""))
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def place_of(error: ErrorInfo) -> str | None:

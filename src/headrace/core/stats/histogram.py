@@ -11,11 +11,13 @@ from headrace.core.codec.record import Record
 
 __all__ = ["BOUNDS", "Histogram", "Quantiles", "bucket_of"]
 
-_LEAST = 0.001
-_PER_DECADE = 8
-_DECADES = 9
+_MIN_SECONDS = 0.001
+_BUCKETS_PER_DECADE = 8
+_MAX_DECADES = 9
 
-BOUNDS: tuple[float, ...] = tuple(_LEAST * 10 ** (n / _PER_DECADE) for n in range(_DECADES * _PER_DECADE + 1))
+BOUNDS: tuple[float, ...] = tuple(
+    _MIN_SECONDS * 10 ** (n / _BUCKETS_PER_DECADE) for n in range(_MAX_DECADES * _BUCKETS_PER_DECADE + 1)
+)
 """The upper ends of the buckets, in seconds: from a millisecond to eleven days, each a third more than the one before.
 They must never change, since stores keep counts by the place of a bucket."""
 

@@ -13,13 +13,12 @@ from enum import StrEnum
 
 import msgspec
 
+from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
 from headrace.core.stats.histogram import Histogram
 
 __all__ = [
-    "KEPT",
-    "KEPT_AS",
-    "MOST_SERIES",
     "OTHER",
+    "STEP_RETENTION",
     "Rollup",
     "Step",
     "Totals",
@@ -48,14 +47,10 @@ class Step(StrEnum):
 
 _SECONDS = {Step.MINUTE: 60, Step.HOUR: 3600, Step.DAY: 86400}
 
-KEPT_AS = {Step.MINUTE: timedelta(hours=6), Step.HOUR: timedelta(days=7)}
+STEP_RETENTION = {Step.MINUTE: timedelta(hours=6), Step.HOUR: timedelta(days=7)}
 """For how long rows stay minutes, and hours, before they become the next step."""
-KEPT = timedelta(days=90)
-"""How long rows are kept at all."""
-MOST_SERIES = 500
-"""How many series (a task in a queue) one minute, hour or day has at most; what is beyond that is ``OTHER``."""
 OTHER = "(other)"
-"""The task and the queue of what is beyond ``MOST_SERIES``."""
+"""The task and the queue of what is beyond ``MAX_STATS_SERIES``."""
 
 
 class Totals(msgspec.Struct, array_like=True):
@@ -138,15 +133,15 @@ def due_before(now: datetime) -> dict[Step, datetime]:
     An hour becomes one when its last minute is old enough, so that none is half in minutes.
     """
     return {
-        Step.MINUTE: begin_of(now - KEPT_AS[Step.MINUTE], Step.HOUR),
-        Step.HOUR: begin_of(now - KEPT_AS[Step.HOUR], Step.DAY),
-        Step.DAY: begin_of(now - KEPT, Step.DAY),
+        Step.MINUTE: begin_of(now - STEP_RETENTION[Step.MINUTE], Step.HOUR),
+        Step.HOUR: begin_of(now - STEP_RETENTION[Step.HOUR], Step.DAY),
+        Step.DAY: begin_of(now - STATS_RETENTION, Step.DAY),
     }
 
 
 def merged(rows: Iterable[Rollup]) -> list[Rollup]:
-    """The same counts with one row for each step, moment, task and queue, in that order; no more than ``MOST_SERIES``
-    for a moment."""
+    """The same counts with one row for each step, moment, task and queue, in that order; at most
+    ``MAX_STATS_SERIES`` for a moment."""
     found: dict[tuple[Step, datetime], dict[tuple[str, str], Totals]] = {}
     for row in rows:
         series = found.setdefault((row.step, row.at), {})
@@ -162,7 +157,7 @@ def merged(rows: Iterable[Rollup]) -> list[Rollup]:
 
 
 def regrouped(rows: Iterable[Rollup], now: datetime) -> list[Rollup]:
-    """The same counts in the rows that they belong into by now; what is older than ``KEPT`` is dropped."""
+    """The same counts in the rows that they belong into by now; what is older than ``STATS_RETENTION`` is dropped."""
     before = due_before(now)
     return merged(one for row in rows if (one := _moved(row, before)) is not None)
 
@@ -181,10 +176,10 @@ def _moved(row: Rollup, before: dict[Step, datetime]) -> Rollup | None:
 
 def _bounded(series: dict[tuple[str, str], Totals]) -> dict[tuple[str, str], Totals]:
     """The busiest series, and all others as one."""
-    if len(series) <= MOST_SERIES:
+    if len(series) <= MAX_STATS_SERIES:
         return series
     busiest = sorted(series.keys() - {(OTHER, OTHER)}, key=lambda name: (-series[name].attempts, name))
-    kept, rest = {name: series[name] for name in busiest[: MOST_SERIES - 1]}, Totals()
-    for name in (*busiest[MOST_SERIES - 1 :], (OTHER, OTHER)):
+    kept, rest = {name: series[name] for name in busiest[: MAX_STATS_SERIES - 1]}, Totals()
+    for name in (*busiest[MAX_STATS_SERIES - 1 :], (OTHER, OTHER)):
         rest.merge(series.get(name, Totals()))
     return kept | {(OTHER, OTHER): rest}

@@ -7,11 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-__all__ = ["WINDOW", "Meter", "Utilisation"]
+__all__ = ["WINDOW_SECONDS", "Meter", "Utilisation"]
 
-WINDOW = 300.0
+WINDOW_SECONDS = 300.0
 """Seconds that "of late" is."""
-_MARKS = 10.0
+_MARK_SECONDS = 10.0
 """Seconds between two moments that are remembered."""
 
 
@@ -19,7 +19,7 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How much of a worker is used; what is not known is None."""
 
     busy_share: float | None = None
-    """The share of its slots that was busy, from 0 to 1, on average over the last ``WINDOW`` seconds."""
+    """The share of its slots that was busy, from 0 to 1, on average over the last ``WINDOW_SECONDS`` seconds."""
     busy_share_ever: float | None = None
     """The same since its start."""
     failed: int = 0
@@ -79,9 +79,9 @@ class Meter:
             return
         self._used += self._share * (at - self._at)
         self._at = at
-        if at - self._marks[-1][0] >= _MARKS:
+        if at - self._marks[-1][0] >= _MARK_SECONDS:
             self._marks.append((at, self._used))
-        while len(self._marks) > 1 and self._marks[1][0] <= at - WINDOW:
+        while len(self._marks) > 1 and self._marks[1][0] <= at - WINDOW_SECONDS:
             self._marks.popleft()
 
 

@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.codec.record import Record
 from headrace.core.query import Ledger
 
-__all__ = ["BOOKS", "MOST_FINDINGS", "Invariant", "Mismatch", "Verification", "ledger_book"]
+__all__ = ["BOOKS", "MAX_FINDINGS", "Invariant", "Mismatch", "Verification", "ledger_book"]
 
 BOOKS: dict[str, str] = {
     "ledger": "every job that was ever submitted is live, ended or pruned; pruned jobs are counted by how they ended",
@@ -26,7 +26,7 @@ BOOKS: dict[str, str] = {
 }
 """The books by name, each with what must hold. An engine that keeps something once has nothing to compare."""
 
-MOST_FINDINGS = 10
+MAX_FINDINGS = 10
 """How many findings of a book are told; all are counted."""
 
 
@@ -55,7 +55,7 @@ class Invariant(msgspec.Struct, Record, frozen=True):
     def of(cls, name: str, checked: int, findings: Iterable[Mismatch] = (), wrong: int | None = None) -> Invariant:
         """The book of this name; ``wrong``: how many findings there are, if not all are given."""
         found = tuple(findings)
-        return cls(name, BOOKS[name], checked, len(found) if wrong is None else wrong, found[:MOST_FINDINGS])
+        return cls(name, BOOKS[name], checked, len(found) if wrong is None else wrong, found[:MAX_FINDINGS])
 
 
 class Verification(msgspec.Struct, Record, frozen=True):

@@ -6,7 +6,7 @@ delivery to each target, and the next one to that target waits for it to end: so
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.change import Change
+from headrace.core.defaults import DELIVERY_RETENTION, MAX_WEBHOOK_RESULT_BYTES, WEBHOOK_PROGRESS_INTERVAL
 from headrace.core.job import Job, Spec, derived_id
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
@@ -21,12 +22,9 @@ from headrace.core.status import ENDED, Status, Verb
 from headrace.core.webhooks.target import Notified, Occasion, Target
 
 __all__ = [
-    "GAP",
-    "KEPT",
     "NUMBER",
     "POLICY",
     "QUEUE",
-    "RESULT",
     "TASK",
     "delivery",
     "first_told",
@@ -40,25 +38,18 @@ __all__ = [
 
 QUEUE, TASK = "headrace.webhooks", "headrace.deliver"
 
-GAP = timedelta(seconds=5)
-"""A target is told of the progress of a job at most once in this time."""
-
-RESULT = 64 * 1024
-"""Bytes of a result that are told; a longer one is left out, and said to be."""
 
 POLICY = Retry(max_retries=7, initial=1.0, factor=4.0, cap=4096.0)
 """Eight attempts, over an hour and a half."""
 
-_TIMEOUT = 60.0
+_ATTEMPT_TIMEOUT_SECONDS = 60.0
 """Seconds for an attempt; the request itself has fewer."""
 
 NUMBER = "number"
 """The name in its metadata of the number of a message, by which one that is missing is found."""
 
-KEPT = timedelta(days=7)
-"""For how long a delivery is kept at least after its end. One that is older may be gone, and is not waited for."""
 
-_RETENTION = Kept(completed=KEPT.total_seconds(), failed=30 * 86_400.0, cancelled=30 * 86_400.0)
+_RETENTION = Kept(completed=DELIVERY_RETENTION.total_seconds(), failed=30 * 86_400.0, cancelled=30 * 86_400.0)
 
 _RUNNING, _RETRYING, _PROGRESS = Status.RUNNING, Status.RETRYING, Verb.PROGRESS
 
@@ -112,13 +103,13 @@ def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple
         last = told.get(target.id)
         spoke = None if last is None else last.progress_at
         if event == "progress":
-            if spoke is not None and at - spoke < GAP:
+            if spoke is not None and at - spoke < WEBHOOK_PROGRESS_INTERVAL:
                 continue
             spoke = at
         count = 1 if last is None else last.count + 1
         # By the rev, not the count: a worker of the version before forgets what was told.
         id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{job.rev}")
-        after = () if last is None or at - last.at >= KEPT else (last.last,)
+        after = () if last is None or at - last.at >= DELIVERY_RETENTION else (last.last,)
         message, about = message_of(shown, event), (str(job.id),)
         inserts.append(delivery(id, target, message, at, after=after, tags=about, number=count))
         told[target.id] = Notified(target.id, count, id, at, spoke)
@@ -153,7 +144,7 @@ def delivery(
         created_at=at,
         queue=QUEUE,
         retry=POLICY,
-        timeout=_TIMEOUT,
+        timeout=_ATTEMPT_TIMEOUT_SECONDS,
         retention=_RETENTION,
         tags=(target.id, *tags),
         metadata={} if number is None else {NUMBER: number},
@@ -219,11 +210,11 @@ def message_of(job: Job, event: Occasion) -> dict[str, Any]:
 
 def _result(text: str) -> msgspec.Raw | None:
     """The result as it is, or None if it is too large, or is no JSON for others: a handler may write what it likes."""
-    if len(text) > RESULT:
+    if len(text) > MAX_WEBHOOK_RESULT_BYTES:
         return None
     try:
         data = text.encode()
         msgspec.json.decode(data)
     except (UnicodeEncodeError, msgspec.DecodeError):
         return None
-    return msgspec.Raw(data) if len(data) <= RESULT else None
+    return msgspec.Raw(data) if len(data) <= MAX_WEBHOOK_RESULT_BYTES else None

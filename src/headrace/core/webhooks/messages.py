@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
+from headrace.core.defaults import DELIVERY_RETENTION
 from headrace.core.job import Job
-from headrace.core.webhooks.delivery import KEPT, NUMBER, TASK
+from headrace.core.webhooks.delivery import NUMBER, TASK
 from headrace.core.webhooks.target import Notified
 
 __all__ = ["lost", "missing"]
@@ -20,7 +21,7 @@ def lost(one: Notified, made_at: datetime, sent: Mapping[int, datetime | None], 
     ``made_at``: when the job was made; ``sent``: by number the messages that are there, with when they were made, as
     far as that is known. One that is missing was made after the one before it that is there.
     """
-    oldest, found = now - KEPT, list[tuple[int, int]]()
+    oldest, found = now - DELIVERY_RETENTION, list[tuple[int, int]]()
     at, number = made_at, 0
     for following in (*sorted(number for number in sent if 0 < number <= one.count), one.count + 1):
         is_last = following > one.count

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.codec.record import Record
+from headrace.core.defaults import MAX_WEBHOOK_FAILURES
 from headrace.core.job import Spec
 from headrace.core.validation import checked_name, plain
 from headrace.core.webhooks.delivery import is_delivery
@@ -24,7 +25,6 @@ from headrace.core.webhooks.target import GROUPS, Occasion, Target, checked_even
 from headrace.errors import ConfigError, shown
 
 __all__ = [
-    "FAILURES",
     "SECRET",
     "Credentials",
     "KeptSecret",
@@ -40,13 +40,11 @@ __all__ = [
     "succeeded",
 ]
 
-FAILURES = 10
-"""So many deliveries in a row that were given up, and a subscription is switched off."""
 
 SECRET = "whsec_"
 """What every secret begins with."""
 
-_URL, _BEARER = 2048, 4096
+_MAX_URL_CHARACTERS, _MAX_BEARER_CHARACTERS = 2048, 4096
 
 
 class Webhook(msgspec.Struct, Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,7 +102,7 @@ def failed(webhook: Webhook, now: datetime, why: str, *, at_once: bool = False) 
     """The webhook after a delivery was given up; ``at_once``: it has said that it is gone."""
     count = webhook.failures + 1
     counted = replace(webhook, failures=count)
-    if webhook.of_jobs or not webhook.on or (count < FAILURES and not at_once):
+    if webhook.of_jobs or not webhook.on or (count < MAX_WEBHOOK_FAILURES and not at_once):
         return counted
     because = why if at_once else f"{count} deliveries in a row failed; the last: {why}"
     return replace(counted, off_at=now, off_because=because[:500])
@@ -228,8 +226,15 @@ def checked_url(value: Any, name: str = "url") -> str:
 
     :raises ConfigError: saying what is wrong with it
     """
-    if not isinstance(value, str) or not 1 <= len(value) <= _URL or not value.isprintable() or " " in value:
-        raise ConfigError(f"{name} must be an address of at most {_URL} characters, as https://example.com/hook")
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= _MAX_URL_CHARACTERS
+        or not value.isprintable()
+        or " " in value
+    ):
+        raise ConfigError(
+            f"{name} must be an address of at most {_MAX_URL_CHARACTERS} characters, as https://example.com/hook"
+        )
     try:
         parts = urlsplit(value)
         host, _ = parts.hostname, parts.port
@@ -246,8 +251,14 @@ def checked_url(value: Any, name: str = "url") -> str:
 
 def checked_bearer(value: Any, name: str = "bearer") -> str:
     """A token that can be sent in a header; :raises ConfigError: it is not repeated there"""
-    if not isinstance(value, str) or not 1 <= len(value) <= _BEARER or not re.fullmatch(r"[\x21-\x7e]+", value):
-        raise ConfigError(f"{name} must be a token of at most {_BEARER} visible ASCII characters, without spaces")
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= _MAX_BEARER_CHARACTERS
+        or not re.fullmatch(r"[\x21-\x7e]+", value)
+    ):
+        raise ConfigError(
+            f"{name} must be a token of at most {_MAX_BEARER_CHARACTERS} visible ASCII characters, without spaces"
+        )
     return plain(value)
 
 

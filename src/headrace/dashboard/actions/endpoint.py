@@ -27,7 +27,7 @@ __all__ = ["Act", "ActionRefused", "Done", "Endpoint", "endpoint"]
 
 _log = logging.getLogger("headrace.dashboard")
 
-LARGEST = 4 * 1024 * 1024
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Bytes of a request."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -185,7 +185,7 @@ async def _body(request: Request) -> bytes:
     parts, size = list[bytes](), 0
     async for part in request.stream():
         size += len(part)
-        if size > LARGEST:
+        if size > MAX_REQUEST_BYTES:
             raise ActionRefused(413, "That is too much at once.")
         parts.append(part)
     return b"".join(parts)

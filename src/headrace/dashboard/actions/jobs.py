@@ -16,10 +16,10 @@ from msgspec import Meta
 from headrace.client.api.actions import ActionResult, answered
 from headrace.client.api.filters import Filters
 from headrace.client.draft import Draft
+from headrace.core.defaults import MAX_NAME_CHARACTERS
 from headrace.core.job import Job
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.status import Verb
-from headrace.core.validation import NAME
 from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
 from headrace.dashboard.format import count
 from headrace.dashboard.page import Missing, PageRequest
@@ -32,9 +32,9 @@ __all__ = ["ACTS", "may_submit", "payload_of"]
 _log = logging.getLogger("headrace.dashboard")
 
 OURS = "headrace."
-MOST = 1000
+MAX_CHOSEN_JOBS = 1000
 """Jobs that can be chosen one by one."""
-TOLD = 0.25
+PROGRESS_SECONDS = 0.25
 """Seconds between two lines of how far an act on many is."""
 
 VerbName = Literal["cancel", "retry", "rerun", "discard", "postpone", "run_now", "move", "reprioritise", "resolve"]
@@ -54,7 +54,7 @@ PAST = {
     Verb.RESOLVE: "resolved",
 }
 
-Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
 class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ class OnOne(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """An act on jobs that were chosen, or on all that match."""
 
-    ids: Annotated[tuple[UUID, ...], Meta(max_length=MOST)] | None = None
+    ids: Annotated[tuple[UUID, ...], Meta(max_length=MAX_CHOSEN_JOBS)] | None = None
     filter: dict[str, Any] | None = None
     dry: bool = False
 
@@ -260,7 +260,7 @@ async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: i
         async for acted in acting:
             counts[acted.answer] += 1
             why = why or acted.message
-            if loop.time() - said >= TOLD:
+            if loop.time() - said >= PROGRESS_SECONDS:
                 said = loop.time()
                 yield {"did": sum(counts.values()), "of": of}
     done = counts["done"] + counts["requested"]

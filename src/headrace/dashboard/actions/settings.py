@@ -8,10 +8,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from headrace.core.defaults import MAX_COUNT, MAX_NAME_CHARACTERS
 from headrace.core.limits.rate import Rate
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Cron, Every, Rule, Timed
-from headrace.core.validation import COUNT, NAME
 from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
 from headrace.dashboard.actions.jobs import may_submit, payload_of
 from headrace.dashboard.format import length
@@ -21,8 +21,8 @@ from headrace.errors import ConfigError
 
 __all__ = ["ACTS"]
 
-Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
-Amount = Annotated[int, Meta(ge=1, le=COUNT)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+Amount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 
 
 class Named(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class Named(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
 class SetQueue(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """What is to be set of a queue; what is left out stays as it is."""
 
-    priority: Annotated[int, Meta(ge=-COUNT, le=COUNT)] | None = None
+    priority: Annotated[int, Meta(ge=-MAX_COUNT, le=MAX_COUNT)] | None = None
     max_concurrency: Amount | None = None
     rates: tuple[Name, ...] | None = None
     by_customer: bool | None = None
@@ -140,7 +140,7 @@ async def forget_rate(ask: PageRequest, told: Named) -> Done:
 class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A schedule as a form has it: to be made or changed."""
 
-    name: Annotated[str, Meta(max_length=NAME)] = ""
+    name: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)] = ""
     """Empty while somebody types."""
     task: Name
     payload: dict[str, Any] = {}

@@ -14,7 +14,7 @@ __all__ = ["Bar", "Drawing", "Line", "Row", "Tick", "attempts", "by_name", "by_o
 
 WIDE, HIGH = 960.0, 180.0
 LEFT, BOTTOM, TOP = 44.0, 20.0, 8.0
-SHOWN = 6
+MAX_SERIES = 6
 """Series of a chart; what is beyond is one more."""
 
 
@@ -166,8 +166,8 @@ def by_name(
     """The parts of a chart by task or by queue: those with most attempts, or most of ``amount``; all others as one."""
     of = amount or attempts
     ordered = sorted((one for one in charts.series if of(one.total)), key=lambda one: (-of(one.total), name(one)))
-    parts = [(f"series-{index}", name(one), _of([one], of)) for index, one in enumerate(ordered[:SHOWN])]
-    if rest := ordered[SHOWN:]:
+    parts = [(f"series-{index}", name(one), _of([one], of)) for index, one in enumerate(ordered[:MAX_SERIES])]
+    if rest := ordered[MAX_SERIES:]:
         parts.append(("other", f"{len(rest)} more", _of(rest, of)))
     return parts
 

@@ -11,7 +11,7 @@ from headrace.core.job import Job
 __all__ = ["Edge", "Graph", "Node", "graph"]
 
 WIDE, HIGH, ACROSS, DOWN = 168.0, 34.0, 56.0, 12.0
-MOST = 60
+MAX_JOBS = 60
 """Jobs that are drawn."""
 
 
@@ -52,8 +52,8 @@ def graph(jobs: Iterable[Job]) -> Graph | None:
     known: dict[UUID, Job] = {}
     for job in sorted(jobs, key=lambda one: one.seq):
         known.setdefault(job.id, job)
-    more = len(known) > MOST
-    known = dict(list(known.items())[:MOST])
+    more = len(known) > MAX_JOBS
+    known = dict(list(known.items())[:MAX_JOBS])
     links: list[tuple[UUID, UUID, str]] = [
         (job.parent, job.id, "child") for job in known.values() if job.parent is not None and job.parent in known
     ]

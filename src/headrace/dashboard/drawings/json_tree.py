@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
+from headrace.core.control_characters import printable_json
 from headrace.core.job import json_or_text
-from headrace.core.printable import printable_json
 
 __all__ = ["parsed", "pretty", "tree", "tree_of_many", "written"]
 
-OPEN = 2
+OPEN_LEVELS = 2
 """So many levels are unfolded at first."""
-DEEPEST = 40
-MOST = 200
+MAX_LEVELS = 40
+MAX_MEMBERS = 200
 """Members of an array or object that are shown."""
-LONG = 400
+MAX_TEXT_CHARACTERS = 400
 """Characters of a text that are shown unfolded."""
-LARGEST = 256 * 1024
+MAX_DOCUMENT_CHARACTERS = 256 * 1024
 """Characters of a document that is shown as a tree; of a larger one the beginning is shown as it is."""
-LARGEST_OF_MANY = 16 * 1024
+MAX_LISTED_CHARACTERS = 16 * 1024
 """The same for one of many on a page: steps, items of a stream."""
 
 
@@ -29,7 +29,7 @@ def parsed(text: str | None) -> Any:
     """What a JSON text says, for ``tree``; a text that is too large stays one."""
     if text is None:
         return None
-    return _beginning(text, LARGEST) if len(text) > LARGEST else json_or_text(text)
+    return _beginning(text, MAX_DOCUMENT_CHARACTERS) if len(text) > MAX_DOCUMENT_CHARACTERS else json_or_text(text)
 
 
 def _beginning(text: str, most: int) -> Markup:
@@ -54,7 +54,7 @@ def written(value: Any) -> str:
 def tree_of_many(value: Any) -> Markup:
     """A JSON value of which there are many on a page: a large one takes less room."""
     text = msgspec.json.encode(value).decode()
-    return _beginning(text, LARGEST_OF_MANY) if len(text) > LARGEST_OF_MANY else tree(value)
+    return _beginning(text, MAX_LISTED_CHARACTERS) if len(text) > MAX_LISTED_CHARACTERS else tree(value)
 
 
 def tree(value: Any) -> Markup:
@@ -83,7 +83,7 @@ def _write(parts: list[str], value: Any, depth: int, name: str = "") -> None:
 
 def _write_text(parts: list[str], value: str) -> None:
     quoted = printable_json(msgspec.json.encode(value).decode())
-    if len(value) <= LONG:
+    if len(value) <= MAX_TEXT_CHARACTERS:
         parts.append(f'<span class="string">{escape(quoted)}</span>')
     else:
         head = f'{escape(quoted[:120])}… <span class="much">{len(value):,} characters</span>'
@@ -92,18 +92,18 @@ def _write_text(parts: list[str], value: str) -> None:
 
 def _write_many(parts: list[str], value: dict[str, Any] | list[Any], depth: int, name: str) -> None:
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    if depth >= DEEPEST:
+    if depth >= MAX_LEVELS:
         parts.append(f'{name}<span class="much">{opening} … {closing}</span>')
         return
     one = "field" if isinstance(value, dict) else "item"
     much = f"{len(value):,} {one}{'' if len(value) == 1 else 's'}"
-    parts.append(f"<details{' open' if depth < OPEN and len(value) <= 50 else ''}>")
+    parts.append(f"<details{' open' if depth < OPEN_LEVELS and len(value) <= 50 else ''}>")
     parts.append(f'<summary>{name}{opening} <span class="much">{much}</span> {closing}</summary><ul>')
     members = list(value.items() if isinstance(value, dict) else enumerate(value))
-    for key, member in members[:MOST]:
+    for key, member in members[:MAX_MEMBERS]:
         parts.append("<li>")
         _write(parts, member, depth + 1, f'<span class="name">{escape(key)}</span>: ')
         parts.append("</li>")
-    if len(members) > MOST:
-        parts.append(f'<li class="much">… {len(members) - MOST:,} more</li>')
+    if len(members) > MAX_MEMBERS:
+        parts.append(f'<li class="much">… {len(members) - MAX_MEMBERS:,} more</li>')
     parts.append("</ul></details>")

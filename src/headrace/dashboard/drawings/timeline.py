@@ -13,9 +13,9 @@ from headrace.core.status import ENDED, Status
 __all__ = ["Lane", "Part", "Timeline", "timeline"]
 
 WIDE, LEFT, LANE, TOP = 960.0, 4.0, 22.0, 6.0
-SHORTEST = 1.5
+MIN_PART_WIDTH = 1.5
 """The width of the shortest part: what happened is seen, however short it was."""
-MOST = 30
+MAX_ATTEMPTS = 30
 """Attempts that are drawn: the last ones."""
 
 
@@ -75,7 +75,7 @@ class Timeline:
 
 def timeline(job: Job, history: History, now: datetime) -> Timeline:
     """What happened to a job, and when; ``now`` counts where it is not over."""
-    attempts = history.attempts[-MOST:]
+    attempts = history.attempts[-MAX_ATTEMPTS:]
     hidden = len(history.attempts) - len(attempts)
     since = job.created_at if not hidden else (attempts[0].assigned_at or attempts[0].started_at or job.created_at)
     until = job.finished_at if job.status in ENDED and job.finished_at else now
@@ -87,8 +87,8 @@ def timeline(job: Job, history: History, now: datetime) -> Timeline:
             return []
         begin, end = min(max(begin, since), until), min(max(end, since), until)
         x = LEFT + (begin - since).total_seconds() * scale
-        width = max(SHORTEST, (end - begin).total_seconds() * scale)
-        return [Part(kind, begin, end, round(min(x, WIDE - LEFT - SHORTEST), 2), round(width, 2))]
+        width = max(MIN_PART_WIDTH, (end - begin).total_seconds() * scale)
+        return [Part(kind, begin, end, round(min(x, WIDE - LEFT - MIN_PART_WIDTH), 2), round(width, 2))]
 
     lanes, free = list[Lane](), since
     for index, one in enumerate(attempts):

@@ -18,14 +18,14 @@ from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count
 from headrace.dashboard.page import PageRequest, PageView, Shown
 
-__all__ = ["COUNTED", "VIEWS", "counted_of"]
+__all__ = ["MAX_COUNTED_JOBS", "VIEWS", "counted_of"]
 
-GROUPS = 50
-COUNTED = 10_000
+MAX_GROUPS = 50
+MAX_COUNTED_JOBS = 10_000
 """Jobs that failed for good are counted up to so many, those that did so last: the page says so if there are more."""
-DRAWN = 12
+MAX_DRAWN_GROUPS = 12
 """Groups of which it is drawn when they failed."""
-SAMPLE = 100
+SAMPLE_JOBS = 100
 """Jobs of a group by which that is drawn: the newest."""
 COLUMNS, WIDE, HIGH = 24, 120.0, 24.0
 
@@ -87,26 +87,26 @@ def _drawn(sums: Span, task: str | None, queue: str | None) -> charting.Drawing 
 
 
 async def _groups(ask: PageRequest, filters: Filters) -> dict[str, Any]:
-    groups = await ask.app.failures(limit=GROUPS, among=COUNTED, **filters)
+    groups = await ask.app.failures(limit=MAX_GROUPS, among=MAX_COUNTED_JOBS, **filters)
     found = list[tuple[FailureGroup, Spark | None, Job | None]]()
     for group in groups:
         page: Sequence[Job] = ()
-        if len(found) < DRAWN and group.fingerprint is not None:
+        if len(found) < MAX_DRAWN_GROUPS and group.fingerprint is not None:
             alike: Filters = {**filters, "fingerprint": group.fingerprint}
-            page = (await ask.app.jobs(limit=SAMPLE, **alike)).items
+            page = (await ask.app.jobs(limit=SAMPLE_JOBS, **alike)).items
         example = next((one for one in ask.seen(page) if one.id == group.example), None)
         found.append((hidden_group(group) if ask.hides else group, _spark(group, page), example))
     jobs, counted = sum(group.jobs for group in groups), await counted_of(ask)
-    return {"groups": found, "all": len(groups) < GROUPS, "jobs": jobs, "counted": counted}
+    return {"groups": found, "all": len(groups) < MAX_GROUPS, "jobs": jobs, "counted": counted}
 
 
 async def counted_of(ask: PageRequest) -> int | None:
     """How many failed jobs at most are in groups, if there may be more; how many others have is told to no customer."""
     if ask.viewer.customer is not None:
-        return COUNTED
+        return MAX_COUNTED_JOBS
     queues = await ask.queues()
     failed = sum(queue.counts.get(Status.FAILED, 0) for queue in queues)
-    return COUNTED if failed > COUNTED else None
+    return MAX_COUNTED_JOBS if failed > MAX_COUNTED_JOBS else None
 
 
 def _spark(group: FailureGroup, jobs: Sequence[Job]) -> Spark | None:

@@ -20,12 +20,12 @@ from headrace.errors import JobNotFound
 
 __all__ = ["VIEWS"]
 
-LINES = 500
+MAX_LOG_LINES = 500
 """Of the log: its end."""
-CHAIN = 50
+MAX_RERUNS = 50
 """Reruns of one job, and of those, that are shown."""
-ITEMS = 100
-RELATIVES = 60
+MAX_ITEMS = 100
+MAX_RELATIVES = 60
 
 ACTS: tuple[tuple[Verb, str, str], ...] = (
     (Verb.CANCEL, "Cancel", "danger"),
@@ -72,8 +72,8 @@ async def _about(ask: PageRequest, job: Job) -> dict[str, Any]:
         app.history(job.id),
         app.explain(job.id, to=to, zone=ask.zone, hide_errors=ask.hides),
         app.steps(job.id),
-        app.log_end(job.id, limit=LINES),
-        app.item_page(job.id, limit=ITEMS),
+        app.log_end(job.id, limit=MAX_LOG_LINES),
+        app.item_page(job.id, limit=MAX_ITEMS),
     )
     relatives, chain, deliveries = await asyncio.gather(_relatives(ask, job), _chain(ask, job), _deliveries(ask, job))
     if ask.hides:
@@ -87,7 +87,7 @@ async def _about(ask: PageRequest, job: Job) -> dict[str, Any]:
         "steps": steps,
         "lines": lines,
         "items": items.items,
-        "more_items": items.cursor is not None and len(items.items) >= ITEMS,
+        "more_items": items.cursor is not None and len(items.items) >= MAX_ITEMS,
         "family": graph([job, *relatives]),
         "children": [one for one in relatives if one.parent == job.id],
         "chain": chain,
@@ -112,15 +112,15 @@ async def _chain(ask: PageRequest, job: Job) -> Chain:
         if other is None:
             break
         back.append(other)
-        whole = len(back) < CHAIN
+        whole = len(back) < MAX_RERUNS
     first, known = (back[-1] if back else job), {job.id: job} | {one.id: one for one in back}
     open_ends = [first]
     while open_ends and whole:
         one = open_ends.pop()
-        page = await ask.app.jobs(limit=CHAIN, **ask.kept({"rerun_of": one.id}))
+        page = await ask.app.jobs(limit=MAX_RERUNS, **ask.kept({"rerun_of": one.id}))
         open_ends += page.items
         known |= {other.id: other for other in page.items}
-        whole = len(known) < CHAIN
+        whole = len(known) < MAX_RERUNS
     return Chain(ask.seen(sorted(known.values(), key=lambda one: one.seq)), whole)
 
 
@@ -128,16 +128,18 @@ async def _relatives(ask: PageRequest, job: Job) -> list[Job]:
     """Those that it has to do with, and that the viewer may see."""
     app = ask.app
     root = job.root or job.id
-    found = list((await app.jobs(limit=RELATIVES, **ask.kept({"root": root}))).items)
-    found += (await app.jobs(limit=RELATIVES, **ask.kept({"parent": job.id}))).items
+    found = list((await app.jobs(limit=MAX_RELATIVES, **ask.kept({"root": root}))).items)
+    found += (await app.jobs(limit=MAX_RELATIVES, **ask.kept({"parent": job.id}))).items
     wanted = {one for one in (*job.after, job.parent, job.root) if one is not None}
     wanted |= {other for one in found for other in one.after}
     known = {one.id for one in found} | {job.id}
-    for other in await app.get_many(list(wanted - known)[:RELATIVES]):
+    for other in await app.get_many(list(wanted - known)[:MAX_RELATIVES]):
         if other is not None and ask.viewer.customer in (None, other.customer):
             found.append(other)
     if job.batch is not None and not found:
-        found += [one for one in (await app.jobs(limit=RELATIVES, **ask.kept({"batch": job.batch}))).items if one.after]
+        found += [
+            one for one in (await app.jobs(limit=MAX_RELATIVES, **ask.kept({"batch": job.batch}))).items if one.after
+        ]
     return list(ask.seen({one.id: one for one in found if one.id != job.id}.values()))
 
 
@@ -155,12 +157,12 @@ async def _seen(ask: PageRequest, id: Any) -> Job | None:
 async def log(ask: PageRequest) -> Shown:
     """The log of a job from its beginning, a page at a time."""
     found, cursor = await ask.job(ask.request.path_params["id"]), ask.given("cursor")
-    page = await ask.app.log_page(found.id, limit=LINES, cursor=cursor)
+    page = await ask.app.log_page(found.id, limit=MAX_LOG_LINES, cursor=cursor)
     data = {
         "job": found,
         "lines": page.items,
         "cursor": cursor,
-        "next": page.cursor if len(page.items) >= LINES else None,
+        "next": page.cursor if len(page.items) >= MAX_LOG_LINES else None,
     }
     return Shown("log.html", f"Log of {found.task} {str(found.id)[-8:]}", data, every=0)
 

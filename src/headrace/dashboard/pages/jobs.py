@@ -19,16 +19,16 @@ from headrace.core.status import Reason, Status
 from headrace.dashboard.page import PageRequest, PageView, Shown
 from headrace.errors import ConfigError
 
-__all__ = ["FIELDS", "NAMES", "VIEWS", "filters_in"]
+__all__ = ["FIELDS", "NAMES_CACHE_SECONDS", "VIEWS", "filters_in"]
 
-CHOICES = 500
+MAX_QUEUE_CHOICES = 500
 """Queues that a filter proposes; others can be written."""
-PAGE = 50
-LOOKS = 2
+PAGE_JOBS = 50
+MAX_SEARCH_ROUNDS = 2
 """For a text, so many times 5,000 jobs are looked at for one page."""
-NAMES = 15.0
+NAMES_CACHE_SECONDS = 15.0
 """Seconds for which the names to choose from are kept: to know them, all jobs that wait are counted."""
-EXPORTED = 10_000
+MAX_EXPORT_JOBS = 10_000
 """Jobs in one export at most."""
 
 WITHIN = {"15m": ("15 minutes", 900), "1h": ("1 hour", 3600), "24h": ("24 hours", 86400), "7d": ("7 days", 604800)}
@@ -91,14 +91,14 @@ async def jobs(ask: PageRequest) -> Shown:
 async def _look(ask: PageRequest, filters: Filters, cursor: str | None) -> tuple[Page[Job], int]:
     """A page, and at how many jobs it looked for a text; 0: an index found them."""
     if "text" not in filters:
-        return await ask.app.jobs(limit=PAGE, cursor=cursor, **filters), 0
+        return await ask.app.jobs(limit=PAGE_JOBS, cursor=cursor, **filters), 0
     found, looks = list[Job](), 0
-    while looks < LOOKS:
-        page = await ask.app.jobs(limit=PAGE - len(found), cursor=cursor, **filters)
+    while looks < MAX_SEARCH_ROUNDS:
+        page = await ask.app.jobs(limit=PAGE_JOBS - len(found), cursor=cursor, **filters)
         found, cursor, looks = [*found, *page.items], page.cursor, looks + 1
-        if cursor is None or len(found) >= PAGE:
+        if cursor is None or len(found) >= PAGE_JOBS:
             break
-    return Page(tuple(found), cursor), LOOKS * 5000
+    return Page(tuple(found), cursor), MAX_SEARCH_ROUNDS * 5000
 
 
 async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str,
     tasks, queues = list[str](), list[str]()
     if ask.viewer.customer is None:
         tasks = [one.name for one in await ask.soon("tasks", ask.app.tasks) or ()]
-        queues = [one.name for one in await ask.soon("queue names", ask.queues, NAMES) or ()]
+        queues = [one.name for one in await ask.soon("queue names", ask.queues, NAMES_CACHE_SECONDS) or ()]
     hidden = {name: value for name, value in asked.items() if name in (*IDS, "worker", "fingerprint", "schedule")}
     return {
         "asked": asked,
@@ -115,7 +115,7 @@ async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str,
         "reasons": list(Reason),
         "withins": WITHIN,
         "tasks": tasks,
-        "queues": sorted(queues)[:CHOICES],
+        "queues": sorted(queues)[:MAX_QUEUE_CHOICES],
         "cursor": ask.given("cursor"),
     }
 
@@ -124,7 +124,7 @@ async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str,
 
 
 async def _exported(ask: PageRequest, kept: Filters) -> AsyncIterator[Job]:
-    cursor, left = None, EXPORTED
+    cursor, left = None, MAX_EXPORT_JOBS
     while left > 0:
         page = await ask.app.jobs(limit=min(500, left), cursor=cursor, **kept)
         for job in ask.seen(page.items):

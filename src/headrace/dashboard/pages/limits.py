@@ -15,10 +15,10 @@ from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit
 
 __all__ = ["VIEWS"]
 
-HOLDERS = 50
-LOOKED_AT = 200
+MAX_HOLDERS = 50
+MAX_READ_JOBS = 200
 """Jobs of a task that are looked at for who had turns: the newest."""
-QUEUED = 500
+MAX_QUEUED_JOBS = 500
 """Queued jobs of a task that are looked at for who is in line: the newest."""
 
 
@@ -69,18 +69,18 @@ async def limit(ask: PageRequest) -> Shown:
         raise Missing(f"task {task}")
     usage = await ask.shared("usage", app.usage)
     rule = known.get(task) or LimitInfo(task, None, None, (), False)
-    holders = await ask.shared(("holders", task), lambda: app.jobs(task=task, status=[*HELD], limit=HOLDERS))
-    recent = await ask.shared(("recent", task), lambda: app.jobs(task=task, limit=LOOKED_AT))
+    holders = await ask.shared(("holders", task), lambda: app.jobs(task=task, status=[*HELD], limit=MAX_HOLDERS))
+    recent = await ask.shared(("recent", task), lambda: app.jobs(task=task, limit=MAX_READ_JOBS))
     queued = await ask.shared(
-        ("queued of task", task), lambda: app.jobs(task=task, status=[Status.QUEUED], limit=QUEUED)
+        ("queued of task", task), lambda: app.jobs(task=task, status=[Status.QUEUED], limit=MAX_QUEUED_JOBS)
     )
     data = {
         "limit": rule,
         "held": usage.tasks.get(task, 0),
         "holders": holders.items,
         "keys": _keys(rule, usage.by_key.get(task, {}), recent.items, queued.items),
-        "looked_at": LOOKED_AT if recent.cursor else None,
-        "queued_at": QUEUED if queued.cursor else None,
+        "looked_at": MAX_READ_JOBS if recent.cursor else None,
+        "queued_at": MAX_QUEUED_JOBS if queued.cursor else None,
         "rates": {name: usage.rates.get(name) for name in rule.rates},
         "known_rates": sorted(await ask.shared("rates", app.rates)),
         "audit": await audit_of(ask, f"limit:{task}"),

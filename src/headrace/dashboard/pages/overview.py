@@ -15,7 +15,7 @@ from headrace.dashboard.chart_data import Span
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count, length
 from headrace.dashboard.page import PageRequest, PageView, Shown
-from headrace.dashboard.pages.dead_letters import COUNTED
+from headrace.dashboard.pages.dead_letters import MAX_COUNTED_JOBS
 
 __all__ = ["VIEWS"]
 
@@ -26,9 +26,9 @@ RANGES: dict[str, tuple[str, float, Step]] = {
     "30d": ("30 days", 30 * 86400.0, Step.DAY),
 }
 BY = {"status": "outcome", "queue": "queue", "task": "task"}
-RUNNING = 8
-GROUPS = 5
-RECENT = timedelta(days=1)
+MAX_RUNNING_JOBS = 8
+MAX_ERROR_GROUPS = 5
+ERROR_WINDOW = timedelta(days=1)
 """How far back errors are shown here; the page of dead letters has all."""
 
 
@@ -45,8 +45,11 @@ async def overview(ask: PageRequest) -> Shown:
             ask.queues(),
             ask.shared("workers", app.workers),
             ask.hour(),
-            ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=RUNNING)),
-            ask.soon("groups", lambda: app.failures(limit=GROUPS, among=COUNTED, finished_after=now - RECENT)),
+            ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=MAX_RUNNING_JOBS)),
+            ask.soon(
+                "groups",
+                lambda: app.failures(limit=MAX_ERROR_GROUPS, among=MAX_COUNTED_JOBS, finished_after=now - ERROR_WINDOW),
+            ),
         ),
     )
     ask.dashboard.trends.note(queues, now)
@@ -71,7 +74,7 @@ async def overview(ask: PageRequest) -> Shown:
         "queues": busy,
         "running": running.items,
         "groups": groups,
-        "counted": COUNTED if counts.get(Status.FAILED, 0) > COUNTED else None,
+        "counted": MAX_COUNTED_JOBS if counts.get(Status.FAILED, 0) > MAX_COUNTED_JOBS else None,
         "drawing": drawn[0],
         "waits": drawn[1],
         "alive": [row for row in workers if row.alive],

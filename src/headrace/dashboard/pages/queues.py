@@ -17,17 +17,17 @@ from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit
 
 __all__ = ["VIEWS"]
 
-PAGE = 100
-SHOWN = 20
-LOOKED_AT = 500
+PAGE_QUEUES = 100
+MAX_SHOWN_JOBS = 20
+MAX_READ_JOBS = 500
 """Jobs by which it is worked out whose they are."""
-CUSTOMERS = 50
+MAX_CUSTOMERS = 50
 
 
 async def queues(ask: PageRequest) -> Shown:
     """A page of them, in the order in which workers serve them."""
     cursor = ask.given("cursor")
-    page = page_of_queues(await ask.queues(), PAGE, cursor)
+    page = page_of_queues(await ask.queues(), PAGE_QUEUES, cursor)
     usage = await ask.shared("usage", ask.app.usage)
     charts = (await ask.hour()).charts("queue")
     hour = {series.queue: series.total for series in charts.series}
@@ -42,8 +42,12 @@ async def queue(ask: PageRequest) -> Shown:
         raise Missing(f"queue {name}")
     usage = await ask.shared("usage", app.usage)
     charts = (await ask.hour()).charts(queue=name)
-    holders = await ask.shared(("holders of queue", name), lambda: app.jobs(queue=name, status=[*HELD], limit=SHOWN))
-    line = await ask.shared(("line of queue", name), lambda: app.jobs(queue=name, status=[Status.QUEUED], limit=SHOWN))
+    holders = await ask.shared(
+        ("holders of queue", name), lambda: app.jobs(queue=name, status=[*HELD], limit=MAX_SHOWN_JOBS)
+    )
+    line = await ask.shared(
+        ("line of queue", name), lambda: app.jobs(queue=name, status=[Status.QUEUED], limit=MAX_SHOWN_JOBS)
+    )
     shown = known.get(name) or QueueInfo(name, 0, False, {}, None)
     data = {
         "queue": shown,
@@ -70,15 +74,15 @@ class Customers:
 
 async def _customers(ask: PageRequest, queue: str) -> Customers:
     async def newest(*statuses: Status) -> Page[Job]:
-        find = partial(ask.app.jobs, queue=queue, status=[*statuses], limit=LOOKED_AT)
+        find = partial(ask.app.jobs, queue=queue, status=[*statuses], limit=MAX_READ_JOBS)
         return await ask.shared(("customers of", queue, statuses), find)
 
     held, queued = await newest(*HELD), await newest(Status.QUEUED)
     holding, waiting = Counter(job.customer for job in held.items), Counter(job.customer for job in queued.items)
     oldest = {job.customer: job.arrived_at for job in queued.items}  # the newest come first: the last is the oldest
-    names = sorted({*holding, *waiting}, key=lambda one: (-waiting[one], -holding[one], one or ""))[:CUSTOMERS]
+    names = sorted({*holding, *waiting}, key=lambda one: (-waiting[one], -holding[one], one or ""))[:MAX_CUSTOMERS]
     rows = tuple((one, holding[one], waiting[one], oldest.get(one)) for one in names)
-    return Customers(rows, LOOKED_AT if held.cursor or queued.cursor else None)
+    return Customers(rows, MAX_READ_JOBS if held.cursor or queued.cursor else None)
 
 
 VIEWS = (

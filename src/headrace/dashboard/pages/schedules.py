@@ -16,10 +16,10 @@ from headrace.errors import ConfigError, UnknownSchedule
 __all__ = ["VIEWS", "Fire", "fires_of"]
 
 SPANS = {"1h": ("1 hour", 3600.0), "24h": ("24 hours", 86400.0), "7d": ("7 days", 604800.0)}
-DRAWN = 120
+MAX_DRAWN_FIRES = 120
 """Fires of one schedule on the line of time."""
-LISTED = 20
-WIDE = 480.0
+MAX_LISTED_FIRES = 20
+TIMELINE_WIDTH = 480.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ async def schedules(ask: PageRequest) -> Shown:
         "lines": lines,
         "span": span,
         "spans": SPANS,
-        "wide": WIDE,
+        "wide": TIMELINE_WIDTH,
         "until": now + timedelta(seconds=seconds),
         "tasks": [one for one in await ask.shared("tasks", app.tasks, 5.0) if not one.name.startswith("headrace.")],
         "zones": _zones(),
@@ -68,11 +68,11 @@ async def _lines(ask: PageRequest, found: Sequence[ScheduleInfo], now: datetime,
     for info in found:
         marks = list[tuple[float, datetime]]()
         if info.state in ("active", "unserved") and not isinstance(info.rule, Continuous):
-            for at in await _next(ask, info.name, DRAWN):
+            for at in await _next(ask, info.name, MAX_DRAWN_FIRES):
                 share = (at - now).total_seconds() / seconds
                 if share <= 1:
-                    marks.append((round(max(0.0, share) * WIDE, 1), at))
-        lines.append(Line(info, tuple(marks), len(marks) >= DRAWN))
+                    marks.append((round(max(0.0, share) * TIMELINE_WIDTH, 1), at))
+        lines.append(Line(info, tuple(marks), len(marks) >= MAX_DRAWN_FIRES))
     return sorted(lines, key=lambda one: (one.info.next_fire is None, one.info.next_fire or now, one.info.name))
 
 
@@ -90,7 +90,7 @@ async def schedule(ask: PageRequest) -> Shown:
         info = await app.get_schedule(name)
     except UnknownSchedule:
         raise Missing(f"schedule {name}") from None
-    moments = await ask.shared(("fires", name), lambda: _next(ask, name, LISTED))
+    moments = await ask.shared(("fires", name), lambda: _next(ask, name, MAX_LISTED_FIRES))
     made = await ask.shared(("made", name), lambda: app.jobs(schedule=name, limit=15))
     data = {
         "info": info,

@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from headrace.dashboard.page import Missing, PageRequest, PageView, Shown
 from headrace.dashboard.pages.batches import batch_of
-from headrace.dashboard.pages.jobs import NAMES
+from headrace.dashboard.pages.jobs import NAMES_CACHE_SECONDS
 from headrace.dashboard.renderer import MENU
 
 __all__ = ["VIEWS"]
 
-MOST = 20
-LEAST = 4
+MAX_FOUND_JOBS = 20
+MIN_PREFIX_CHARACTERS = 4
 """The shortest part of an id that is looked for."""
 _DIGITS = frozenset("0123456789abcdefABCDEF-")
 
@@ -53,11 +53,11 @@ async def _find(ask: PageRequest, text: str) -> list[Found]:
     ]
     if not text:
         return found
-    looks_like_id = len(text) >= LEAST and set(text) <= _DIGITS
+    looks_like_id = len(text) >= MIN_PREFIX_CHARACTERS and set(text) <= _DIGITS
     named, by_id = await asyncio.gather(
         _named(ask, lower) if own is None else _nothing(), _by_id(ask, text) if looks_like_id else _nothing()
     )
-    return [*by_id, *found, *named][:MOST]
+    return [*by_id, *found, *named][:MAX_FOUND_JOBS]
 
 
 async def _nothing() -> list[Found]:
@@ -69,7 +69,7 @@ async def _named(ask: PageRequest, lower: str) -> list[Found]:
     app, found = ask.app, list[Found]()
     for task in await ask.shared("tasks", app.tasks, 5.0):
         found.append(Found("task", task.name, f"queue {task.queue}", ask.link(f"/tasks/{task.name}")))
-    for queue in await ask.soon("queue names", ask.queues, NAMES) or ():
+    for queue in await ask.soon("queue names", ask.queues, NAMES_CACHE_SECONDS) or ():
         found.append(Found("queue", queue.name, "paused" if queue.paused else "", ask.link(f"/queues/{queue.name}")))
     for one in await ask.shared("schedules", app.schedules):
         found.append(Found("schedule", one.name, str(one.rule), ask.link(f"/schedules/{one.name}")))

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
 from headrace.client.task_registry import Decorator
+from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
 from headrace.endpoints.request import HEADERS, HungUp
 from headrace.endpoints.responses import Answers
-from headrace.endpoints.routes import LARGEST_BODY, identity_text, too_large
+from headrace.endpoints.routes import identity_text, too_large
 from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.errors import ConfigError, MissingExtra
 
@@ -208,7 +209,9 @@ def _limited(kind: type[APIRoute], answers: Answers) -> type[APIRoute]:
 
             async def limited(request: Request) -> Response:
                 length = length_of(request)
-                if length is not None and length <= LARGEST_BODY:  # a server hands on no more than was announced
+                if (
+                    length is not None and length <= MAX_ENDPOINT_BODY_BYTES
+                ):  # a server hands on no more than was announced
                     return cast("Response", await handle(request))
                 receive = _Bounded(request.receive)
                 try:

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.datastructures import UploadFile as StarletteUploadFile
 from starlette.requests import HTTPConnection
 
-from headrace.core import validation
+from headrace.core import defaults
 from headrace.core.codec.json import Codec, Unsupported
 from headrace.endpoints.dependencies import Plan, in_worker, plan_of
 from headrace.endpoints.request import is_credential
@@ -187,7 +187,7 @@ def _store_uploads(value: Any) -> Any:
         return [_store_uploads(one) for one in value]
     if not isinstance(value, StarletteUploadFile):
         return value
-    size, most = value.size or 0, validation.PAYLOAD * 3 // 4
+    size, most = value.size or 0, defaults.MAX_PAYLOAD_BYTES * 3 // 4
     if size > most:
         text = f"the file {value.filename!r} has {size} bytes, and a job keeps {most}: store it, and send a reference"
         raise Problem(413, "too-large", "The file is too large", text)

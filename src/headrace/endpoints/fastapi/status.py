@@ -12,6 +12,7 @@ from fastapi import routing as fastapi_routing
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.core.defaults import MAX_ENDPOINT_WAIT_SECONDS
 from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, mark_pages, response_of
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.fastapi.openapi import status_responses
@@ -19,7 +20,7 @@ from headrace.endpoints.request import EndpointRequest, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text
 from headrace.endpoints.status import TOKEN, StatusPages
-from headrace.endpoints.submit import LONGEST, Misused
+from headrace.endpoints.submit import Misused
 from headrace.errors import ConfigError
 from headrace.http.problems import Problem
 
@@ -51,7 +52,9 @@ def _optional(name: str, mark: Any) -> inspect.Parameter:
 
 
 _REQUEST, _IDENTITY = "headrace_request", "headrace_identity"
-_WAIT = _parameter("wait", Annotated[float, Query(ge=0, le=LONGEST, description="Seconds to wait for news")], 0.0)
+_WAIT = _parameter(
+    "wait", Annotated[float, Query(ge=0, le=MAX_ENDPOINT_WAIT_SECONDS, description="Seconds to wait for news")], 0.0
+)
 _KNOWN = _optional("if_none_match", Header(description="The ETag of what the client has: 304 if it is still so"))
 _LAST = _optional("last_event_id", Header(description="The id of the last event that was read"))
 _SINCE = _optional("since", Query(description="The same, for those who cannot send the header"))

@@ -8,7 +8,7 @@ from itertools import islice
 from uuid import UUID
 
 from headrace.core.attempt import History
-from headrace.core.explain.position import MOST, WINDOW, Position
+from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import order
 from headrace.core.lifecycle.decision import expired
@@ -84,7 +84,9 @@ class Records:
         with self._state() as state:
             return state.usage
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+    async def position(
+        self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
+    ) -> Position:
         with self._state() as state:
             return _position(state.table, job, now, window, most)
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
-from headrace.core.audit import KEPT, Audited
+from headrace.core.audit import Audited
 from headrace.core.change import Applied, Change, Conflict, KeyEffect, LeftOut, Verdict, judge
-from headrace.core.defaults import Rules
+from headrace.core.defaults import MAX_AUDIT_ENTRIES, Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.deduplication import is_repeat, request_of
 from headrace.core.lifecycle.duty import DutyLease, given_back
@@ -56,7 +56,7 @@ class State:
         self.workers: dict[UUID, Worker] = {}
         self.settings: dict[str, Setting] = {}
         self.settings_rev = 0
-        self.audit: deque[Audited] = deque(maxlen=KEPT)
+        self.audit: deque[Audited] = deque(maxlen=MAX_AUDIT_ENTRIES)
         """The newest first."""
         self.leases: dict[str, DutyLease] = {}
         self.spent: dict[Bound, Spent] = {}

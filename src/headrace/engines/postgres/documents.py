@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.attempt import Event
-from headrace.core.audit import KEPT
+from headrace.core.defaults import MAX_AUDIT_ENTRIES
 from headrace.engine import Setting
 from headrace.engines.limits_cache import readable_queue
 from headrace.engines.postgres.store.connection import askable, sql
@@ -33,7 +33,7 @@ class Documents(SqlDocuments):
             await connection.fetch(sql("lock_books", self._schema))
             written = await connection.fetchrow(sql("put_setting", self._schema), key, value, expect, *queue, event)
             if event is not None and written is not None:
-                await connection.execute(sql("trim_audit", self._schema), KEPT)
+                await connection.execute(sql("trim_audit", self._schema), MAX_AUDIT_ENTRIES)
         if written is None:
             return None
         rev, was = written

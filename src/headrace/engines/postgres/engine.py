@@ -33,9 +33,9 @@ from headrace.runtime.host import Host
 
 __all__ = ["PostgresEngine"]
 
-_WARM_SIZE, _COLD_SIZE, _SEARCH_SIZE = 2, 2, 1
-_REST = _WARM_SIZE + _COLD_SIZE + _SEARCH_SIZE
-_LEAST = _REST + 1
+_WARM_CONNECTIONS, _COLD_CONNECTIONS, _SEARCH_CONNECTIONS = 2, 2, 1
+_REST = _WARM_CONNECTIONS + _COLD_CONNECTIONS + _SEARCH_CONNECTIONS
+_MIN_CONNECTIONS = _REST + 1
 _TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint"
 
 
@@ -63,17 +63,17 @@ class PostgresEngine:
         pgbouncer: bool = False,
         migrate: bool = False,
     ) -> None:
-        if pool < _LEAST:
-            raise ConfigError(f"postgresql://: pool must be at least {_LEAST}, not {pool}")
+        if pool < _MIN_CONNECTIONS:
+            raise ConfigError(f"postgresql://: pool must be at least {_MIN_CONNECTIONS}, not {pool}")
         self.rules, self._host, self._url = rules, host, url
         self._schema, self._name = check_schema(schema), schema
         self._size, self._pgbouncer, self._migrate = pool, pgbouncer, migrate
         self._listen_url = listen_url or (None if pgbouncer else url)
         hot = Pool(url, size=pool - _REST, settings=HOT, pgbouncer=pgbouncer)
-        warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer, replan=host)
-        cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer)
+        warm = Pool(url, size=_WARM_CONNECTIONS, settings=WARM, pgbouncer=pgbouncer, replan=host)
+        cold = Pool(url, size=_COLD_CONNECTIONS, settings=COLD, pgbouncer=pgbouncer)
         # A pool of its own, because a search or a count may have to look at every job.
-        search = Pool(url, size=_SEARCH_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
+        search = Pool(url, size=_SEARCH_CONNECTIONS, settings=COLD, pgbouncer=pgbouncer, long=True)
         # A pool of its own, because a handler's transaction may take long. No settings, so that its isolation level is
         # what the user's role or database has.
         lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
@@ -103,7 +103,7 @@ class PostgresEngine:
         if self._open:
             return
         async with self._aside() as connection:
-            if connection.get_server_version().major < checks.OLDEST // 10000:
+            if connection.get_server_version().major < checks.MIN_SERVER_VERSION // 10000:
                 raise ConfigError("headrace needs PostgreSQL 13 or newer")
             if self._migrate or not await migrate.applied(connection, self._schema):
                 await migrate.apply(connection, self._schema, self._host.clock.now())

@@ -27,11 +27,11 @@ from headrace.errors import Unavailable
 
 __all__ = ["Families"]
 
-_DELTAS = 10_000
+_MAX_DELTA_ROWS = 10_000
 """How many deltas one statement adds up."""
 
 
-_PATIENCE = 250
+_LOCK_TIMEOUT_MILLISECONDS = 250
 """Milliseconds to wait for what another transaction has locked; the batch is settled later then."""
 
 
@@ -69,7 +69,7 @@ class Families(SqlFamilies):
         inserts = await self._inserting(jobs, now=None)  # what follows a batch is not limited
         try:
             async with self._cold.transaction() as connection:
-                await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MILLISECONDS}")
                 if await connection.fetchval(sql("settle", self._schema), batch) is None:
                     return None
                 answers = await run_statements(connection, inserts)
@@ -99,6 +99,6 @@ def _silent_since(now: datetime, rules: Rules) -> int:
 async def _over(pool: Pool, schema: str, now: datetime, rules: Rules) -> list[Batch]:
     """Add up the deltas and seal silent batches; the batches that are over and not settled."""
     while True:
-        rows = await pool.fetch(sql("fold", schema), micros(now), _silent_since(now, rules), _DELTAS)
-        if rows[0][0] < _DELTAS:
+        rows = await pool.fetch(sql("fold", schema), micros(now), _silent_since(now, rules), _MAX_DELTA_ROWS)
+        if rows[0][0] < _MAX_DELTA_ROWS:
             return [batch_of(row[1:]) for row in rows if row[1] is not None]

@@ -30,10 +30,10 @@ from headrace.runtime.host import Host
 
 __all__ = ["Notes", "batches_by_id"]
 
-_PATIENCE = 250
+_LOCK_TIMEOUT_MILLISECONDS = 250
 """Milliseconds to wait for a job that another transaction has locked: longer than a commit takes."""
 
-_HURRY = 2.0
+_NO_WAIT_SECONDS = 2.0
 """Seconds without any waiting after a wait was in vain."""
 
 _NOTES = {note[0]: note for note in Note}
@@ -133,11 +133,11 @@ class Notes:
             # Most such locks last only a moment: another session processes another note of the same job, and may not
             # see yet what this one has seen.
             try:
-                done = await self._round(now, 0, max(limit, 1), patience=_PATIENCE)
+                done = await self._round(now, 0, max(limit, 1), patience=_LOCK_TIMEOUT_MILLISECONDS)
             except Unavailable as error:
                 if not isinstance(error.__cause__, LockNotAvailableError):
                     raise
-                self._hurry_until = self._host.clock.monotonic() + _HURRY
+                self._hurry_until = self._host.clock.monotonic() + _NO_WAIT_SECONDS
             else:
                 changes += done.changes
                 left_out += done.left_out

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from headrace.core.attempt import History
-from headrace.core.explain.position import MOST, WINDOW, Position
+from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
 from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.core.status import Status
@@ -115,5 +115,7 @@ class Records(SqlRecords):
     async def _compare(self, book: str, *args: Any) -> Sequence[Any]:
         return await self._pool.fetch(counting(book, sql(f"verify_{book}", self._schema), f"{self._schema}."), *args)
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+    async def position(
+        self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
+    ) -> Position:
         return position_of(*(await self._read("position", *position_asked(job, now, window, most)))[0])

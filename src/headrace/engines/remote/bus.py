@@ -27,19 +27,19 @@ PROOF = "hub "
 
 _log = logging.getLogger("headrace.remote")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-_CONNECT = 10.0
-_FAREWELL = 2.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 10.0
+_CONNECT_TIMEOUT_SECONDS = 10.0
+_CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds for the last hints to go out."""
-_ALIVE = 20.0
+_PING_SECONDS = 20.0
 """Seconds between two signs of life of a connection on which nothing is said."""
-_MOST = 1000
+_MAX_WAITING_HINTS = 1000
 """Hints that may wait for a connection; of more, only their topics are told."""
-_FRAME = 20
+_MAX_FRAME_HINTS = 20
 """Hints in one frame: with a thousand names each they are well below what a hub takes."""
-_FIRST_LOOK = 1.0
+_FIRST_CONNECT_SECONDS = 1.0
 """Seconds that a worker waits for its first connection, before it registers without one."""
-_LINGER = 5.0
+_LINGER_SECONDS = 5.0
 """Seconds for which a topic is still listened for when nobody here does: many listen again at once."""
 
 
@@ -77,7 +77,7 @@ class RemoteBus:
         """Set while that is so."""
         self._proof = ""
         """Another one for each connection."""
-        self._patience = _FIRST_LOOK
+        self._patience = _FIRST_CONNECT_SECONDS
 
     # -- a session's life
 
@@ -94,10 +94,10 @@ class RemoteBus:
         task, self._task, self._loop = self._task, None, None
         if task is None:
             return
-        await self._host.wait(self._sent, _FAREWELL)
+        await self._host.wait(self._sent, _CLOSE_TIMEOUT_SECONDS)
         task.cancel()
         # With a limit: a hub that does not answer must not keep a program from ending.
-        await asyncio.wait({task}, timeout=_FAREWELL)
+        await asyncio.wait({task}, timeout=_CLOSE_TIMEOUT_SECONDS)
 
     # -- the contract
 
@@ -115,7 +115,7 @@ class RemoteBus:
         def stop() -> None:
             unlisten()
             if (loop := self._loop) is not None:
-                self._on_loop(lambda: loop.call_later(_LINGER, self._said.set))
+                self._on_loop(lambda: loop.call_later(_LINGER_SECONDS, self._said.set))
 
         return stop
 
@@ -145,7 +145,7 @@ class RemoteBus:
                 loop.call_soon_threadsafe(work)
 
     def _send(self, hint: Hint) -> None:
-        if len(self._outbox) >= _MOST:
+        if len(self._outbox) >= _MAX_WAITING_HINTS:
             self._outbox = [Hint(topic) for topic in {one.topic for one in self._outbox}]
         self._outbox.append(hint)
         self._sent.clear()
@@ -154,7 +154,7 @@ class RemoteBus:
     # -- the connection
 
     async def _run(self) -> None:
-        pause, monotonic = _FIRST_PAUSE, self._host.clock.monotonic
+        pause, monotonic = _FIRST_PAUSE_SECONDS, self._host.clock.monotonic
         while True:
             await self._said.wait()
             if not self._local.topics and not self._outbox and self._worker is None:
@@ -162,7 +162,7 @@ class RemoteBus:
                 continue
             began = monotonic()
             try:
-                async with asyncio.timeout(_CONNECT):
+                async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
                     connection = await self._connect()
                 try:
                     await self._serve(connection)
@@ -175,10 +175,12 @@ class RemoteBus:
             self._told, self._wanted, self._told_of = frozenset(), None, None
             self._shows.clear()
             self._said.set()
-            if monotonic() - began > 2 * _LONGEST_PAUSE:  # else whoever lets us in only to close would be asked at once
-                pause = _FIRST_PAUSE
+            if (
+                monotonic() - began > 2 * _MAX_PAUSE_SECONDS
+            ):  # else whoever lets us in only to close would be asked at once
+                pause = _FIRST_PAUSE_SECONDS
             await self._host.sleep(pause * (0.5 + self._host.dice.chance()))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
     async def _connect(self) -> ClientConnection:
         from websockets.asyncio.client import connect
@@ -190,9 +192,9 @@ class RemoteBus:
             proxy=None,
             max_size=None,
             open_timeout=None,
-            close_timeout=_FAREWELL,
-            ping_interval=_ALIVE,
-            ping_timeout=_ALIVE,
+            close_timeout=_CLOSE_TIMEOUT_SECONDS,
+            ping_interval=_PING_SECONDS,
+            ping_timeout=_PING_SECONDS,
         )
 
     async def _serve(self, connection: ClientConnection) -> None:
@@ -212,8 +214,8 @@ class RemoteBus:
         try:
             while True:
                 self._said.clear()
-                topics, hints, worker = self._local.topics, tuple(self._outbox[:_FRAME]), self._worker
-                del self._outbox[:_FRAME]
+                topics, hints, worker = self._local.topics, tuple(self._outbox[:_MAX_FRAME_HINTS]), self._worker
+                del self._outbox[:_MAX_FRAME_HINTS]
                 attends = None if worker is None or worker == self._told_of else (worker, self._proof)
                 if hints or topics != self._told or attends is not None:
                     self._told = topics

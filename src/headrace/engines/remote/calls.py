@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine.wire import LONG, OLDEST, PROTOCOL, Hello, WireCall, common, decode, encode
+from headrace.engine.wire import LONG, MIN_PROTOCOL, PROTOCOL, Hello, WireCall, common, decode, encode
 from headrace.engines.remote.connection import Address, Answer, Lost, NotSent, Pool
 from headrace.engines.validation import UNENCODABLE
 from headrace.errors import (
@@ -119,7 +119,7 @@ def _not_understood(answer: Answer, problem: _Problem, where: str, verb: WireCal
     return NotSupported(f"{where} does not know {verb.path}: {problem.words}; upgrade the older of the two")
 
 
-PATIENCE, LONG_PATIENCE = 30.0, 300.0
+TIMEOUT_SECONDS, LONG_TIMEOUT_SECONDS = 30.0, 300.0
 """Seconds for an answer, and for one that may have to look at every job: as engines have for their servers."""
 
 
@@ -128,7 +128,7 @@ class Calls:
 
     def __init__(self, address: Address, silence: float) -> None:
         self._address = address
-        self._patience = dict.fromkeys(LONG, LONG_PATIENCE) | {"workers/beat": min(silence, PATIENCE)}
+        self._patience = dict.fromkeys(LONG, LONG_TIMEOUT_SECONDS) | {"workers/beat": min(silence, TIMEOUT_SECONDS)}
         self._heads: dict[str, bytes] = {}
         self._pool: Pool | None = None
         self._most: int | None = None
@@ -169,7 +169,7 @@ class Calls:
 
     async def _greet(self, pool: Pool) -> Hello:
         try:
-            answer = await pool.ask(self._head("GET", "hello"), PATIENCE)
+            answer = await pool.ask(self._head("GET", "hello"), TIMEOUT_SECONDS)
         except (NotSent, Lost) as error:
             raise self._away(error) from None
         if answer.status != 200:
@@ -180,10 +180,10 @@ class Calls:
             raise meaning(answer, self._address, None, admitted=self._admitted) from None
         found = common(hello)
         if found is None:
-            older = "the hub" if hello.newest < OLDEST else "headrace here"
+            older = "the hub" if hello.newest < MIN_PROTOCOL else "headrace here"
             raise ConfigError(
                 f"the hub at {self._address} (headrace {hello.headrace}) speaks protocols {hello.oldest} to"
-                f" {hello.newest}, and this version {OLDEST} to {PROTOCOL}: upgrade {older}"
+                f" {hello.newest}, and this version {MIN_PROTOCOL} to {PROTOCOL}: upgrade {older}"
             )
         if found != self._protocol:
             self._protocol, self._heads = found, {}
@@ -198,7 +198,7 @@ class Calls:
         if pool is None:
             raise NotOpen("the session is not open")
         request = self._request(verb, arguments)
-        patience, fresh = self._patience.get(verb.path, PATIENCE), False
+        patience, fresh = self._patience.get(verb.path, TIMEOUT_SECONDS), False
         while True:
             try:
                 answer = await pool.ask(request, patience, fresh=fresh)
@@ -212,9 +212,9 @@ class Calls:
             if answer.status == 200 and answer.kind == MSGPACK:
                 return decoded(answer.body, verb.gives, self._address)
             failure = meaning(answer, self._address, verb, admitted=True)
-            if isinstance(failure, OtherProtocol) and self._protocol != OLDEST:
+            if isinstance(failure, OtherProtocol) and self._protocol != MIN_PROTOCOL:
                 # Of two releases behind one address, this is the older: what both of them speak, all do.
-                self._protocol, self._heads = OLDEST, {}
+                self._protocol, self._heads = MIN_PROTOCOL, {}
                 request = self._request(verb, arguments)
             elif isinstance(failure, Draining) and not fresh:
                 fresh = True  # another hub may be there by now

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from headrace.core.auth.api_keys import SHOWN
+from headrace.core.auth.api_keys import SHOWN_KEY_CHARACTERS
 
 __all__ = ["Address", "Answer", "Lost", "NotSent", "Pool", "Reading"]
 
@@ -53,14 +53,14 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def whose(self) -> str:
         """The key in words, without what opens the door."""
-        return "no key" if self.key is None else f"the key {self.key[:SHOWN]}…"
+        return "no key" if self.key is None else f"the key {self.key[:SHOWN_KEY_CHARACTERS]}…"
 
 
-HEAD_MOST = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 """Bytes of the head of an answer, and of what stands between chunks."""
-CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 """How many calls are under way at once; more wait for one of them."""
-_CONNECT = 10.0
+_CONNECT_TIMEOUT_SECONDS = 10.0
 """Seconds for a connection."""
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch
 
@@ -146,7 +146,7 @@ class Reading:
             self.status, self.keeps = int(status), version == b"HTTP/1.1 "
             self._read_fields(dict(_field(line) for line in lines))
             return True
-        if len(self._data) > HEAD_MOST:
+        if len(self._data) > MAX_HEAD_BYTES:
             raise ValueError("the head of the answer has no end")
         return False
 
@@ -171,7 +171,7 @@ class Reading:
         while True:
             end = self._data.find(b"\r\n")
             if end < 0:
-                if len(self._data) > HEAD_MOST:
+                if len(self._data) > MAX_HEAD_BYTES:
                     raise ValueError("a chunk of the answer has no size")
                 return False
             line = bytes(self._data[:end])
@@ -271,7 +271,7 @@ class Pool:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._idle: list[Connection] = []
-        self._room = asyncio.Semaphore(CONNECTIONS)
+        self._room = asyncio.Semaphore(MAX_CONNECTIONS)
         self._tls: ssl.SSLContext | None = None
 
     async def ask(self, request: bytes, patience: float, *, fresh: bool = False) -> Answer:
@@ -311,10 +311,10 @@ class Pool:
                 self._tls = await asyncio.to_thread(ssl.create_default_context)  # which reads files
             more = {"ssl": self._tls}
         try:
-            async with asyncio.timeout(_CONNECT):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
                 _, connection = await loop.create_connection(Connection, address.host, address.port, **more)
         except TimeoutError:
-            raise NotSent(f"no connection within {_CONNECT:g} s") from None
+            raise NotSent(f"no connection within {_CONNECT_TIMEOUT_SECONDS:g} s") from None
         except (OSError, ssl.SSLError) as error:
             raise NotSent(_words(error)) from None
         return connection
@@ -326,10 +326,10 @@ class Pool:
 
     async def close(self) -> None:
         """Wait for what is under way, and close all connections."""
-        for _ in range(CONNECTIONS):
+        for _ in range(MAX_CONNECTIONS):
             await self._room.acquire()
         self.drop_idle()
-        for _ in range(CONNECTIONS):
+        for _ in range(MAX_CONNECTIONS):
             self._room.release()
 
 

@@ -31,7 +31,7 @@ from headrace.runtime.host import Host
 
 __all__ = ["RemoteEngine"]
 
-_GONE_AFTER = 5.0
+_GONE_AFTER_SECONDS = 5.0
 """What ``Workers.gone_after`` is until the hub has said what it is of its engine."""
 
 
@@ -61,7 +61,7 @@ class RemoteEngine:
         self.rollups = cast(Rollups, far_role("rollups", call))
         self.documents = cast(Documents, far_role("documents", call))
         self._workers: Any = far_role("workers", call)
-        self._workers.attend, self._workers.gone_after = self._bus.attend, _GONE_AFTER
+        self._workers.attend, self._workers.gone_after = self._bus.attend, _GONE_AFTER_SECONDS
         self._far_gone, self._workers.gone = self._workers.gone, self._gone
         self.workers = cast(Workers, self._workers)
         self._session: Any = far_role("session", call)

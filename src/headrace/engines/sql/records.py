@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.defaults import DELIVERY_RETENTION
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
 from headrace.core.limits.selection import Usage
@@ -16,7 +17,6 @@ from headrace.core.query import Count, Filter, Ledger, Page, as_seen
 from headrace.core.stats.failures import FailureGroup
 from headrace.core.stats.verification import Invariant, ledger_book
 from headrace.core.status import LIVE, Status
-from headrace.core.webhooks.delivery import KEPT
 from headrace.engine import Check
 from headrace.engines.sql.encoding import encode, micros, moment, usage_of
 from headrace.engines.sql.search.finder import Finder
@@ -72,7 +72,7 @@ class SqlRecords:
         if book == "messages":
             if now is None:
                 return Invariant.of(book, 0)
-            oldest = now - KEPT
+            oldest = now - DELIVERY_RETENTION
             return book_of(book, await self._compare(book, micros(oldest), _told_moment(oldest)))
         return book_of(book, await self._compare(book))
 

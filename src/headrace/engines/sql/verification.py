@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.core.stats.verification import MOST_FINDINGS, Invariant, Mismatch
+from headrace.core.stats.verification import MAX_FINDINGS, Invariant, Mismatch
 from headrace.core.status import Status
 from headrace.core.webhooks.delivery import TASK
 from headrace.engines.limits_cache import readable_queue
@@ -41,7 +41,7 @@ def counting(book: str, statement: str, schema: str = "") -> str:
     counted = f"(SELECT count(*) FROM {schema}{_ROWS.get(book, 'jobs')})"
     return (
         f"SELECT {counted} AS checked, count(*) OVER () AS wrong, about, what FROM (\n{statement}\n) AS found\n"
-        f"UNION ALL SELECT {counted}, 0, NULL, NULL ORDER BY 2 DESC LIMIT {MOST_FINDINGS}"
+        f"UNION ALL SELECT {counted}, 0, NULL, NULL ORDER BY 2 DESC LIMIT {MAX_FINDINGS}"
     )
 
 

@@ -36,11 +36,11 @@ LETTERS = {
 }
 """The letter in the name of a socket for each topic that is listened for there."""
 
-_MOST = 60_000
+_MAX_DATAGRAM_BYTES = 60_000
 """Bytes in one datagram."""
-_LONGEST = 100
+_MAX_PATH_BYTES = 100
 """Bytes in the path of a socket; systems differ, none allows much more."""
-_FRESH = 1.0
+_LISTING_CACHE_SECONDS = 1.0
 """For how many seconds a listing is trusted while nothing is known to have changed."""
 
 _encode = msgspec.json.Encoder().encode
@@ -168,7 +168,7 @@ class SocketBus:
 
     def _list(self, directory: Path) -> list[str]:
         now = self._host.clock.monotonic()
-        fresh = self._listed and 0 <= now - self._listed_at < _FRESH
+        fresh = self._listed and 0 <= now - self._listed_at < _LISTING_CACHE_SECONDS
         if not fresh or not (self._is_as_listed() if self._watch is None else self._watch.is_quiet()):
             # Anew each time: the directory may be another one. And first: who comes meanwhile is found the next time.
             before, self._watch = self._watch, watch({self._place: NAME | LISTING})
@@ -230,7 +230,7 @@ class SocketBus:
     def _receive(self) -> None:
         while self._receiver is not None:
             try:
-                data = self._receiver.recv(2 * _MOST)
+                data = self._receiver.recv(2 * _MAX_DATAGRAM_BYTES)
             except OSError:  # nothing more for now
                 return
             try:
@@ -249,7 +249,7 @@ def _here(loop: asyncio.AbstractEventLoop) -> bool:
 
 def _make_directory(directory: Path) -> Path:
     """The directory, made if missing; refuses one that others could write to."""
-    if len(os.fsencode(directory)) > _LONGEST - 32:
+    if len(os.fsencode(directory)) > _MAX_PATH_BYTES - 32:
         raise OSError(f"{directory} is too long a path for sockets")
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
@@ -262,7 +262,7 @@ def _make_directory(directory: Path) -> Path:
 def _split(hint: Hint) -> list[bytes]:
     """The hint in pieces that fit into a datagram."""
     data = _encode(hint)
-    if len(data) <= _MOST:
+    if len(data) <= _MAX_DATAGRAM_BYTES:
         return [data]
     if len(hint.names) < 2:
         return []

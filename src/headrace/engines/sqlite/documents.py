@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from headrace.core.attempt import Event
-from headrace.core.audit import KEPT
+from headrace.core.defaults import MAX_AUDIT_ENTRIES
 from headrace.engine import Setting
 from headrace.engines.limits_cache import readable_queue
 from headrace.engines.sql.documents import SqlDocuments
@@ -52,7 +52,9 @@ class Documents(SqlDocuments):
                 connection.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?)", queue)
             if event is not None:
                 connection.execute("INSERT INTO audit (key, data) VALUES (?, ?)", (key, event))
-                connection.execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (KEPT,))
+                connection.execute(
+                    "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (MAX_AUDIT_ENTRIES,)
+                )
             connection.execute("COMMIT")
             return was if value is None else Setting(key, value, rev)
 

@@ -26,7 +26,7 @@ from headrace.engines.sqlite.rollups import Rollups
 from headrace.engines.sqlite.store import checks
 from headrace.engines.sqlite.store import schema as migrate
 from headrace.engines.sqlite.store.connection import (
-    OWN,
+    OWN_FILE_MODE,
     Synchronous,
     ask,
     check_library,
@@ -45,7 +45,7 @@ from headrace.runtime.host import Host
 
 __all__ = ["MODES", "SqliteEngine"]
 
-MODES = (OWN, 0o640, 0o660)
+MODES = (OWN_FILE_MODE, 0o640, 0o660)
 """The modes that a file may be made with: its user's alone; its group may read it; its group may write it."""
 
 T = TypeVar("T")
@@ -62,7 +62,13 @@ class SqliteEngine:
     name = "sqlite"
 
     def __init__(
-        self, path: str | Path, *, rules: Rules, host: Host, synchronous: Synchronous = "full", mode: int = OWN
+        self,
+        path: str | Path,
+        *,
+        rules: Rules,
+        host: Host,
+        synchronous: Synchronous = "full",
+        mode: int = OWN_FILE_MODE,
     ) -> None:
         """``mode``: of a file that is made, and so of all that lies beside it; ``MODES`` says which there are."""
         if str(path) in ("", ":memory:"):

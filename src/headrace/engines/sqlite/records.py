@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from headrace.core.attempt import ErrorInfo, History
-from headrace.core.explain.position import MOST, WINDOW, Position
+from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
 from headrace.core.job import Job, Spec
 from headrace.core.query import Filter
 from headrace.engine.transactions import walk
@@ -138,7 +138,9 @@ class Records(SqlRecords):
         statement = counting(book, ask(f"verify_{book}"))
         return await self._searcher.run(lambda connection: connection.execute(statement, args).fetchall())
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+    async def position(
+        self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
+    ) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)
         return position_of(*(await self._search("position", *place, *statuses, since))[0])
 

@@ -20,7 +20,7 @@ from headrace.engines.sqlite.jobs.apply import applying
 from headrace.engines.sqlite.jobs.insert import inserting
 from headrace.engines.sqlite.store.connection import Synchronous, ask, connect, drive, translate
 from headrace.engines.sqlite.store.files import Files, has_moved
-from headrace.engines.sqlite.store.thread import PATIENCE
+from headrace.engines.sqlite.store.thread import LOCK_TIMEOUT_SECONDS
 from headrace.errors import ConfigError, NotSupported
 from headrace.runtime.host import Host
 
@@ -28,7 +28,7 @@ __all__ = ["ApswConnection", "Transactions"]
 
 T = TypeVar("T")
 
-_WAIT = 60
+_BUSY_WAIT_MILLISECONDS = 60
 """Milliseconds of one wait for the lock; short, so that whoever waits for it can leave."""
 
 
@@ -97,16 +97,16 @@ class Transactions:
 
     async def _begin(self, connection: apsw.Connection) -> None:
         host = self._host
-        until = host.clock.monotonic() + PATIENCE
+        until = host.clock.monotonic() + LOCK_TIMEOUT_SECONDS
         tries = 0
 
         def begin() -> bool:
-            connection.set_busy_timeout(int(_WAIT * (0.5 + host.dice.chance())))
+            connection.set_busy_timeout(int(_BUSY_WAIT_MILLISECONDS * (0.5 + host.dice.chance())))
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except (apsw.BusyError, apsw.LockedError):
                 # The count is for clocks that stand still.
-                if host.clock.monotonic() > until or tries * _WAIT > 4000 * PATIENCE:
+                if host.clock.monotonic() > until or tries * _BUSY_WAIT_MILLISECONDS > 4000 * LOCK_TIMEOUT_SECONDS:
                     raise
                 return False
             return True

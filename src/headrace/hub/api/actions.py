@@ -17,10 +17,10 @@ from starlette.responses import Response
 from headrace.client.api.actions import ActionResult
 from headrace.client.api.filters import Filters
 from headrace.core.attempt import ErrorInfo
+from headrace.core.defaults import MAX_ACTION_VERDICTS, MAX_NAME_CHARACTERS
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
-from headrace.core.validation import NAME
-from headrace.errors import LONGEST
+from headrace.errors import MAX_DURATION_SECONDS
 from headrace.http.problems import Fault, Problem, ProblemDetails
 from headrace.hub.api.documents import ID, JOB, PATH, JobView, job_view
 from headrace.hub.api.filters import JobFilters, filters_in
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["ACTS", "OPERATIONS", "Act"]
 
 
-Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
-Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+Seconds = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Priority = Annotated[int, Meta(ge=0, le=100)]
 
@@ -113,7 +113,7 @@ class Rerun(Act, frozen=True):
     delay: Seconds | UnsetType = UNSET
     not_before: Moment | UnsetType = UNSET
     not_after: Moment | UnsetType = UNSET
-    timeout: Annotated[float, Meta(gt=0, le=LONGEST)] | UnsetType | None = UNSET
+    timeout: Annotated[float, Meta(gt=0, le=MAX_DURATION_SECONDS)] | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
     requires: dict[str, Any] | UnsetType = UNSET
@@ -294,9 +294,6 @@ ACTS: dict[Verb, type[Act]] = {
 
 _log = logging.getLogger("headrace.hub")
 
-MOST = 1000
-"""Verdicts in one document; as lines of JSON there may be any number."""
-
 
 # -- on one
 
@@ -404,9 +401,9 @@ async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
     count = await app.dry_run(body.verb, filter) if body.dry_run or is_capped or not lines else 0
     if body.dry_run:
         return OperationReply(Number(count))
-    if not lines and count > MOST:
+    if not lines and count > MAX_ACTION_VERDICTS:
         remedy = "name fewer, or send Accept: application/x-ndjson"
-        text = f"{count:,} match, and a document has room for {MOST:,}: {remedy}"
+        text = f"{count:,} match, and a document has room for {MAX_ACTION_VERDICTS:,}: {remedy}"
         raise Problem(409, "too-many", "Too many jobs match", text)
     if body.makes:
         ask.hub.door.spend(ask.caller)

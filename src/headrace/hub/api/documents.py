@@ -10,10 +10,10 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.defaults import MAX_COUNT, MAX_NAME_CHARACTERS
 from headrace.core.job import Job, Spec, document_fields, raw_json
 from headrace.core.query import Page
 from headrace.core.status import Status
-from headrace.core.validation import COUNT, NAME
 from headrace.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ class Listed(msgspec.Struct, Generic[T], frozen=True):
     items: tuple[T, ...]
 
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 """Of a queue, a task, a rate or a schedule."""
-Amount = Annotated[int, msgspec.Meta(ge=1, le=COUNT)]
+Amount = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 """How many at once, or in a span of time."""
 
 

@@ -9,7 +9,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from headrace.client.api.filters import MOST, Filters
+from headrace.client.api.filters import Filters
+from headrace.core.defaults import MAX_FILTER_VALUES
 from headrace.core.status import Reason
 from headrace.http.problems import Fault, Problem
 from headrace.hub.api.hidden_errors import hides
@@ -36,7 +37,7 @@ SaidStatus = Literal[
 ]
 """A status as it may be said; ``in_progress`` is ``running``."""
 
-Several: TypeAlias = T | Annotated[tuple[T, ...], Meta(max_length=MOST)]
+Several: TypeAlias = T | Annotated[tuple[T, ...], Meta(max_length=MAX_FILTER_VALUES)]
 """One value, or up to 100 of which one must match; in an address a parameter is given again for each."""
 
 Moment = Annotated[datetime, Meta(tz=True)]

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from headrace.client.api.filters import Filters
 from headrace.core.attempt import History
+from headrace.core.defaults import MAX_HUB_PAGE_BYTES, MAX_HUB_PAGE_JOBS, MAX_LONG_POLL_SECONDS
 from headrace.core.entry import LogLine
 from headrace.core.explain.explanation import Fact
 from headrace.core.hidden_errors import hidden_history, hidden_job
@@ -27,21 +28,17 @@ from headrace.hub.api.filters import JobFilters, filters_in
 from headrace.hub.api.hidden_errors import hides
 from headrace.hub.api.ndjson import lines_response, wants_lines
 from headrace.hub.auth.customers import filters_of, job_of
-from headrace.hub.server.long_poll import LONGEST, wait_within
+from headrace.hub.server.long_poll import wait_within
 from headrace.hub.server.operation import Do, Operation, OperationReply, OperationRequest
 from headrace.runtime.watch.stream import StreamItem
 
 __all__ = ["OPERATIONS"]
 
-MOST = 1000
-"""Of a page."""
-AT_ONCE = 100
+READ_JOBS = 100
 """So many jobs are read at a time: one may have megabytes."""
-PAGE_BYTES = 8 * 1024 * 1024
-"""Of payloads and results: a page that has so much ends there, and its cursor goes on."""
 
-Limit = Annotated[int, Meta(ge=1, le=MOST)]
-Wait = Annotated[float, Meta(ge=0, le=LONGEST)]
+Limit = Annotated[int, Meta(ge=1, le=MAX_HUB_PAGE_JOBS)]
+Wait = Annotated[float, Meta(ge=0, le=MAX_LONG_POLL_SECONDS)]
 JobCursor = Annotated[str, Meta(pattern="^[0-9]{1,18}$")]
 EntryCursor = Annotated[str, Meta(pattern=r"^[0-9]{1,9}\.[0-9]{1,9}$")]
 
@@ -102,12 +99,12 @@ async def _found(ask: OperationRequest, filters: Filters, limit: int, cursor: st
     """A page of jobs, read in parts so that it does not become too large."""
     found, size = list[Job](), 0
     while True:
-        wanted = min(AT_ONCE, limit - len(found))
+        wanted = min(READ_JOBS, limit - len(found))
         page = await ask.hub.app.jobs(limit=wanted, cursor=cursor, **filters)
         found += page.items
         size += sum(len(job.payload_text) + len(job.result_text or "") for job in page.items)
         cursor = page.cursor
-        if cursor is None or len(found) >= limit or len(page.items) < wanted or size >= PAGE_BYTES:
+        if cursor is None or len(found) >= limit or len(page.items) < wanted or size >= MAX_HUB_PAGE_BYTES:
             break
     return OperationReply(FoundJobs(tuple(map(job_view, found)), cursor, cursor is not None and len(found) < limit))
 
@@ -258,7 +255,7 @@ async def _entries(
     query: ReadLogs | ReadItems = ask.query
     if not wants_lines(ask.request):
         return OperationReply(await read(query.limit, query.cursor))
-    first = await read(MOST, query.cursor)  # here, where an error is a problem
+    first = await read(MAX_HUB_PAGE_JOBS, query.cursor)  # here, where an error is a problem
 
     async def parts() -> AsyncGenerator[Sequence[Any], None]:
         page = first
@@ -266,7 +263,7 @@ async def _entries(
             yield page.items
             if page.cursor is None:
                 return
-            page = await read(MOST, page.cursor)
+            page = await read(MAX_HUB_PAGE_JOBS, page.cursor)
 
     return lines_response(ask.request, parts())
 

@@ -9,7 +9,7 @@ import msgspec
 from headrace.app import App
 from headrace.client.api.limits import LimitInfo
 from headrace.core.limits.rate import Rate
-from headrace.errors import LONGEST
+from headrace.errors import MAX_DURATION_SECONDS
 from headrace.hub.api.documents import Amount, Listed, Name, no_such, warnings_about
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
@@ -38,7 +38,7 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A rate: at most ``limit`` jobs start in ``per`` seconds."""
 
     limit: Amount
-    per: Annotated[float, msgspec.Meta(ge=0.001, le=LONGEST)]
+    per: Annotated[float, msgspec.Meta(ge=0.001, le=MAX_DURATION_SECONDS)]
     kind: Literal["fixed", "sliding", "bucket"] = "fixed"
     """``fixed``: in each span, counted from 1970-01-01 UTC; ``sliding``: in any span; ``bucket``: a token bucket."""
     keyed: bool = False

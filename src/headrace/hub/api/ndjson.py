@@ -21,9 +21,9 @@ __all__ = ["LINES", "MEDIA", "Lines", "NdjsonResponse", "lines_response", "wants
 
 MEDIA = "application/x-ndjson"
 
-_GROUP = 500
+_GROUP_LINES = 500
 """Lines that are answered together, at most: what is done for them at one go must not keep others waiting."""
-_AHEAD = 2
+_MAX_OPEN_GROUPS = 2
 """Groups that are under way at once: one is made ready while the other is being stored."""
 
 
@@ -131,7 +131,7 @@ class NdjsonResponse(Response):
         self._limit = asyncio.timeout(None)
         """Until when the next bytes are waited for."""
         self._outbox = _Outbox(unread)
-        self._ahead = asyncio.Semaphore(_AHEAD)
+        self._ahead = asyncio.Semaphore(_MAX_OPEN_GROUPS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
@@ -160,11 +160,11 @@ class NdjsonResponse(Response):
         last = b""
         try:
             async for lines in self._incoming():
-                for start in range(0, len(lines), _GROUP):
+                for start in range(0, len(lines), _GROUP_LINES):
                     await self._ahead.acquire()
                     if self._problem is not None:
                         raise TimeoutError
-                    ready = await self._prepare(lines[start : start + _GROUP])
+                    ready = await self._prepare(lines[start : start + _GROUP_LINES])
                     before = group.create_task(self._answer(ready, before))
         except TimeoutError:
             last = self._last(self._problem)

@@ -8,8 +8,8 @@ import msgspec
 
 from headrace.app import App
 from headrace.client.api.queues import QUEUE_CURSOR, QueueInfo, page_of_queues
+from headrace.core.defaults import MAX_COUNT
 from headrace.core.status import Status
-from headrace.core.validation import COUNT
 from headrace.hub.api.documents import Amount, Name, no_such, warnings_about
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
@@ -26,7 +26,7 @@ class QueueView(QueueInfo, frozen=True):
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be set of a queue; what is left out stays as it is."""
 
-    priority: Annotated[int, msgspec.Meta(ge=-COUNT, le=COUNT)] | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-MAX_COUNT, le=MAX_COUNT)] | None = None
     """A queue with a higher number is served first."""
     max_concurrency: Amount | None = None
     """How many of its jobs may run at once, in all workers together."""

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
+from headrace.core.defaults import MAX_SUBMIT_JOBS
 from headrace.core.query import seen_status
 from headrace.core.status import Status
 from headrace.core.webhooks.target import Target
@@ -33,9 +34,7 @@ __all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "SubmitVerdict", "Submitted",
 _log = logging.getLogger("headrace.hub")
 
 KEY = b"idempotency-key"
-MOST = 1000
-"""Jobs in one body of JSON; lines may be any number."""
-_AT_ONCE = 100
+_CHECKED_JOBS = 100
 """Jobs that are checked before others have their turn."""
 
 
@@ -73,7 +72,7 @@ class SubmitVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Jobs to submit, each for itself; each may have an ``idempotency_key``."""
 
-    jobs: Annotated[tuple[SubmitBody, ...], Meta(max_length=MOST)]
+    jobs: Annotated[tuple[SubmitBody, ...], Meta(max_length=MAX_SUBMIT_JOBS)]
 
 
 class BulkAnswer(msgspec.Struct, frozen=True):
@@ -85,7 +84,7 @@ class BulkAnswer(msgspec.Struct, frozen=True):
 class _Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``BulkBody``, whose jobs are read one by one: what is wrong with one says nothing of the others."""
 
-    jobs: Annotated[list[msgspec.Raw], Meta(max_length=MOST)]
+    jobs: Annotated[list[msgspec.Raw], Meta(max_length=MAX_SUBMIT_JOBS)]
 
 
 _body = msgspec.json.Decoder(SubmitBody)
@@ -195,7 +194,7 @@ class _Bulk:
                 ready.drafts.append(await draft_of(self._ask, submission_of(decoded(_body, text))))
             except Exception as error:
                 ready.drafts.append(_problem(error))
-            if number % _AT_ONCE == 0:
+            if number % _CHECKED_JOBS == 0:
                 await asyncio.sleep(0)
         return ready
 

@@ -16,11 +16,17 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
 from headrace.client.draft import Draft
+from headrace.core.defaults import (
+    MAX_AFTER_JOBS,
+    MAX_COUNT,
+    MAX_KEY_CHARACTERS,
+    MAX_NAME_CHARACTERS,
+    MAX_TAG_CHARACTERS,
+    MAX_TAGS,
+)
 from headrace.core.job import AfterWhen, Job, OnDuplicate, OnParentFailure
-from headrace.core.lifecycle.family import MAX_AFTER
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.validation import COUNT, KEY, NAME, TAG, TAGS
-from headrace.errors import LONGEST
+from headrace.errors import MAX_DURATION_SECONDS
 from headrace.http.problems import Fault, Problem
 
 if TYPE_CHECKING:
@@ -49,13 +55,13 @@ def our_status(text: str) -> str:
     return OUR_STATUS.get(text, text)
 
 
-Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
-Key = Annotated[str, Meta(min_length=1, max_length=KEY)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
-Span = Annotated[float, Meta(ge=0, le=LONGEST)]
-Longer = Annotated[float, Meta(gt=0, le=LONGEST)]
+Span = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS)]
+Longer = Annotated[float, Meta(gt=0, le=MAX_DURATION_SECONDS)]
 Moment = Annotated[datetime, Meta(tz=True)]
-Retries = Annotated[int, Meta(ge=0, le=COUNT)]
+Retries = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Errors = Annotated[tuple[Key, ...], Meta(max_length=100)]
 Delays = Annotated[tuple[Span, ...], Meta(min_length=1, max_length=100)]
 
@@ -97,7 +103,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     component: Key | UnsetType = UNSET
     hardware: dict[str, int | float | str | bool] | UnsetType = UNSET
     quality_level: Key | UnsetType = UNSET
-    timeout_minutes: Annotated[float, Meta(gt=0, le=LONGEST / 60)] | UnsetType = UNSET
+    timeout_minutes: Annotated[float, Meta(gt=0, le=MAX_DURATION_SECONDS / 60)] | UnsetType = UNSET
     excluded: Excluded | UnsetType = msgspec.field(name="not", default=UNSET)
     """What the worker must not have."""
 
@@ -123,13 +129,16 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     timeout: Longer | UnsetType | None = UNSET
     retention: Span | KeptBody | UnsetType = UNSET
     tags: (
-        Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=TAG)], ...], Meta(max_length=TAGS)] | UnsetType
+        Annotated[
+            tuple[Annotated[str, Meta(min_length=1, max_length=MAX_TAG_CHARACTERS)], ...], Meta(max_length=MAX_TAGS)
+        ]
+        | UnsetType
     ) = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
     requires: dict[str, Any] | UnsetType = UNSET
     customer: Key | UnsetType | None = UNSET
     concurrency_key: Key | UnsetType | None = UNSET
-    after: Annotated[tuple[UUID, ...], Meta(max_length=MAX_AFTER)] | UnsetType = UNSET
+    after: Annotated[tuple[UUID, ...], Meta(max_length=MAX_AFTER_JOBS)] | UnsetType = UNSET
     after_when: AfterWhen | UnsetType = UNSET
     on_parent_failure: OnParentFailure | UnsetType = UNSET
     trace: dict[str, str] | UnsetType = UNSET
@@ -338,7 +347,7 @@ def _malformed(field: str, message: str) -> Problem:
     return Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(field, message)])
 
 
-_MOST = 500
+_MAX_REMEMBERED_TASKS = 500
 """Tasks with options that are remembered."""
 
 
@@ -367,7 +376,7 @@ class Drafts:
         except TypeError:  # one of them is a document
             return task.with_options(options)
         if known is None:
-            if len(self._known) >= _MOST:
+            if len(self._known) >= _MAX_REMEMBERED_TASKS:
                 self._known.clear()
             known = self._known[like] = task.with_options(options)
         return known

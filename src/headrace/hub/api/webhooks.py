@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from headrace.core.validation import KEY, NAME, NOTE
+from headrace.core.defaults import MAX_KEY_CHARACTERS, MAX_NAME_CHARACTERS, MAX_NOTE_CHARACTERS
 from headrace.core.webhooks.delivery import QUEUE, TASK
 from headrace.core.webhooks.subscription import Webhook, checked_wish
 from headrace.core.webhooks.target import Occasion
@@ -21,7 +21,7 @@ from headrace.hub.webhooks.addresses import guard_of
 
 __all__ = ["OPERATIONS", "NewSubscription", "SubscriptionChange", "SubscriptionList", "SubscriptionMade", "WebhookView"]
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Event = Occasion | Literal["status_change", "completion", "ended"]
 """What a webhook may be told of; the last three stand for several."""
 
@@ -73,7 +73,7 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Only of jobs of these tasks; none: of all."""
     queues: tuple[Name, ...] = ()
     """Only of jobs submitted to these queues; none: to all."""
-    customer: Annotated[str, msgspec.Meta(min_length=1, max_length=KEY)] | None = None
+    customer: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)] | None = None
     """Only of jobs of this customer; a key of a customer makes its own."""
     secret: str | None = None
     """To sign with, ``whsec_…``; null: one is made."""
@@ -81,7 +81,7 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A token to be shown."""
     authentication: Authentication | None = None
     """The same as ``bearer``."""
-    description: Annotated[str, msgspec.Meta(max_length=NOTE)] | None = None
+    description: Annotated[str, msgspec.Meta(max_length=MAX_NOTE_CHARACTERS)] | None = None
 
 
 class SubscriptionMade(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class SubscriptionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     events: tuple[Event, ...] | None = None
     tasks: tuple[Name, ...] | None = None
     queues: tuple[Name, ...] | None = None
-    description: Annotated[str, msgspec.Meta(max_length=NOTE)] | None = None
+    description: Annotated[str, msgspec.Meta(max_length=MAX_NOTE_CHARACTERS)] | None = None
 
 
 class Rotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

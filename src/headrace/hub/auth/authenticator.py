@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from starlette.requests import HTTPConnection
 from starlette.types import Scope as Connection
 
-from headrace.client.api.keys import POLL, USE_NOTED
-from headrace.core.auth.api_keys import SHOWN, Keyring, Scope, StoredKey, is_key
+from headrace.client.api.keys import POLL_SECONDS, USE_NOTE_INTERVAL
+from headrace.core.auth.api_keys import SHOWN_KEY_CHARACTERS, Keyring, Scope, StoredKey, is_key
 from headrace.errors import ConfigError, HeadraceError
 from headrace.http.problems import Problem
 from headrace.hub.auth.caller import ANYBODY, LOCAL, Caller
@@ -213,7 +213,7 @@ class Authenticator:
     def _holder(self, text: str) -> _Holder:
         if self._deaf:
             raise _DEAF
-        holder = self._holders.get(text[:SHOWN])
+        holder = self._holders.get(text[:SHOWN_KEY_CHARACTERS])
         if holder is None or not is_key(text, holder.digest):
             raise _unknown("there is no such key: it was revoked, or never was")
         if holder.caller.has_expired(self._app.host.clock.now()):
@@ -224,7 +224,7 @@ class Authenticator:
     def _note(self, holder: _Holder) -> None:
         """Have it written down that a key is used, from time to time."""
         now = self._app.host.clock.now()
-        if holder.noted_at is None or holder.noted_at + USE_NOTED <= now:
+        if holder.noted_at is None or holder.noted_at + USE_NOTE_INTERVAL <= now:
             holder.noted_at = now
             self._used.add(holder.caller.name)
             self._use.set()
@@ -294,7 +294,7 @@ class Authenticator:
             for holder in ended - told:
                 self._revoke(holder.caller.key)
             told = ended
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _note_uses(self) -> None:
         while True:

@@ -21,8 +21,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from headrace.client.api.filters import Filters
-from headrace.core.auth.api_keys import SHOWN
-from headrace.core.auth.sessions import LASTS, form_secret, prefix_of
+from headrace.core.auth.api_keys import SHOWN_KEY_CHARACTERS
+from headrace.core.auth.sessions import form_secret, prefix_of
+from headrace.core.defaults import DASHBOARD_SESSION_LIFETIME
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.dashboard import Dashboard, Viewer
@@ -40,11 +41,11 @@ from ipaddress import IPv6Address, ip_address, ip_network
 __all__ = ["DashboardLogin", "LoginAttempts"]
 
 
-AT_ONCE = 5
+MAX_WRONG_KEYS = 5
 """Wrong keys before one has to wait."""
-EVERY = 12.0
+WRONG_KEY_SECONDS = 12.0
 """Seconds after which one of them is forgotten: five a minute."""
-ADDRESSES = 10_000
+MAX_ADDRESSES = 10_000
 """Addresses that are remembered at once; beyond that, those that have guessed least are forgotten."""
 
 
@@ -56,19 +57,19 @@ class LoginAttempts:
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
-        """When all wrong keys of an address are forgotten; each adds ``EVERY`` seconds."""
+        """When all wrong keys of an address are forgotten; each adds ``WRONG_KEY_SECONDS`` seconds."""
 
     def wait(self, address: str | None, now: float) -> float:
         """Seconds until a key from this address is looked at; 0: at once."""
-        return max(0.0, self._until.get(_whose(address), now) - now - (AT_ONCE - 1) * EVERY)
+        return max(0.0, self._until.get(_whose(address), now) - now - (MAX_WRONG_KEYS - 1) * WRONG_KEY_SECONDS)
 
     def wrong(self, address: str | None, now: float) -> None:
         """Count a wrong key."""
         whose = _whose(address)
-        self._until[whose] = max(self._until.get(whose, now), now) + EVERY
-        if len(self._until) > ADDRESSES:
+        self._until[whose] = max(self._until.get(whose, now), now) + WRONG_KEY_SECONDS
+        if len(self._until) > MAX_ADDRESSES:
             kept = sorted(((until, one) for one, until in self._until.items() if until > now), reverse=True)
-            self._until = {one: until for until, one in kept[: ADDRESSES // 2]}
+            self._until = {one: until for until, one in kept[: MAX_ADDRESSES // 2]}
 
 
 def _whose(address: str | None) -> str:
@@ -87,13 +88,13 @@ def _whose(address: str | None) -> str:
 _log = logging.getLogger("headrace.hub")
 
 SESSION = "headrace_session"
-ASKED = 1.0
+SESSION_CACHE_SECONDS = 1.0
 """Seconds for which it is believed that a session goes on: one that was ended at another hub is refused after that."""
-_FOUND = 1000
+_MAX_CACHED_SESSIONS = 1000
 """How many sessions are remembered for that."""
 _WRITTEN = "/?#[]@!$&'()*+,;=:%"
 """Characters that stand in addresses as they are."""
-LARGEST = 16 * 1024
+MAX_LOGIN_BYTES = 16 * 1024
 """Bytes of a login."""
 
 
@@ -179,12 +180,12 @@ class DashboardLogin:
         caller, key = known
         clock = self._hub.app.host.clock
         found = self._found.get(text)
-        if found is None or found.key != key or found.asked_at + ASKED <= clock.monotonic():
+        if found is None or found.key != key or found.asked_at + SESSION_CACHE_SECONDS <= clock.monotonic():
             until = await self._hub.app.find_session(text, key)
             self._found.pop(text, None)
             if until is None:
                 return None
-            if len(self._found) >= _FOUND:
+            if len(self._found) >= _MAX_CACHED_SESSIONS:
                 self._found.clear()
             found = self._found[text] = _Found(key, until, clock.monotonic())
         return caller if clock.now() < found.until else None
@@ -227,11 +228,11 @@ class DashboardLogin:
             self._guesses.wrong(whence, now)
             _log.warning("a wrong key at the login of the dashboard, from %s", whence)
             return await self._form(request, there, "There is no such key: it was revoked, has expired, or never was.")
-        known = self._hub.door.holder_of(text[:SHOWN])
+        known = self._hub.door.holder_of(text[:SHOWN_KEY_CHARACTERS])
         assert known is not None
         response = Response(status_code=303, headers={"Location": there})
         value = await self._hub.app.begin_session(caller.key or "", known[1])
-        set_cookie(request, response, SESSION, value, int(LASTS.total_seconds()))
+        set_cookie(request, response, SESSION, value, int(DASHBOARD_SESSION_LIFETIME.total_seconds()))
         return secured(response)
 
     async def _closed(self, request: Request, there: str, wait: int) -> Response:
@@ -298,6 +299,6 @@ async def _fields(request: Request) -> dict[str, str]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > LARGEST:
+        if len(body) > MAX_LOGIN_BYTES:
             return {}
     return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}

@@ -27,7 +27,7 @@ _OF_MESSAGES = (
 )
 """What a customer can do who has too many."""
 
-_COUNTED = 1.0
+_COUNT_SECONDS = 1.0
 """Seconds between two counts of a customer's jobs, at least."""
 
 
@@ -178,7 +178,7 @@ class Quotas:
                 if (begun := clock.monotonic()) >= has.count_at:  # nobody has, while this one waited
                     has.live = await self._count(customer, told=told)
                     took = clock.monotonic() - begun
-                    has.count_at = begun + took + max(_COUNTED, 20 * took)
+                    has.count_at = begun + took + max(_COUNT_SECONDS, 20 * took)
         if has.live + more > most:
             what = "messages of webhooks that wait or are to come" if told else "jobs that have not ended"
             detail = f"a customer may have {most} {what}; there are {has.live}, and this would be {more} more"

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Seat", "SharedFeed"]
 
-BACKLOG = 1000
+MAX_BACKLOG_JOBS = 1000
 """How many jobs wait for a reader; of more, only the number is told."""
-BACKLOG_BYTES = 16 * 1024 * 1024
+MAX_BACKLOG_BYTES = 16 * 1024 * 1024
 """And how much they may have to tell together: each may have megabytes."""
-CHUNK = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 """Bytes after which what waits is sent, before the rest of it is even written."""
 
 
@@ -69,7 +69,9 @@ class Seat:
                 self._size -= known.size
             if not matches(change.job, self._filter, now):
                 continue
-            if len(self._waiting) >= BACKLOG or (self._waiting and self._size + change.size > BACKLOG_BYTES):
+            if len(self._waiting) >= MAX_BACKLOG_JOBS or (
+                self._waiting and self._size + change.size > MAX_BACKLOG_BYTES
+            ):
                 self._dropped += 1
             else:
                 self._waiting[change.job.id] = change
@@ -89,7 +91,7 @@ class Seat:
             await self._shared.app.host.wait(self._wake, timeout)
         self._wake.clear()
         parts, length = list[bytes](), 0
-        while self._waiting and length < CHUNK:
+        while self._waiting and length < CHUNK_BYTES:
             id = next(iter(self._waiting))
             change = self._waiting.pop(id)
             self._size -= change.size

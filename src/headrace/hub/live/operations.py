@@ -12,7 +12,7 @@ from headrace.client.api.filters import filter_of
 from headrace.core.attempt import Attempt, Event
 from headrace.core.hidden_errors import hidden_news
 from headrace.core.updates import Update
-from headrace.http.sse import BEAT, MEDIA, Teller, tell_job
+from headrace.http.sse import BEAT_SECONDS, MEDIA, Teller, tell_job
 from headrace.hub.api.documents import JobView, job_view
 from headrace.hub.api.filters import SaidStatus, filters_in
 from headrace.hub.api.hidden_errors import hides
@@ -87,7 +87,7 @@ async def feed(ask: OperationRequest) -> Response:
 
 async def _fed(seat: Seat) -> AsyncGenerator[bytes, None]:
     while True:
-        yield await seat.next(BEAT)
+        yield await seat.next(BEAT_SECONDS)
 
 
 OPERATIONS = (

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Socket", "Subscription", "socket_route"]
 
-IDLE = 300.0
+IDLE_SECONDS = 300.0
 """Seconds after which a socket is closed that has subscribed to nothing, has no job, and is silent."""
-AT_ONCE = 64
+MAX_OPEN_MESSAGES = 64
 """Messages of workers that are served at the same time; no more are read meanwhile."""
-WAITING = 1_000
+MAX_UNANSWERED_MESSAGES = 1_000
 """Messages of workers that are unanswered, claims that wait included."""
-PUSHED = 10_000
+MAX_PUSHED_MESSAGES = 10_000
 """Messages of its own accord that wait for a client to take them; a client with more is cut off."""
 
 _log = logging.getLogger("headrace.hub")
@@ -91,7 +91,7 @@ class Socket(ServedSocket):
         self._peer: SocketPeer | None = None
         self._pushed: deque[Any] = deque()
         self._beside: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = asyncio.Semaphore(MAX_OPEN_MESSAGES)
         self._sending = asyncio.Lock()
 
     def _leave(self, cut_off: bool) -> None:
@@ -117,7 +117,7 @@ class Socket(ServedSocket):
             if self._caller is None:
                 patience = self.hub.options.read_timeout
             elif not self._jobs and not self._stats_wanted:
-                patience = IDLE
+                patience = IDLE_SECONDS
             try:
                 async with asyncio.timeout(patience):
                     received = await self._receive()
@@ -174,7 +174,7 @@ class Socket(ServedSocket):
 
     def push(self, message: Any) -> None:
         """Send this of our own accord."""
-        if len(self._pushed) >= PUSHED:
+        if len(self._pushed) >= MAX_PUSHED_MESSAGES:
             return self.let_go(Problem(429, "too-slow", "Too slow", "more was to be told than is read"))
         self._pushed.append(message)
         return self._wake.set()
@@ -183,8 +183,13 @@ class Socket(ServedSocket):
         """Serve a message of a worker, and hear others meanwhile; those about one job stay in their order."""
         if not message.waits:
             await self._room.acquire()
-        elif len(self._beside) >= WAITING:
-            raise Problem(429, "too-many", "Too many claims wait", f"a socket may have {WAITING} messages unanswered")
+        elif len(self._beside) >= MAX_UNANSWERED_MESSAGES:
+            raise Problem(
+                429,
+                "too-many",
+                "Too many claims wait",
+                f"a socket may have {MAX_UNANSWERED_MESSAGES} messages unanswered",
+            )
         task = asyncio.create_task(self._serve(message, given, id), name="headrace-hub-message")
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)

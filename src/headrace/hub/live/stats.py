@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedStats"]
 
-GAP = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two looks."""
-_SHARE = 20
+_MIN_PAUSE_RATIO = 20
 """And at least so many times as long as the last one took."""
 
 _log = logging.getLogger("headrace.hub")
@@ -56,7 +56,7 @@ class SharedStats:
     async def _run(self) -> None:
         clock, took = asyncio.get_running_loop().time, 0.0
         while True:
-            await self._app.host.sleep(max(GAP, _SHARE * took))
+            await self._app.host.sleep(max(POLL_SECONDS, _MIN_PAUSE_RATIO * took))
             began = clock()
             try:
                 stats = await self._app.stats()

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Availability"]
 
-GAP = 0.1
+ROUND_SECONDS = 0.1
 """Seconds between two rounds of telling."""
-PATIENCE = 1.0
+CLAIM_WAIT_SECONDS = 1.0
 """Seconds after which others are told, if none of those that were told has claimed."""
-MOST = 64
+MAX_NOTIFIED_WORKERS = 64
 """Workers that are told at once, of those that are alike."""
-QUEUES = 20
+MAX_NAMED_QUEUES = 20
 """Queues that are named; of more, none is."""
 
 
@@ -41,7 +41,7 @@ class _Wave:
         self.count, self.next_at = 1, at
 
     def hear(self, names: tuple[str, ...]) -> None:
-        if not names or self.queues is None or len(self.queues) + len(names) > QUEUES:
+        if not names or self.queues is None or len(self.queues) + len(names) > MAX_NAMED_QUEUES:
             self.queues = None
         else:
             self.queues.update(names)
@@ -96,12 +96,12 @@ class Availability:
     def claimed(self, like: bytes) -> None:
         """One of them has claimed: what it is given says how to go on."""
         if (wave := self._waves.get(like)) is not None:
-            wave.next_at = self._fleet.monotonic() + PATIENCE
+            wave.next_at = self._fleet.monotonic() + CLAIM_WAIT_SECONDS
 
     def more(self, like: bytes) -> None:
         """One of them was given a job: there may be more."""
         if (wave := self._waves.get(like)) is not None:
-            wave.count, wave.next_at = min(2 * wave.count, MOST), 0.0
+            wave.count, wave.next_at = min(2 * wave.count, MAX_NOTIFIED_WORKERS), 0.0
             self._wake.set()
 
     def dry(self, like: bytes) -> None:
@@ -113,7 +113,7 @@ class Availability:
         host = self._fleet.session.host
         while True:
             self._wake.clear()
-            await host.wait(self._wake, PATIENCE if self._waves else None)
+            await host.wait(self._wake, CLAIM_WAIT_SECONDS if self._waves else None)
             self._begin()
             now, by_kind = self._fleet.monotonic(), dict[bytes, list[RemoteWorker]]()
             if any(wave.next_at <= now for wave in self._waves.values()):
@@ -122,7 +122,7 @@ class Availability:
             for like, wave in list(self._waves.items()):  # no await in here: none of them goes dry meanwhile
                 if wave.next_at <= now:
                     self._tell(like, wave, by_kind.get(like, []), now)
-            await host.sleep(GAP)
+            await host.sleep(ROUND_SECONDS)
 
     def _tell(self, like: bytes, wave: _Wave, idle: list[RemoteWorker], now: float) -> None:
         chosen = [worker for worker in idle if worker.id not in wave.told][: wave.count]
@@ -134,4 +134,4 @@ class Availability:
             wave.told.add(worker.id)
             if worker.line is not None:
                 worker.line.push(JobAvailable(queues=queues))
-        wave.count, wave.next_at = min(2 * wave.count, MOST), now + PATIENCE
+        wave.count, wave.next_at = min(2 * wave.count, MAX_NOTIFIED_WORKERS), now + CLAIM_WAIT_SECONDS

@@ -40,17 +40,17 @@ __all__ = ["Claims", "WaitingClaim"]
 
 _log = logging.getLogger("headrace.hub")
 
-POLL_FIRST, POLL_LONGEST = 1.0, 5.0
+POLL_FIRST_SECONDS, POLL_MAX_SECONDS = 1.0, 5.0
 """Seconds between two claims for a line in which somebody waits, if no hint comes."""
-DRY = 0.25
+EMPTY_CACHE_SECONDS = 0.25
 """Seconds for which a line that was given nothing is believed to get nothing, unless a hint comes."""
-LEAD = 10.0
+LEAD_SECONDS = 10.0
 """Seconds within which a job that spent a permit of a rate must be started."""
-_AT_ONCE = 16
+_MAX_OPEN_CLAIMS = 16
 """Claims that are put to the store at the same time."""
-_TRIES = 5
-_MOMENT = 0.02
-_KINDS = 8
+_MAX_TRIES = 5
+_PAUSE_SECONDS = 0.02
+_MAX_OPEN_KINDS = 8
 """Claims of one line for which the store is asked at the same time: one for each model that workers have loaded."""
 
 
@@ -86,7 +86,7 @@ class _Line:
         self.dry_until = -math.inf
         self.again = False
         """Whether there may be more since the store was last asked."""
-        self.poll, self.poll_at = POLL_FIRST, math.inf
+        self.poll, self.poll_at = POLL_FIRST_SECONDS, math.inf
         self.full = False
         """Whether a limit of jobs at once keeps somebody waiting."""
         self.next_due: datetime | None = None
@@ -129,7 +129,7 @@ class Claims:
         self._profiles_rev = -1
         """The rev that the store was last heard to have."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._gate = asyncio.Semaphore(_MAX_OPEN_CLAIMS)
         self._wake = asyncio.Event()
         self._unheed: Callable[[], None] | None = None
         self._fitting = Fitting(lambda: fleet.session.host)
@@ -202,7 +202,7 @@ class Claims:
         """Seconds after which it is worth another claim of a worker that was given nothing."""
         line, clock = self._line(worker), self._fleet.session.host.clock
         if worker.full:
-            return POLL_LONGEST
+            return POLL_MAX_SECONDS
         due = math.inf if line.next_due is None else (line.next_due - clock.now()).total_seconds()
         return round(max(0.1, min(line.poll, due)), 3)
 
@@ -235,7 +235,7 @@ class Claims:
 
     def _freed(self, hint: Hint) -> None:
         # Jobs end all the time elsewhere: the store is not asked once for each of them.
-        asyncio.get_running_loop().call_later(_MOMENT, self._rouse_full)
+        asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._rouse_full)
 
     def _rouse_full(self) -> None:
         for line in self._lines.values():
@@ -296,7 +296,7 @@ class Claims:
         """Ask the store for the first of each kind in line: who has a model loaded may be farther behind."""
         kinds = set[Kind]()
         for waiting in [one for one in line.waiting if one.ready]:
-            if waiting.kind not in kinds and len(kinds) < _KINDS:
+            if waiting.kind not in kinds and len(kinds) < _MAX_OPEN_KINDS:
                 kinds.add(waiting.kind)
                 self._ask_for(line, waiting)
 
@@ -330,7 +330,7 @@ class Claims:
         waiting.asking = False
         if held is not None:
             self._out(line, waiting)
-            line.poll, line.dry_until = POLL_FIRST, -math.inf
+            line.poll, line.dry_until = POLL_FIRST_SECONDS, -math.inf
             self._fleet.news.more(line.key)
             if waiting.future.done():
                 await self._fleet.give_back(waiting.worker, held)
@@ -348,9 +348,9 @@ class Claims:
             self._ask_for(line, waiting)
             return
         else:
-            line.dry_until, line.next_due = self._fleet.monotonic() + DRY, next_due
+            line.dry_until, line.next_due = self._fleet.monotonic() + EMPTY_CACHE_SECONDS, next_due
             self._fleet.news.dry(line.key)
-            line.poll = min(line.poll * 1.5, POLL_LONGEST)
+            line.poll = min(line.poll * 1.5, POLL_MAX_SECONDS)
         self._out(line, waiting)
         if not waiting.future.done():
             if waiting.patient:
@@ -387,7 +387,7 @@ class Claims:
         """What the store gives for this claim; of a ``kind``: asked for the first time, and what it leaves to others is
         ``kept``."""
         worker, session = waiting.worker, self._fleet.session
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             ask = await self._ask(line, worker)
             if ask is None:
                 return None, None
@@ -396,7 +396,7 @@ class Claims:
                 if kept and not (ask := replace(ask, profiles=ask.profiles - kept)).profiles:
                     return None, None
             now = await session.lanes.now()
-            begin_by = self._fleet.monotonic() + LEAD
+            begin_by = self._fleet.monotonic() + LEAD_SECONDS
             answer = await self._surely(worker, ask, waiting.request, now)
             if isinstance(answer, Dead):
                 worker.buried = True
@@ -435,7 +435,13 @@ class Claims:
         most, levels = open_to(suspects, worker.concurrency)
         profiles = line.profiles(self._profiles, levels if most else frozenset())
         return ClaimRequest(
-            n=1, free=1, profiles=profiles, queues=wants.queues, accept=False, customers=wants.customers, lead=LEAD
+            n=1,
+            free=1,
+            profiles=profiles,
+            queues=wants.queues,
+            accept=False,
+            customers=wants.customers,
+            lead=LEAD_SECONDS,
         )
 
     async def _surely(self, worker: RemoteWorker, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:

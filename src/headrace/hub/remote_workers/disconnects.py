@@ -22,7 +22,7 @@ __all__ = ["Parting"]
 
 _log = logging.getLogger("headrace.hub")
 
-_AGAIN = 1.0
+_RETRY_SECONDS = 1.0
 """Seconds until it is tried again to put on record who was cut off."""
 
 
@@ -82,7 +82,7 @@ class Parting:
             except Exception:
                 _log.exception("workers were cut off, and that could not be put on record")
             if self._near or self._far:
-                await self._fleet.session.host.sleep(_AGAIN)
+                await self._fleet.session.host.sleep(_RETRY_SECONDS)
                 self._wake.set()
 
     async def _note_near(self) -> None:

@@ -16,11 +16,12 @@ from headrace.client.submission.transaction import handle_of
 from headrace.core.attempt import storable
 from headrace.core.codec.json import Codec
 from headrace.core.codec.value import encode_value
+from headrace.core.defaults import MAX_KEY_CHARACTERS, MAX_LOG_LINES
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kind, log_data
 from headrace.core.job import Job
 from headrace.core.lifecycle.family import child_id
 from headrace.core.query import seen_status
-from headrace.core.validation import KEY, checked_name
+from headrace.core.validation import checked_name
 from headrace.engine import MAX_BATCH
 from headrace.errors import Unavailable
 from headrace.hub.api.submit import draft_of
@@ -40,13 +41,13 @@ from headrace.hub.remote_workers.messages import (
 from headrace.hub.remote_workers.peers import Peer
 from headrace.hub.server.operation import OperationRequest
 from headrace.runtime.writes.load import size_at_most
-from headrace.worker.execution.writers import MOST_BYTES, MOST_LINES
+from headrace.worker.execution.writers import MAX_WRITE_BYTES
 from headrace.worker.log_capture import cut_line
 
 __all__ = ["job_items", "job_log", "job_step", "submit_child"]
 
 ANY = Codec(Any)
-_TRIES = 20
+_MAX_TRIES = 20
 
 
 async def _held(peer: Peer, given: OfJob) -> HeldJob:
@@ -67,7 +68,7 @@ async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
     assert job.worker is not None
     part, size = list[Entry](), 0
     for entry in (*entries, None):
-        if part and (entry is None or size + len(entry.data) > MOST_BYTES):
+        if part and (entry is None or size + len(entry.data) > MAX_WRITE_BYTES):
             if not await held.lanes.append(Append(job.id, job.worker, held.epoch, tuple(part))):
                 raise held.stale("the job was taken back, or has ended")
             part, size = [], 0
@@ -89,12 +90,12 @@ async def _lines(held: HeldJob, given: JobLog) -> LogAcknowledged:
         kept = [
             Entry(Kind.LOG, job.attempt, number, data, now)
             for number, data in enumerate(lines, given.first)
-            if number <= MOST_LINES
+            if number <= MAX_LOG_LINES
         ]
         dropped = len(lines) - len(kept)
         if dropped:
-            full = f"what follows was not kept: the log of an attempt has {MOST_LINES} lines"
-            kept.append(Entry(Kind.LOG, job.attempt, MOST_LINES + 1, log_data("WARNING", "headrace", full), now))
+            full = f"what follows was not kept: the log of an attempt has {MAX_LOG_LINES} lines"
+            kept.append(Entry(Kind.LOG, job.attempt, MAX_LOG_LINES + 1, log_data("WARNING", "headrace", full), now))
         await _append(held, kept)
     return LogAcknowledged(job_id=job.id, next=given.first + len(lines), dropped=dropped)
 
@@ -118,7 +119,7 @@ async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsA
 
 async def job_step(peer: Peer, given: JobStep) -> StepResult:
     """What a step came to, in this attempt or an earlier one; with a result, that is kept unless there is one."""
-    checked_name(given.name, "a step's name, the same in every attempt,", KEY)
+    checked_name(given.name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS)
     text = None if given.result is UNSET else encode_value(ANY, given.result, f"step {given.name!r}")
     with _taking(peer, [text or ""]):
         return await _step(await _held(peer, given), given, text)
@@ -127,7 +128,7 @@ async def job_step(peer: Peer, given: JobStep) -> StepResult:
 async def _step(held: HeldJob, given: JobStep, text: str | None) -> StepResult:
     async with held.lock:
         job = await held.started()
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             found, last = await _steps(held, job, given.name)
             if found is not None or text is None:
                 result = None if found is None else msgspec.json.decode(found)

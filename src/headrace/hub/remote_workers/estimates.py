@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimates"]
 
-FRESH = 60.0
+CACHE_SECONDS = 60.0
 """Seconds for which what was found is told."""
-MOST = 1000
+MAX_TASKS = 1000
 """Tasks that are remembered."""
-_SHARE = 0.5
+_MEDIAN_SHARE = 0.5
 """Half of the runs take no longer."""
 
 
@@ -32,18 +32,18 @@ class Estimates:
     def of(self, task: str) -> float | None:
         """Seconds, as they were when last looked up; None: nothing is known yet."""
         at, seconds = self._known.get(task, (float("-inf"), None))
-        if self._fleet.monotonic() - at > FRESH and task not in self._looking and len(self._looking) < 10:
+        if self._fleet.monotonic() - at > CACHE_SECONDS and task not in self._looking and len(self._looking) < 10:
             self._looking[task] = asyncio.create_task(self._look(task), name="headrace-hub-estimate")
         return seconds
 
     async def _look(self, task: str) -> None:
         seconds = self._known.get(task, (0.0, None))[1]
         try:
-            seconds = await estimated_processing_time(self._fleet.session, task, _SHARE)
+            seconds = await estimated_processing_time(self._fleet.session, task, _MEDIAN_SHARE)
         except HeadraceError:
             pass  # it is looked up another time
         finally:
-            while len(self._known) >= MOST:
+            while len(self._known) >= MAX_TASKS:
                 del self._known[next(iter(self._known))]
             self._known[task] = self._fleet.monotonic(), seconds
             del self._looking[task]

@@ -161,7 +161,7 @@ def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
     began, at = attempt.started_at or attempt.finished_at, attempt.finished_at
     if attempt.outcome is Outcome.COMPLETED:
         fleet.sums.completed.append((job, began, at))
-        if len(fleet.sums.completed) >= _GATHERED:
+        if len(fleet.sums.completed) >= _MAX_GATHERED_JOBS:
             fleet.sums.gather()
         return
     waited = ran = None
@@ -174,6 +174,6 @@ def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
     fleet.sums.ended(job.task, job.queue, attempt.outcome, at, waited, ran, retried=retried, dead=dead)
 
 
-_GATHERED = 100
+_MAX_GATHERED_JOBS = 100
 """How many completed jobs are kept before they are added up."""
 _MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})

@@ -1,8 +1,9 @@
 """Better fit among workers that wait at this hub: who leaves which jobs to whom, for a moment.
 
 When there may be a job, the store is asked for several claims at the same time. Each asks first for the jobs that no
-other of them would waste less on; once those others have had their answer, or after ``HOLD`` seconds, for all that it
-may take. So a job goes to the one that fits best, the order of the store is never bent, and nobody waits for long.
+other of them would waste less on; once those others have had their answer, or after ``MAX_HOLD_SECONDS``, for all
+that it may take. So a job goes to the one that fits best, the order of the store is never bent, and nobody waits for
+long.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from headrace.core.matching.fit import HOLD, Loaded, Waste, held_back, waste
+from headrace.core.matching.fit import MAX_HOLD_SECONDS, Loaded, Waste, held_back, waste
 from headrace.engine import Profiles
 from headrace.hub.remote_workers.capabilities import Wants
 from headrace.runtime.host import Host
@@ -21,7 +22,7 @@ __all__ = ["Fitting", "Kind"]
 Kind = tuple[bytes, Loaded | None]
 """What makes claims alike here: the line in which they stand, and what their worker has loaded."""
 
-_MOST = 32
+_MAX_COMPARED_KINDS = 32
 """Kinds that are compared; among more of them nobody holds back, since comparing would take longer than it is worth."""
 
 
@@ -51,21 +52,21 @@ class Fitting:
     def kept(self, kind: Kind, wants: Wants, known: Profiles) -> frozenset[int]:
         """The profiles that a claim of this kind leaves to others for now."""
         others = [one for one in self._first if one != kind]
-        if not others or len(others) >= _MOST:
+        if not others or len(others) >= _MAX_COMPARED_KINDS:
             return frozenset()
-        if self._known is None or known.rev != self._known.rev or len(self._wastes) > 8 * _MOST:
+        if self._known is None or known.rev != self._known.rev or len(self._wastes) > 8 * _MAX_COMPARED_KINDS:
             self._known, self._wastes = known, {}
         return self._held_back(self._wasted(kind, wants), kind, 0.0)
 
     async def turn(self, kind: Kind, wants: Wants, kept: Collection[int]) -> None:
-        """Wait until those to whom these profiles are left have had their answer, for ``HOLD`` seconds at most."""
+        """Wait until those to whom these profiles are left have had their answer, or ``MAX_HOLD_SECONDS`` are over."""
         host = self._host()
         clock = host.clock
         since, mine = clock.monotonic(), self._wasted(kind, wants)
         mine = {one: own for one, own in mine.items() if one in kept}
         while self._held_back(mine, kind, waited := clock.monotonic() - since):
             self._answered.clear()
-            await host.wait(self._answered, HOLD - waited)
+            await host.wait(self._answered, MAX_HOLD_SECONDS - waited)
 
     def _held_back(self, mine: Mapping[int, Waste], kind: Kind, waited: float) -> frozenset[int]:
         others = [self._wasted(one, wants) for one, wants in self._wants.items() if one != kind]

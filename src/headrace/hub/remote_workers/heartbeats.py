@@ -29,13 +29,13 @@ __all__ = ["Beats"]
 
 _log = logging.getLogger("headrace.hub")
 
-GATHERED = 0.5
+MIN_BEAT_SECONDS = 0.5
 """Seconds between two beats, at least, while workers wait for an answer."""
-_OFTEN = 2
+_BEATS_PER_SILENCE = 2
 """Beats of this hub in the time in which a worker is to be heard once."""
-_TICK = 0.5
+_TICK_SECONDS = 0.5
 """Seconds between two looks at the clock for jobs that run out of time."""
-_PAGE = 200
+_PAGE_JOBS = 200
 
 
 class Beats:
@@ -76,7 +76,10 @@ class Beats:
     def hear(self, worker: RemoteWorker) -> None:
         """Note a sign of life; beat soon if the next beat comes too late for one that was cut off from another hub."""
         now, fleet = self._fleet.monotonic(), self._fleet
-        if worker.parted or now - worker.beaten_at > fleet.parting.patience - self.every / _OFTEN - GATHERED:
+        if (
+            worker.parted
+            or now - worker.beaten_at > fleet.parting.patience - self.every / _BEATS_PER_SILENCE - MIN_BEAT_SECONDS
+        ):
             self.soon(worker)
         worker.hear(now)
 
@@ -105,7 +108,7 @@ class Beats:
     async def run(self) -> None:
         """Beat as often as is needed, and tell who must stop."""
         host = self._fleet.session.host
-        last, tick = self._fleet.monotonic(), min(_TICK, self.every / 4)
+        last, tick = self._fleet.monotonic(), min(_TICK_SECONDS, self.every / 4)
         while True:
             self._wake.clear()
             await host.wait(self._wake, tick)
@@ -114,12 +117,12 @@ class Beats:
                 await self._fleet.leaving.look(self._settings_rev)
                 self._tell_late()
                 since = self._fleet.monotonic() - last
-                if since >= (min(GATHERED, self.every / 4) if self._asked else self.every / _OFTEN):
+                if since >= (min(MIN_BEAT_SECONDS, self.every / 4) if self._asked else self.every / _BEATS_PER_SILENCE):
                     last = self._fleet.monotonic()
                     await self.beat()
                     self._forget()
                 elif self._asked:
-                    await host.sleep(min(GATHERED, self.every / 4) - since)
+                    await host.sleep(min(MIN_BEAT_SECONDS, self.every / 4) - since)
                     self._wake.set()
             except StoreLost:
                 raise
@@ -224,7 +227,7 @@ class Beats:
         by_id, given = {one.id: one for one in workers}, {one.id: set[UUID]() for one in workers}
         cursor, more = None, True
         while more:
-            page = await records.find(Filter(status=HELD, worker=frozenset(by_id)), now, _PAGE, cursor)
+            page = await records.find(Filter(status=HELD, worker=frozenset(by_id)), now, _PAGE_JOBS, cursor)
             for job in page.items:
                 self._saw(by_id, given, job)
             cursor, more = page.cursor, page.cursor is not None

@@ -15,11 +15,11 @@ from headrace.core.lifecycle.execution import finish, progress, release, start
 from headrace.core.status import Status
 from headrace.errors import Unavailable
 from headrace.runtime.writes.writer import Writer
-from headrace.worker.execution.writers import PROGRESS_EVERY
+from headrace.worker.execution.writers import PROGRESS_SECONDS
 
 __all__ = ["HeldJob", "LeaseLost"]
 
-_PAUSE, _LONGEST_PAUSE, _PATIENCE = 0.005, 0.5, 30.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _TIMEOUT_SECONDS = 0.005, 0.5, 30.0
 
 Decide = Callable[[Job, datetime], Change | None]
 
@@ -79,7 +79,7 @@ class HeldJob:
 
     async def written(self, decide: Decide) -> Job:
         """``write`` for whoever has the lock."""
-        lanes, pause, began = self.lanes, _PAUSE, self.lanes.host.clock.monotonic()
+        lanes, pause, began = self.lanes, _FIRST_PAUSE_SECONDS, self.lanes.host.clock.monotonic()
         while True:
             now = await lanes.now()
             if not self.job.held or self.job.epoch != self.epoch:  # a message that was served before this one ended it
@@ -94,11 +94,11 @@ class HeldJob:
             if not isinstance(verdict, Conflict):
                 raise self.stale(_why(verdict.job))
             if verdict.job.rev == self.job.rev:  # a transaction that is still open has it
-                if lanes.host.clock.monotonic() - began > _PATIENCE:
+                if lanes.host.clock.monotonic() - began > _TIMEOUT_SECONDS:
                     text = f"job {self.job.id} is in a transaction that is still open: nothing was changed"
                     raise Unavailable(text, ids=[self.job.id])
                 await lanes.host.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
             self.job = verdict.job
 
     async def started(self) -> Job:
@@ -128,7 +128,7 @@ class HeldJob:
     async def report(self, report: Progress) -> None:
         """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""
         clock, self._report = self.lanes.host.clock, report
-        wait = self._reported_at + PROGRESS_EVERY - clock.monotonic()
+        wait = self._reported_at + PROGRESS_SECONDS - clock.monotonic()
         if wait > 0:
             await self.lanes.host.sleep(wait)
         async with self.lock:

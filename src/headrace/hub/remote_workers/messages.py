@@ -12,10 +12,10 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from headrace.core.defaults import MAX_COUNT, MAX_MESSAGE_LINES
+from headrace.core.defaults import MAX_LONG_POLL_SECONDS as LONGEST_WAIT
 from headrace.core.status import Status
-from headrace.core.validation import COUNT
 from headrace.hub.api.vocabulary import Key, Moment, Name, Span, SubmitBody
-from headrace.hub.server.long_poll import LONGEST as LONGEST_WAIT
 
 __all__ = [
     "AcceptJob",
@@ -56,10 +56,8 @@ __all__ = [
 
 Names = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=100)]
 Slots = Annotated[int, Meta(ge=1, le=10_000)]
-Load = Annotated[float, Meta(ge=0, le=COUNT)]
+Load = Annotated[float, Meta(ge=0, le=MAX_COUNT)]
 Signed = Annotated[str, Meta(min_length=1, max_length=256)]
-Lines = 1000
-"""Lines or items in one message."""
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -159,18 +157,18 @@ class LogLineBody(_Said, frozen=True, kw_only=True):
 class JobLog(OfJob, frozen=True, kw_only=True):
     """Lines of the log of this attempt."""
 
-    first: Annotated[int, Meta(ge=1, le=COUNT)]
+    first: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
     """The number of the first line, from 1: what was sent before is not kept twice."""
-    lines: Annotated[tuple[LogLineBody, ...], Meta(min_length=1, max_length=Lines)]
+    lines: Annotated[tuple[LogLineBody, ...], Meta(min_length=1, max_length=MAX_MESSAGE_LINES)]
 
 
 class JobItems(OfJob, frozen=True, kw_only=True):
     """Items of the stream of the job."""
 
-    first: Annotated[int, Meta(ge=1, le=COUNT)]
+    first: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
     """The number of the first item. Items of earlier attempts are kept if it goes on behind them (``items`` of the
     assignment, plus 1), and replaced if it begins again at 1."""
-    items: Annotated[tuple[Any, ...], Meta(min_length=1, max_length=Lines)]
+    items: Annotated[tuple[Any, ...], Meta(min_length=1, max_length=MAX_MESSAGE_LINES)]
 
 
 class JobStep(OfJob, frozen=True, kw_only=True):
@@ -184,7 +182,7 @@ class SubmitChild(OfJob, frozen=True, kw_only=True):
     """A job that this one submits."""
 
     child: SubmitBody
-    number: Annotated[int, Meta(ge=0, le=COUNT)] = 0
+    number: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
     """The how many-th it is of those that are alike, from 0: a repeat of the same submits no second one."""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, UnsetType
 
 from headrace.core.auth.tokens import JobLease
+from headrace.core.defaults import MAX_SOCKET_WORKERS
 from headrace.http.problems import Fault, Problem, id_of
 from headrace.hub.auth.caller import Caller
 from headrace.hub.remote_workers.claims import WaitingClaim
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from headrace.hub.remote_workers.fleet import Fleet
 
 __all__ = ["Peer", "SocketPeer"]
-
-MOST = 100
-"""Workers at one socket."""
 
 
 class Peer:
@@ -123,8 +121,8 @@ class SocketPeer(Peer):
     def joined(self, worker: RemoteWorker) -> RemoteWorker | None:
         """Talk to this worker over this socket from now on; the one of this name to which it talked before."""
         name = worker.name or ""
-        if name not in self.workers and len(self.workers) >= MOST:
-            detail = f"a socket may have {MOST} workers: open another one"
+        if name not in self.workers and len(self.workers) >= MAX_SOCKET_WORKERS:
+            detail = f"a socket may have {MAX_SOCKET_WORKERS} workers: open another one"
             raise Problem(429, "too-many", "Too many workers", detail, headers={"Retry-After": "10"})
         before, self.workers[name] = self.workers.get(name), worker
         if self._cut_off is not None:  # it was gone before this was known

@@ -18,7 +18,7 @@ from headrace.hub.remote_workers.held_job import HeldJob
 
 __all__ = ["RemoteWorker", "WorkerLink", "gone"]
 
-_REMEMBERED = 64
+_MAX_REMEMBERED_REPLIES = 64
 """Answers that are kept for messages that come again."""
 
 
@@ -152,7 +152,7 @@ class RemoteWorker:
 
     def gave_up(self, job: UUID, epoch: int) -> None:
         """Note that it holds a job no longer, by the epoch at which it held it."""
-        while len(self._over) >= _REMEMBERED + 2 * self.concurrency:
+        while len(self._over) >= _MAX_REMEMBERED_REPLIES + 2 * self.concurrency:
             del self._over[next(iter(self._over))]
         self._over[job] = epoch
 
@@ -167,7 +167,7 @@ class RemoteWorker:
 
     def answered(self, held: HeldJob, message: str, answer: Any) -> None:
         """Keep an answer for a message that comes again."""
-        while len(self._answers) >= _REMEMBERED:
+        while len(self._answers) >= _MAX_REMEMBERED_REPLIES:
             del self._answers[next(iter(self._answers))]
         self._answers[held.job.id, held.epoch, message] = answer
 

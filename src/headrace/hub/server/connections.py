@@ -13,18 +13,18 @@ from websockets.frames import Frame
 
 from headrace.hub.options import HubOptions
 
-__all__ = ["HEAD_MOST", "http_protocol", "socket_protocol"]
+__all__ = ["MAX_HEAD_BYTES", "http_protocol", "socket_protocol"]
 
-HEAD_MOST = 32 * 1024
+MAX_HEAD_BYTES = 32 * 1024
 """Bytes of the head of a request, its first line and its headers."""
 
-_SLICE = 8 * 1024
+_SLICE_BYTES = 8 * 1024
 """Bytes of a read that are taken at a time."""
-_FEW, _RESTS = 50, 25e-6
+_FEW_FRAMES, _REST_SECONDS_PER_FRAME = 50, 25e-6
 """After so many frames in one slice a socket rests, for so many seconds a frame: some times as long as one takes."""
-_IN_A_ROW = 16
+_MAX_MESSAGES_IN_A_ROW = 16
 """How many messages of one client are acted on before others have their turn."""
-_PARTS = 20
+_MAX_TIMEOUTS_PER_REPLY = 20
 """In how many times the patience of the hub all of an answer must be read."""
 
 
@@ -59,7 +59,7 @@ class _Unread:
     def pause_writing(self) -> None:
         super().pause_writing()  # type: ignore[misc]  # of the protocol that this is mixed into
         self._left = self.transport.get_write_buffer_size()
-        self._least = max(1, self._left // _PARTS)
+        self._least = max(1, self._left // _MAX_TIMEOUTS_PER_REPLY)
         self._unread = self.loop.call_later(self._patience, self._look)
 
     def _look(self) -> None:
@@ -143,7 +143,7 @@ def _size_of(head: h11.Request) -> int:
 class _Http(_Unread, H11Protocol):
     def __init__(self, *, patience: float, most: int, **given: Any) -> None:
         super().__init__(**given)
-        self.conn = _Bounded(HEAD_MOST)
+        self.conn = _Bounded(MAX_HEAD_BYTES)
         self._patience, self._most = patience, most
         self._head: asyncio.TimerHandle | None = None
         """Runs while a head is awaited."""
@@ -231,12 +231,12 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
     def _go_on(self) -> None:
         """Take what came, as far as that may be, and read on if all of it is taken."""
         while self._at < len(self._came) and self._may_take():
-            part = self._came[self._at : self._at + _SLICE]
+            part = self._came[self._at : self._at + _SLICE_BYTES]
             self._at += len(part)
             self._count = 0
             super().data_received(part)
-            if self._count > _FEW:
-                self._rest = self.loop.call_later(self._count * _RESTS, self._rested)
+            if self._count > _FEW_FRAMES:
+                self._rest = self.loop.call_later(self._count * _REST_SECONDS_PER_FRAME, self._rested)
         if self._at == len(self._came) and self._may_take():
             self._came, self._at = b"", 0
             if not self.transport.is_reading():
@@ -269,7 +269,7 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
     async def receive(self) -> Any:
         """The next message; of many at once, some before others have their turn."""
         self._in_a_row = 0 if self.queue.empty() else self._in_a_row + 1
-        if self._in_a_row >= _IN_A_ROW:
+        if self._in_a_row >= _MAX_MESSAGES_IN_A_ROW:
             self._in_a_row = 0
             await asyncio.sleep(0)
         message = await super().receive()

@@ -11,12 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from headrace.http.problems import Problem
 from headrace.hub.server.operation import OperationRequest
 
-__all__ = ["LONGEST", "wait_within"]
+__all__ = ["wait_within"]
 
 T = TypeVar("T")
-
-LONGEST = 60.0
-"""Seconds that a request may wait."""
 
 
 async def wait_within(ask: OperationRequest, seconds: float, work: Coroutine[Any, Any, T]) -> T | None:

@@ -20,10 +20,10 @@ __all__ = ["HubServer", "listen", "room_for"]
 _log = logging.getLogger("headrace.hub")
 _uvicorn = logging.getLogger("uvicorn.error")
 
-TOLD = 1.0
+CLOSE_SECONDS = 1.0
 """Seconds for sockets to say goodbye, before they are closed."""
-_LOOK = 0.05
-_OTHERS = 200
+_POLL_SECONDS = 0.05
+_OTHER_FILES = 200
 """Files that a hub has open besides its connections: the store, the log, libraries."""
 
 
@@ -53,11 +53,11 @@ def room_for(sockets: int) -> int:
     except ImportError:  # there is no such limit
         return sockets
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = sockets + _OTHERS
+    wanted = sockets + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return sockets if soft == resource.RLIM_INFINITY else max(1, min(sockets, soft - _OTHERS))
+    return sockets if soft == resource.RLIM_INFINITY else max(1, min(sockets, soft - _OTHER_FILES))
 
 
 class HubServer(uvicorn.Server):
@@ -142,14 +142,14 @@ class HubServer(uvicorn.Server):
         self.hub.draining.set()
         for server in self.servers:
             server.close()
-        if not await self._ended(min(TOLD, self.hub.options.grace), http=True):
+        if not await self._ended(min(CLOSE_SECONDS, self.hub.options.grace), http=True):
             for connection in list(self.server_state.connections):
                 connection.shutdown()
         if not await self._ended(self.hub.options.grace):
             self._cut_off()
             with _quiet(logging.CRITICAL):  # that each of them was cancelled is no error
                 if tasks := list(self.server_state.tasks):
-                    await asyncio.wait(tasks, timeout=TOLD)
+                    await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
     async def _ended(self, seconds: float, *, http: bool = False) -> bool:
         """Wait until nobody is connected, at most so long. ``http``: close what is idle, but leave sockets alone."""
@@ -160,7 +160,7 @@ class HubServer(uvicorn.Server):
         while state.connections or state.tasks:
             if self._hurry.is_set() or asyncio.get_running_loop().time() >= until:
                 return False
-            await _happens(self._hurry, _LOOK)
+            await _happens(self._hurry, _POLL_SECONDS)
         return True
 
     def _cut_off(self) -> None:

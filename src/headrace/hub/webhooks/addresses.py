@@ -43,7 +43,7 @@ _NEVER = tuple(
 )
 
 
-_THREADS = 128
+_MAX_LOOKUP_THREADS = 128
 """Names that are looked up at once: of three times as many messages as are sent at once."""
 
 
@@ -58,7 +58,7 @@ class Forbidden(Exception):
 def _resolvers() -> ThreadPoolExecutor:
     """Threads of their own: a name that nobody answers for keeps one busy long after the message was given up, and the
     few that a loop has would be taken from the names of others."""
-    return ThreadPoolExecutor(_THREADS, "headrace-names")
+    return ThreadPoolExecutor(_MAX_LOOKUP_THREADS, "headrace-names")
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from headrace.core.defaults import WEBHOOK_TIMEOUT_SECONDS
 from headrace.core.hidden_errors import hidden_message
 from headrace.core.job import Job
 from headrace.core.limits.settings import TaskRule
@@ -19,7 +20,7 @@ from headrace.core.webhooks.subscription import Webhook
 from headrace.errors import GiveUp, HeadraceError, UnknownWebhook
 from headrace.hub.options import HubOptions
 from headrace.hub.webhooks.addresses import Forbidden, Guard, Resolve, resolve
-from headrace.hub.webhooks.sender import PATIENCE, UNKNOWN, Undelivered, headers_of, send
+from headrace.hub.webhooks.sender import UNKNOWN, Undelivered, headers_of, send
 from headrace.worker.execution.context import Context
 from headrace.worker.handler import Handler, Policy
 from headrace.worker.worker import Worker
@@ -31,11 +32,11 @@ __all__ = ["OFF", "Delivery", "webhook_worker"]
 
 _log = logging.getLogger("headrace.webhooks")
 
-_CONCURRENCY, _OF_ONE = 40, 10
+_MAX_OPEN_DELIVERIES, _MAX_RECEIVER_DELIVERIES = 40, 10
 """Messages that a hub sends at once, and those to one receiver, of all hubs together: a slow one takes its share."""
 OFF = "the webhook is switched off: switch it on, then redeliver"
 """Who cancels what is not sent for that reason."""
-_TIDY = 3600.0
+_FORGET_SECONDS = 3600.0
 """Seconds between two looks for addresses that nobody names any more."""
 
 
@@ -47,7 +48,7 @@ class Delivery:
         app: App,
         guard: Guard,
         *,
-        patience: float = PATIENCE,
+        patience: float = WEBHOOK_TIMEOUT_SECONDS,
         trust: ssl.SSLContext | None = None,
         hides: bool = False,
     ) -> None:
@@ -61,7 +62,7 @@ class Delivery:
         async def deliver(ctx: Context, webhook: str, id: str, message: dict[str, Any]) -> dict[str, int]:
             return {"status": await self._deliver(ctx.job, webhook, id, message)}
 
-        limits = TaskRule(max_per_key=_OF_ONE)
+        limits = TaskRule(max_per_key=_MAX_RECEIVER_DELIVERIES)
         return Handler(deliver, name=TASK, policy=Policy(queue=QUEUE, retry=POLICY, limits=limits))
 
     async def _deliver(self, job: Job, id: str, name: str, message: dict[str, Any]) -> int:
@@ -145,7 +146,7 @@ async def webhook_worker(
     worker = app.own_worker(
         [Delivery(app, guard, trust=trust, hides=chosen.errors == "hidden").handler()],
         queue=QUEUE,
-        concurrency=_CONCURRENCY,
+        concurrency=_MAX_OPEN_DELIVERIES,
     )
     async with worker:
         tidying = asyncio.create_task(_tidy(app), name="headrace-webhooks-tidy")
@@ -163,4 +164,4 @@ async def _tidy(app: App) -> None:
             await app.forget_unused_webhooks()
         except HeadraceError as error:
             _log.info("webhooks that nobody names any more are removed later: %s", error)
-        await app.host.sleep(_TIDY)
+        await app.host.sleep(_FORGET_SECONDS)

@@ -16,14 +16,12 @@ from ipaddress import IPv6Address
 
 import httpx2
 
+from headrace.core.defaults import WEBHOOK_TIMEOUT_SECONDS
 from headrace.core.webhooks.subscription import SECRET, Credentials
 from headrace.hub.webhooks.addresses import Address, Guard
 
-__all__ = ["PATIENCE", "UNKNOWN", "Undelivered", "headers_of", "send", "signature"]
+__all__ = ["UNKNOWN", "Undelivered", "headers_of", "send", "signature"]
 
-
-PATIENCE = 10.0
-"""Seconds for all of it: the name, the connection, the request, the head of the answer."""
 
 UNKNOWN = "the name of its host is not known, or leads where webhooks may not go"
 
@@ -47,7 +45,7 @@ async def send(
     body: bytes,
     headers: Mapping[str, str],
     *,
-    patience: float = PATIENCE,
+    patience: float = WEBHOOK_TIMEOUT_SECONDS,
     trust: ssl.SSLContext | None = None,
 ) -> int:
     """Send a message; the status of the answer, from 200 to 299. Of its body nothing is read.

@@ -18,8 +18,8 @@ from headrace.runtime.slot import SlotWait
 
 __all__ = ["EntryReader"]
 
-_FIRST, _LONGEST, _GROWTH = 0.02, 1.0, 1.6
-_FIRST_PAGE, _PAGE_BYTES = 100, 4 * 1024 * 1024
+_POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, _POLL_FACTOR = 0.02, 1.0, 1.6
+_FIRST_PAGE_ENTRIES, _MAX_PAGE_BYTES = 100, 4 * 1024 * 1024
 _TOPICS = frozenset({Topic.ENTRIES, Topic.ENDED})
 _log = logging.getLogger("headrace.entry_reader")
 
@@ -40,7 +40,7 @@ class EntryReader:
 
         :raises JobNotFound: there is no such job (any more)
         """
-        pause, most = _FIRST, _FIRST_PAGE
+        pause, most = _POLL_FIRST_SECONDS, _FIRST_PAGE_ENTRIES
         with self._hearing(id) as news:
             async with SlotWait() as waiting:
                 while True:
@@ -53,24 +53,24 @@ class EntryReader:
                         if not wait or isinstance(error, StoreLost):
                             raise
                         _log.debug("job %s cannot be followed for now: %s", id, error)
-                        await self._host.sleep(_LONGEST)
+                        await self._host.sleep(_POLL_MAX_SECONDS)
                         continue
                     if job is None:
                         raise JobNotFound(id)
                     whole = len(entries) < most
                     over = whole and (job.ended or not wait)
                     if entries:
-                        after, pause, most = entries[-1].cursor, _FIRST, _page(entries)
+                        after, pause, most = entries[-1].cursor, _POLL_FIRST_SECONDS, _page(entries)
                     if entries or over:
                         await waiting.back()
                         yield entries, job if over else None
                     if over:
                         return
                     if whole:
-                        if pause > _FIRST:  # the next item of a stream that flows is worth a moment
+                        if pause > _POLL_FIRST_SECONDS:  # the next item of a stream that flows is worth a moment
                             waiting.yield_slot()
                         await self._host.wait(news, pause * (0.75 + self._host.dice.chance() / 2))
-                        pause = min(pause * _GROWTH, _LONGEST)
+                        pause = min(pause * _POLL_FACTOR, _POLL_MAX_SECONDS)
 
     @contextmanager
     def _hearing(self, id: UUID) -> Iterator[asyncio.Event]:
@@ -97,4 +97,4 @@ class EntryReader:
 
 def _page(entries: list[Entry]) -> int:
     """How many to ask for next, if they are as large as these."""
-    return max(1, min(MAX_BATCH, _PAGE_BYTES * len(entries) // (1 + sum(len(entry.data) for entry in entries))))
+    return max(1, min(MAX_BATCH, _MAX_PAGE_BYTES * len(entries) // (1 + sum(len(entry.data) for entry in entries))))

@@ -26,36 +26,36 @@ from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import NotOpen, StoreLost, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.readable import readable
-from headrace.runtime.writes.hints import GAP, MOST
+from headrace.runtime.reads import readable
+from headrace.runtime.writes.hints import GAP_SECONDS, MAX_HINT_JOBS
 
 __all__ = ["Feed"]
 
-BACKLOG = 2000
+MAX_BACKLOG_JOBS = 2000
 """How many jobs may wait to be read; of more, only the number is told."""
-KNOWN = 1000
+MAX_POLLED_JOBS = 1000
 """How many live jobs are looked at without a hint."""
-POLL = 5.0
+POLL_SECONDS = 5.0
 """Seconds between two looks at them."""
-_AFTER = 1.0
+_OMISSION_POLL_SECONDS = 1.0
 """Seconds until the next look when changes were left out."""
-_BURST, _RATE = 2000, 1000
+_BURST_JOBS, _JOBS_PER_SECOND = 2000, 1000
 """How many jobs are read at once after a quiet time, and then a second."""
-_FLOOD, _FLOOD_MOST, _FLOOD_GAP = 1.0, 50, 0.2
+_FLOOD_SECONDS, _MAX_FLOOD_JOBS, _FLOOD_GAP_SECONDS = 1.0, 50, 0.2
 """For how many seconds after changes were left out there are too many to read them all, how many are read at a time
 then, and how often: store and processors are for the work that causes them, and a sample shows it as well."""
-_FLOOD_SHARE, _FLOOD_LONGEST = 50, 1.0
+_FLOOD_PAUSE_RATIO, _FLOOD_MAX_SECONDS = 50, 1.0
 """How many times as long as the last read took it waits then, and how many seconds at most: what is busy is asked
 less."""
-_FIRST_PAGE = 20
+_FIRST_PAGE_JOBS = 20
 """How many of the newest jobs are looked at first."""
-_NEWEST_GAP = 0.1
+_NEWEST_POLL_SECONDS = 0.1
 """Seconds between two looks at the newest jobs."""
-_LATE = 200
+_MAX_LATE_NUMBERS = 200
 """How many order numbers a job may be behind the newest and still be new: commits need not be in order."""
-_ALONE = 1.0
+_OMISSION_NOTICE_SECONDS = 1.0
 """Seconds after which it is said that changes were left out though there are no jobs to say it with."""
-_AWAY = 1.0
+_STORE_RETRY_SECONDS = 1.0
 """Seconds between two tries while the store is away."""
 
 _log = logging.getLogger("headrace.feed")
@@ -77,11 +77,11 @@ class Feed:
         self._recheck: dict[UUID, None] = {}
         """Jobs to read if there is nothing better to do, because a hint may have been lost."""
         self._dropped = 0
-        self._memory = Memory(KNOWN)
+        self._memory = Memory(MAX_POLLED_JOBS)
         self._newest = 0
         """The highest order number seen among the newest jobs."""
         self._may_be_new = False
-        self._allowance = Allowance(_BURST, _RATE)
+        self._allowance = Allowance(_BURST_JOBS, _JOBS_PER_SECOND)
         self._read_at = self._newest_at = self._poll_at = self._gave_at = 0.0
         """When jobs, or the newest, may be read next, when all known ones are looked at, when it gave something."""
         self._flood_until = 0.0
@@ -113,7 +113,7 @@ class Feed:
             self._wake.clear()
             jobs = await self._look()
             now = self._time()
-            if jobs or (self._dropped and now >= self._gave_at + _ALONE):
+            if jobs or (self._dropped and now >= self._gave_at + _OMISSION_NOTICE_SECONDS):
                 dropped, self._dropped, self._gave_at = self._dropped, 0, now
                 return Changed(tuple(jobs), dropped)
             await self._rest(now)
@@ -146,7 +146,7 @@ class Feed:
         try:
             now = self._host.clock.now()
             newest = await self._engine.records.find(Filter(), now, 1)
-            live = await self._engine.records.find(replace(self._filter, status=LIVE), now, KNOWN)
+            live = await self._engine.records.find(replace(self._filter, status=LIVE), now, MAX_POLLED_JOBS)
         except BaseException:
             self._unlisten()
             self._unlisten = None
@@ -154,7 +154,7 @@ class Feed:
         self._newest = max((job.seq for job in newest.items), default=0)
         for job in reversed(live.items):
             self._memory.note(job)
-        self._poll_at = self._time() + POLL
+        self._poll_at = self._time() + POLL_SECONDS
 
     def _time(self) -> float:
         # As sleeps take it: where a test moves the clock by hand, a feed goes on.
@@ -185,15 +185,15 @@ class Feed:
             self._may_be_new = True
         elif hint.names or hint.dropped:
             if dropped := hint.dropped:
-                self._flood_until = self._time() + _FLOOD
+                self._flood_until = self._time() + _FLOOD_SECONDS
             for name in hint.names:
-                if len(self._hinted) < BACKLOG:
+                if len(self._hinted) < MAX_BACKLOG_JOBS:
                     self._hinted[name] = None
                 elif name not in self._hinted:
                     dropped += 1
             if dropped:
                 self._dropped += dropped
-                self._poll_at = min(self._poll_at, self._time() + _AFTER)
+                self._poll_at = min(self._poll_at, self._time() + _OMISSION_POLL_SECONDS)
         else:  # it may be anything
             self._poll_at = 0.0
         self._wake.set()
@@ -206,14 +206,14 @@ class Feed:
         if now < self._read_at:
             return []
         if now >= self._poll_at:
-            self._poll_at = now + POLL * (0.75 + self._host.dice.chance() / 2)
+            self._poll_at = now + POLL_SECONDS * (0.75 + self._host.dice.chance() / 2)
             self._may_be_new = True
             self._recheck = dict.fromkeys(self._memory.live)
         for id in self._memory.fallen_due(self._host.clock.now()):
             self._hinted.setdefault(str(id))
         new = self._may_be_new and now >= self._newest_at
         flood = now < self._flood_until
-        most, gap = (_FLOOD_MOST, _FLOOD_GAP) if flood else (MOST, GAP)
+        most, gap = (_MAX_FLOOD_JOBS, _FLOOD_GAP_SECONDS) if flood else (MAX_HINT_JOBS, GAP_SECONDS)
         if not (new or self._hinted or self._recheck) or not (room := min(most, self._allowance.left(now))):
             return []
         try:
@@ -222,19 +222,19 @@ class Feed:
             raise
         except Unavailable as error:
             _log.debug("a feed cannot read for now: %s", error)
-            self._read_at = self._time() + _AWAY
+            self._read_at = self._time() + _STORE_RETRY_SECONDS
             return []
         finally:
             if flood:
-                gap = max(gap, min(_FLOOD_SHARE * (self._time() - now), _FLOOD_LONGEST))
+                gap = max(gap, min(_FLOOD_PAUSE_RATIO * (self._time() - now), _FLOOD_MAX_SECONDS))
             self._read_at = max(self._read_at, now + gap)
 
     async def _find_new(self, room: int) -> list[Job]:
         """Of the newest jobs, those not known yet."""
-        self._may_be_new, self._newest_at = False, self._time() + _NEWEST_GAP
+        self._may_be_new, self._newest_at = False, self._time() + _NEWEST_POLL_SECONDS
         before, found, cursor = self._newest, list[Job](), None
         while True:
-            limit = min(_FIRST_PAGE if cursor is None else MOST, room - len(found))
+            limit = min(_FIRST_PAGE_JOBS if cursor is None else MAX_HINT_JOBS, room - len(found))
             try:
                 page = await self._engine.records.find(Filter(), self._host.clock.now(), limit, cursor)
             except Unavailable:
@@ -251,7 +251,9 @@ class Feed:
         if found:
             self._newest = max(before, found[0].seq)
         new = (job for job in reversed(found) if job.id not in self._memory)
-        return self._news(job for job in new if job.seq > before or (job.seq > before - _LATE and job.rev == 1))
+        return self._news(
+            job for job in new if job.seq > before or (job.seq > before - _MAX_LATE_NUMBERS and job.rev == 1)
+        )
 
     async def _read(self, room: int, *, newest: bool) -> list[Job]:
         """Of the jobs that hints told of, the newest or the oldest, and of those known to be live, those that
@@ -290,12 +292,12 @@ class Feed:
         if now < self._read_at:
             return await self._host.sleep(self._read_at - now)
         if self._hinted or self._recheck:  # but nothing may be read just now
-            return await self._host.sleep(GAP)
+            return await self._host.sleep(GAP_SECONDS)
         until = self._poll_at
         if self._may_be_new:
             until = min(until, self._newest_at)
         if self._dropped:
-            until = min(until, self._gave_at + _ALONE)
+            until = min(until, self._gave_at + _OMISSION_NOTICE_SECONDS)
         seconds = max(0.0, until - now)
         if (due := self._memory.next_due) is not None:
             seconds = min(seconds, max(0.0, (due - self._host.clock.now()).total_seconds()))

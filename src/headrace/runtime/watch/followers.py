@@ -28,15 +28,15 @@ from headrace.runtime.watch.watcher import Watcher
 
 __all__ = ["Followed", "Followers", "Reader"]
 
-PAGE, _BYTES = 200, 1024 * 1024
+PAGE_ENTRIES, _MAX_PAGE_BYTES = 200, 1024 * 1024
 """Entries that are read at once, and of the next ones so many as have about so many bytes, if they are like these."""
 FIRST_ITEMS = 10
 """Items of a stream that are read first: each may be as large as a result."""
-_PAGES = 8
+_MAX_CACHED_PAGES = 8
 """How many pages of a job are kept for readers that stand at the same place."""
-_FIRST, _LONGEST, _GROWTH = 1.0, 10.0, 1.6
+_POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, _POLL_FACTOR = 1.0, 10.0, 1.6
 """Seconds between two looks for entries of a running job without a hint."""
-_AWAY = 1.0
+_STORE_RETRY_SECONDS = 1.0
 """Seconds between two tries while the store is away."""
 
 _log = logging.getLogger("headrace.audience")
@@ -134,7 +134,7 @@ class Followed:
                 if not isinstance(error, Unavailable) or isinstance(error, StoreLost):
                     return self.fail(error)
                 _log.debug("job %s cannot be followed for now: %s", self.id, error)
-                await self.audience.host.sleep(_AWAY)
+                await self.audience.host.sleep(_STORE_RETRY_SECONDS)
             except Exception as error:
                 _log.exception("job %s cannot be followed", self.id)
                 return self.fail(error)
@@ -185,7 +185,7 @@ class Followed:
 
     async def entries(self, log: Cursor, item: Cursor, items: int) -> tuple[list[Entry], list[Entry]]:
         """Lines and items behind these cursors, read at the same time; who stands at the same place shares that."""
-        pages = self._page(Kind.LOG, log, PAGE), self._page(Kind.ITEM, item, items)
+        pages = self._page(Kind.LOG, log, PAGE_ENTRIES), self._page(Kind.ITEM, item, items)
         try:
             return await asyncio.shield(pages[0]), await asyncio.shield(pages[1])
         except HeadraceError:
@@ -195,7 +195,7 @@ class Followed:
     def _page(self, kind: Kind, after: Cursor, most: int) -> asyncio.Future[list[Entry]]:
         page = self._pages.get((kind, after, most))
         if page is None:
-            if len(self._pages) >= _PAGES:
+            if len(self._pages) >= _MAX_CACHED_PAGES:
                 self._pages.clear()
             page = asyncio.ensure_future(self.audience.engine.entries.tail(self.id, kind, after, most))
             page.add_done_callback(_heard)
@@ -263,7 +263,7 @@ class Reader:
 
     async def next(self, timeout: float | None) -> Update | None:
         """The next news, once there are some; None if that takes longer than the timeout."""
-        host, pause = self._followed.audience.host, _FIRST
+        host, pause = self._followed.audience.host, _POLL_FIRST_SECONDS
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
         while True:
@@ -275,7 +275,7 @@ class Reader:
                 if isinstance(error, StoreLost):
                     raise
                 _log.debug("job %s cannot be read for now: %s", self._followed.id, error)
-                await host.sleep(_AWAY)
+                await host.sleep(_STORE_RETRY_SECONDS)
                 continue
             left = None if end is None else end - loop.time()
             if left is not None and left <= 0:
@@ -283,7 +283,7 @@ class Reader:
             look = self._entries and self._followed.job.held
             patience = left if not look else pause if left is None else min(pause, left)
             if not await host.wait(self._woken, patience) and look and patience == pause:
-                pause = min(pause * _GROWTH, _LONGEST)
+                pause = min(pause * _POLL_FACTOR, _POLL_MAX_SECONDS)
                 self._followed.renew()  # a hint may have been lost
 
     async def take(self) -> Update | None:
@@ -305,9 +305,11 @@ class Reader:
             # Behind the look at the job: what was added before the end is there when the end is.
             most = self._most
             logs, items = await followed.entries(self._mark.log, self._mark.item, most)
-            whole = len(logs) < PAGE and len(items) < most
+            whole = len(logs) < PAGE_ENTRIES and len(items) < most
             if items:
-                self._most = max(1, min(PAGE, _BYTES * len(items) // (1 + sum(len(one.data) for one in items))))
+                self._most = max(
+                    1, min(PAGE_ENTRIES, _MAX_PAGE_BYTES * len(items) // (1 + sum(len(one.data) for one in items)))
+                )
             if whole:
                 self._read = version
         if job.ended and not whole:

@@ -15,12 +15,12 @@ from headrace.runtime.host import Host
 
 __all__ = ["Places", "Placing"]
 
-OFTEN, RARE, GROWTH = 1.0, 5.0, 1.6
+POLL_FIRST_SECONDS, POLL_MAX_SECONDS, POLL_FACTOR = 1.0, 5.0, 1.6
 """Seconds between two computations for a queue: while its jobs move, and while they do not."""
-_SHARE = 20
+_MIN_PAUSE_RATIO = 20
 """And at least so many times as long as the last one took."""
 
-_AT_ONCE, _MOMENT = 50, 0.02
+_MAX_NOTIFIED_JOBS, _PAUSE_SECONDS = 50, 0.02
 """How many are told one after another, and for how many seconds the others wait."""
 
 _log = logging.getLogger("headrace.places")
@@ -50,8 +50,8 @@ class Places:
 
     def expect(self, queue: str) -> None:
         """Somebody looks at a job that stands in this queue."""
-        self._pause[queue] = OFTEN
-        known, soon = self._due.get(queue), max(self._time() + OFTEN, self._rests.get(queue, 0.0))
+        self._pause[queue] = POLL_FIRST_SECONDS
+        known, soon = self._due.get(queue), max(self._time() + POLL_FIRST_SECONDS, self._rests.get(queue, 0.0))
         if known is None or known > soon:
             self._due[queue] = 0.0 if known is None else soon
             self._wake.set()
@@ -94,11 +94,15 @@ class Places:
             for one, place in zip(line, places, strict=True):
                 if place is not None and one.stand(place):
                     told, moved = told + 1, True
-                    if told % _AT_ONCE == 0:  # what else there is to tell comes in between
-                        await self._host.sleep(_MOMENT)
+                    if told % _MAX_NOTIFIED_JOBS == 0:  # what else there is to tell comes in between
+                        await self._host.sleep(_PAUSE_SECONDS)
         except HeadraceError as error:
             _log.debug("the places in queue %r are not known for now: %s", queue, error)
-        pause = OFTEN if moved else min(self._pause.get(queue, OFTEN) * GROWTH, RARE)
+        pause = (
+            POLL_FIRST_SECONDS
+            if moved
+            else min(self._pause.get(queue, POLL_FIRST_SECONDS) * POLL_FACTOR, POLL_MAX_SECONDS)
+        )
         self._pause[queue] = pause
-        self._rests[queue] = self._time() + _SHARE * took
+        self._rests[queue] = self._time() + _MIN_PAUSE_RATIO * took
         self._due[queue] = max(self._time() + pause, self._rests[queue])

@@ -22,29 +22,29 @@ from headrace.engine import MAX_BATCH, Engine, FindsChanged
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable, Unreadable
 from headrace.runtime.host import Host
-from headrace.runtime.readable import readable
+from headrace.runtime.reads import readable
 from headrace.runtime.slot import SlotWait
 
-__all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]
+__all__ = ["MAX_POLLED_PER_SECOND", "BatchWatcher", "Watcher", "no_batch"]
 
 T = TypeVar("T")
 
-FIRST = 0.02
-LONGEST = 1.0
-GROWTH = 1.6
-RARE_FIRST, RARE = 0.5, 5.0
+POLL_FIRST_SECONDS = 0.02
+POLL_MAX_SECONDS = 1.0
+POLL_FACTOR = 1.6
+HINTED_FIRST_SECONDS, HINTED_MAX_SECONDS = 0.5, 5.0
 """The same for a job that is followed, while hints of its changes come: then a question finds what a hint lost."""
-LINGER = 5.0
+LINGER_SECONDS = 5.0
 """Seconds a subscription outlasts the last wait: many callers wait again at once."""
-TOGETHER = 0.01
+GATHER_SECONDS = 0.01
 """Seconds; questions that fall due so soon after one another are asked at once."""
-MANY = 50
+MIN_CHECKED_JOBS = 50
 """From so many jobs on, it is asked first which have changed."""
-MOST_A_SECOND = 10_000
+MAX_POLLED_PER_SECOND = 10_000
 """Jobs or batches that are asked about without a hint: the more there are, the rarer the questions."""
-SHORTEST_REST, MOST_MISSED = 0.1, 1000
+MIN_REST_SECONDS, MAX_MISSED_PER_SECOND = 0.1, 1000
 """Seconds between two looks at all followed jobs while changes are left out of hints, and jobs a second in them."""
-TOGETHER_PART = 0.25
+GATHER_PAUSE_RATIO = 0.25
 """And, after longer pauses, so soon as a part of the pause."""
 
 _log = logging.getLogger("headrace.runtime.following")
@@ -190,7 +190,7 @@ class _Watching(ABC, Generic[T]):
         if self._loop is loop:
             self._loop = None
             if not self._closed:
-                loop.get_loop().call_later(LINGER, self._leave_idle)
+                loop.get_loop().call_later(LINGER_SECONDS, self._leave_idle)
         if not loop.cancelled() and (error := loop.exception()) is not None:
             self._settle_all(error)
 
@@ -231,12 +231,12 @@ class _Watching(ABC, Generic[T]):
             if (told := self._watched.get(id)) is not None:
                 told.asked = self._time
                 due.append(id)
-        now = self._time + TOGETHER
+        now = self._time + GATHER_SECONDS
         over: list[_Watched[T]] = []
         while self._questions and self._questions[0].due <= now:
             over.append(heappop(self._questions))
         jitter = 0.75 + self._host.dice.chance() / 2
-        least = len(self._watched) / MOST_A_SECOND
+        least = len(self._watched) / MAX_POLLED_PER_SECOND
         polled = set[UUID]()
         for watched in over:
             if self._watched.get(watched.id) is watched:  # else nobody waits for it any more
@@ -244,22 +244,22 @@ class _Watching(ABC, Generic[T]):
                 if watched.id not in hinted and self._time - watched.asked >= watched.pause / 2:
                     polled.add(watched.id)
                 self._ask_later(watched, max(watched.pause, least) * jitter)
-                watched.pause = min(watched.pause * GROWTH, self._longest(watched))
+                watched.pause = min(watched.pause * POLL_FACTOR, self._longest(watched))
         self._polled = frozenset(polled)
         return [*due, *polled]
 
     def _first(self, wait: _Wait[T]) -> float:
         """Seconds until the first question without a hint."""
-        return FIRST
+        return POLL_FIRST_SECONDS
 
     def _longest(self, watched: _Watched[T]) -> float:
         """Seconds between two questions without a hint."""
-        return LONGEST
+        return POLL_MAX_SECONDS
 
     def _ask_later(self, watched: _Watched[T], pause: float) -> None:
         # Rounded, so that questions with like pauses fall due together, and stay together.
-        step = max(TOGETHER, pause * TOGETHER_PART)
-        watched.due = ceil((self._time + TOGETHER + pause) / step) * step
+        step = max(GATHER_SECONDS, pause * GATHER_PAUSE_RATIO)
+        watched.due = ceil((self._time + GATHER_SECONDS + pause) / step) * step
         heappush(self._questions, watched)
 
     async def _ask(self, ids: list[UUID]) -> None:
@@ -272,7 +272,7 @@ class _Watching(ABC, Generic[T]):
             except Unavailable as error:
                 # The store comes back or the caller's patience ends; neither is this loop's to decide.
                 _log.debug("the store could not be asked about %d: %s", len(chunk), error)
-                await self._host.sleep(LONGEST)
+                await self._host.sleep(POLL_MAX_SECONDS)
                 return
             for id, found in zip(chunk, answers, strict=True):
                 if (watched := self._watched.get(id)) is not None:
@@ -331,7 +331,7 @@ class Watcher(_Watching[Job]):
                 follower.asks()
         if self._unreadable:
             self._unreadable = {id: one for id, one in self._unreadable.items() if id not in ids}
-        known = self._known(ids) if len(ids) >= MANY else {}
+        known = self._known(ids) if len(ids) >= MIN_CHECKED_JOBS else {}
         if not known or not isinstance(jobs := self._engine.jobs, FindsChanged):
             return await readable(self._engine, ids, self._unreadable)
         # Most of many are as they were, and to read a job takes ten times as long as to see that.
@@ -396,7 +396,7 @@ class Watcher(_Watching[Job]):
                 if not others:
                     del self._followers[name]
             if not self._followers and not self._closed:
-                asyncio.get_running_loop().call_later(LINGER, self._leave_idle_changes)
+                asyncio.get_running_loop().call_later(LINGER_SECONDS, self._leave_idle_changes)
 
     def _leave_idle_changes(self) -> None:
         if not self._followers:
@@ -424,7 +424,7 @@ class Watcher(_Watching[Job]):
     def _due(self) -> list[UUID]:
         if self._missed and not self._rests:
             self._missed, self._rests = False, True
-            rest = min(max(SHORTEST_REST, len(self._followers) / MOST_MISSED), LONGEST)
+            rest = min(max(MIN_REST_SECONDS, len(self._followers) / MAX_MISSED_PER_SECOND), POLL_MAX_SECONDS)
             asyncio.get_running_loop().call_later(rest, self._rested)
             self._hinted.update(id for id in self._watched if str(id) in self._followers)
             for followers in self._followers.values():
@@ -442,11 +442,11 @@ class Watcher(_Watching[Job]):
             self._wake.set()
 
     def _first(self, wait: _Wait[Job]) -> float:
-        return FIRST if wait.seen is None or not self._told else RARE_FIRST
+        return POLL_FIRST_SECONDS if wait.seen is None or not self._told else HINTED_FIRST_SECONDS
 
     def _longest(self, watched: _Watched[Job]) -> float:
         rare = self._told and all(wait.seen is not None for wait in watched.waits)
-        return RARE if rare else LONGEST
+        return HINTED_MAX_SECONDS if rare else POLL_MAX_SECONDS
 
     def _answer(self, id: UUID, wait: _Wait[Job], found: Job | None) -> None:
         super()._answer(id, wait, found)

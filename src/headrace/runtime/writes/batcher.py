@@ -32,15 +32,15 @@ _log = logging.getLogger("headrace.batcher")
 
 MAX_ROWS = 1000
 MAX_BYTES = 4 * 1024 * 1024
-_MUCH = MAX_ROWS // 2
-_FEW = 4
+_FULL_ROWS = MAX_ROWS // 2
+_FEW_DIVISOR = 4
 """Which part of what was just written is few; more than that fills the next write well enough."""
-_ROUNDS = 2
+_QUIET_ROUNDS = 2
 """Rounds of the loop until whoever was answered has passed on, and the next one has come through a semaphore."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 2.0
 
 
-_NAMED = 3
+_MAX_NAMED_JOBS = 3
 """How many jobs an error names that is about more."""
 
 
@@ -49,7 +49,9 @@ def unstorable(error: Unstorable, items: Sequence[T], identify: Callable[[T], UU
     if error.ids:
         return error
     ids = [identify(item) for item in items if not _is_writable(item)] or [identify(item) for item in items]
-    named = ", ".join(map(str, ids[:_NAMED])) + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
+    named = ", ".join(map(str, ids[:_MAX_NAMED_JOBS])) + (
+        f" and {len(ids) - _MAX_NAMED_JOBS} more" if len(ids) > _MAX_NAMED_JOBS else ""
+    )
     told = Unstorable(f"job{'s' if len(ids) > 1 else ''} {named}: {error}", ids=ids)
     told.__cause__ = error
     return told
@@ -194,7 +196,9 @@ class Batcher(Generic[T, A]):
         self._load.bytes += ticket.weight
         self._queue.append(ticket)
         self._waiting += len(items)
-        if self._alone is None and (not self._pumps or (self._waiting >= _MUCH and len(self._pumps) < self._flights)):
+        if self._alone is None and (
+            not self._pumps or (self._waiting >= _FULL_ROWS and len(self._pumps) < self._flights)
+        ):
             self._pump(self._run())
 
     def _pump(self, writing: Coroutine[Any, Any, None]) -> None:
@@ -254,7 +258,7 @@ class Batcher(Generic[T, A]):
             if first is not None:
                 await self._settle([first], failed)
                 rows = 1
-            while self._waiting >= (_MUCH if len(self._pumps) > 1 else 1):
+            while self._waiting >= (_FULL_ROWS if len(self._pumps) > 1 else 1):
                 tickets, count, weight = self._take()
                 self._room.set()
                 if tickets:
@@ -263,7 +267,7 @@ class Batcher(Generic[T, A]):
                         await self._settle(tickets)
                     finally:
                         self._load.left(weight)
-                    if 0 < self._waiting <= count // _FEW:
+                    if 0 < self._waiting <= count // _FEW_DIVISOR:
                         await self._let_more_come()
         finally:
             self._pumps.discard(pump)
@@ -278,7 +282,7 @@ class Batcher(Generic[T, A]):
         """Few wait where many were just answered, and most of those will be back in a moment, as the submitters of a
         busy program are. Without them the few would go ahead, and from then on the few and the many would take turns,
         with two commits for what could be one. No time is waited for: whoever is ready to come has come after this."""
-        for _ in range(_ROUNDS):
+        for _ in range(_QUIET_ROUNDS):
             await asyncio.sleep(0)
 
     def _take(self) -> tuple[list[Ticket[T, A]], int, int]:
@@ -367,7 +371,7 @@ class Batcher(Generic[T, A]):
     async def _write_surely(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> list[A]:
         """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
         items = [item for ticket in tickets for item in ticket.items]
-        pause, unknown, since = _FIRST_PAUSE, False, tickets[0].since or self._host.clock.monotonic()
+        pause, unknown, since = _FIRST_PAUSE_SECONDS, False, tickets[0].since or self._host.clock.monotonic()
         while True:
             try:
                 if failed is not None:
@@ -383,10 +387,10 @@ class Batcher(Generic[T, A]):
                 if impatient or now > self._give_up_at:
                     message = f"{error} (repeated for {now - since:.1f} s)"
                     raise Unavailable(message, outcome="unknown" if unknown else "refused") from error
-                if pause == _FIRST_PAUSE:
+                if pause == _FIRST_PAUSE_SECONDS:
                     _log.warning("the store is unavailable for %s, repeating: %s", self._name, error)
             await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
     def _unavailable(self, items: Sequence[T], why: str, unknown: bool, *, lost: bool = False) -> Unavailable:
         ids = [self._identify(item) for item in items]

@@ -19,13 +19,13 @@ from headrace.engine.transactions import walk_async
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Duplicates", "meeting"]
+__all__ = ["FIRST_PAUSE_SECONDS", "MAX_PAUSE_SECONDS", "Duplicates", "meeting"]
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 1.0
 """Seconds between two tries for what is not to be had just now."""
 
-_TRIES = 50
-_REMEMBERED = 1000
+_MAX_TRIES = 50
+_MAX_REMEMBERED_CHANGES = 1000
 """How many changes of a holder are remembered while submits wait for one another; more takes longer, and no more."""
 
 Answer = Inserted | Duplicated
@@ -34,7 +34,7 @@ Answer = Inserted | Duplicated
 def meeting(job: Job, answer: InsertAnswer, now: Callable[[], datetime]) -> Generator[Change | None, Any, InsertAnswer]:
     """What becomes of a submit that was answered so; yields changes to apply, which are answered with their verdicts,
     and None where the job is to be inserted again, which is answered as that is."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         if not isinstance(answer, Duplicated) or answer.replaced:
             return answer
         change = meet(answer.job, job, now())
@@ -44,7 +44,9 @@ def meeting(job: Job, answer: InsertAnswer, now: Callable[[], datetime]) -> Gene
         if change.merges is not None and isinstance(verdict, Applied):
             return Duplicated(verdict.job, replaced=True)
         answer = yield None  # stored with the change, or refused, or the holder has moved: the store knows
-    raise Unavailable(f"the job with the dedup key {job.dedup!r} changed {_TRIES} times while this was being submitted")
+    raise Unavailable(
+        f"the job with the dedup key {job.dedup!r} changed {_MAX_TRIES} times while this was being submitted"
+    )
 
 
 class _Turn:
@@ -102,7 +104,7 @@ class Duplicates:
     async def _meet(
         self, turn: _Turn, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool
     ) -> Answer:
-        pause, until = FIRST_PAUSE, self._host.clock.monotonic() + self._patience
+        pause, until = FIRST_PAUSE_SECONDS, self._host.clock.monotonic() + self._patience
 
         async def execute(change: Change | None) -> Verdict | Answer:
             nonlocal pause
@@ -114,14 +116,14 @@ class Duplicates:
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id]) from error
             if isinstance(verdict, Applied) and change.merges is not None and verdict.job.id == turn.holder:
                 turn.merged[verdict.job.rev] = job.id
-                turn.merged.pop(verdict.job.rev - _REMEMBERED, None)
+                turn.merged.pop(verdict.job.rev - _MAX_REMEMBERED_CHANGES, None)
             elif isinstance(verdict, Conflict) and verdict.job.rev == change.rev:
                 # It has not moved: a transaction that is still open holds it, or the key.
                 if self._host.clock.monotonic() > until:
                     message = f"job {verdict.job.id} has the dedup key, and is in a transaction that is still open"
                     raise Unavailable(message, ids=[job.id])
                 await self._host.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, MAX_PAUSE_SECONDS)
             return verdict
 
         return cast("Answer", await walk_async(meeting(job, answer, self._now), execute))

@@ -10,34 +10,34 @@ from headrace.core.job import Job
 from headrace.core.updates import Allowance
 from headrace.engine.bus import Bus, Hint, Topic
 
-__all__ = ["GAP", "MOST", "ChangeHints", "hint_of"]
+__all__ = ["GAP_SECONDS", "MAX_HINT_JOBS", "ChangeHints", "hint_of"]
 
-GAP = 0.02
+GAP_SECONDS = 0.02
 """Seconds between two hints of a session about changes."""
-MOST = 200
+MAX_HINT_JOBS = 200
 """How many jobs a hint names at most; that many ids fit into one notification of PostgreSQL."""
-_BURST, _RATE = 2000, 1000
+_BURST_JOBS, _JOBS_PER_SECOND = 2000, 1000
 """How many jobs a session names at once after a quiet time, and then a second: a worker in full flow changes many
 times as many, and nobody could look at them all."""
-_FLOOD_GAP = 0.1
+_FLOOD_GAP_SECONDS = 0.1
 """Seconds between two hints in full flow."""
 
 
 def hint_of(ids: Sequence[UUID]) -> Hint:
     """One hint about these jobs."""
-    return Hint(Topic.CHANGED, tuple(map(str, ids[:MOST])), max(0, len(ids) - MOST))
+    return Hint(Topic.CHANGED, tuple(map(str, ids[:MAX_HINT_JOBS])), max(0, len(ids) - MAX_HINT_JOBS))
 
 
 class ChangeHints:
     """What one session tells of jobs that it changed: the first at once, others together after a moment.
 
-    At most ``MOST`` ids in ``GAP`` seconds. Of those beyond, only the number is told.
+    At most ``MAX_HINT_JOBS`` ids in ``GAP_SECONDS`` seconds. Of those beyond, only the number is told.
     """
 
     def __init__(self, bus: Bus) -> None:
-        self._bus, self._allowance = bus, Allowance(_BURST, _RATE)
+        self._bus, self._allowance = bus, Allowance(_BURST_JOBS, _JOBS_PER_SECOND)
         self._ids: set[UUID] = set()
-        self._room = MOST
+        self._room = MAX_HINT_JOBS
         """How many more may be named in the next hint."""
         self._dropped = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -50,7 +50,7 @@ class ChangeHints:
         if not ids:
             return
         if self._timer is None:
-            self._room = min(MOST, self._allowance.left(asyncio.get_running_loop().time()))
+            self._room = min(MAX_HINT_JOBS, self._allowance.left(asyncio.get_running_loop().time()))
         named = ids[: self._room] if self._room < len(ids) else ids
         self._ids.update(named)
         self._room -= len(named)
@@ -74,6 +74,6 @@ class ChangeHints:
         # By the time of the loop, as its timers are: it goes on where a test moves the clock by hand.
         loop = asyncio.get_running_loop()
         self._allowance.spend(len(names))
-        self._room = min(MOST, self._allowance.left(loop.time()))
-        self._timer = loop.call_later(GAP if self._room == MOST else _FLOOD_GAP, self._send)
+        self._room = min(MAX_HINT_JOBS, self._allowance.left(loop.time()))
+        self._timer = loop.call_later(GAP_SECONDS if self._room == MAX_HINT_JOBS else _FLOOD_GAP_SECONDS, self._send)
         self._bus.send(Hint(Topic.CHANGED, names, dropped))

@@ -18,26 +18,26 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
 from headrace.runtime.writes.batcher import MAX_ROWS, Batcher, unstorable
-from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE, Duplicates
+from headrace.runtime.writes.duplicates import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Duplicates
 from headrace.runtime.writes.load import Load
 from headrace.runtime.writes.requirements import Requirements
 from headrace.runtime.writes.webhooks import Webhooks
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Inserts", "chunks", "weight_of"]
+__all__ = ["ROW_BYTES", "Inserts", "chunks", "weight_of"]
 
 T = TypeVar("T")
 
-ROW = 400
+ROW_BYTES = 400
 """About what a row weighs beside its payload or result."""
 
-_WAITING = 20_000
+_MAX_WAITING_JOBS = 20_000
 _READY = Topic.READY  # looked up once: in Python 3.11 that is a call
 
 
 def weight_of(job: Job) -> int:
     """About what a new job weighs."""
     text = job.payload_text
-    return ROW + (len(text) if text.isascii() else 4 * len(text))  # as ``size_at_most``, without a call
+    return ROW_BYTES + (len(text) if text.isascii() else 4 * len(text))  # as ``size_at_most``, without a call
 
 
 def _id(job: Job) -> UUID:
@@ -133,7 +133,7 @@ class Inserts:
                 identify=_id,
                 weigh=weight_of,
                 distinct=_number,
-                capacity=_WAITING,
+                capacity=_MAX_WAITING_JOBS,
                 patience=patience,
                 load=load,
                 begin=self._begin if short and self._short is not None else None,
@@ -147,7 +147,7 @@ class Inserts:
             name="batches and graphs",
             identify=_lot_id,
             weigh=_lot_weight,
-            capacity=_WAITING,
+            capacity=_MAX_WAITING_JOBS,
             patience=patience,
             load=load,
         )
@@ -158,7 +158,7 @@ class Inserts:
             identify=_group_id,
             weigh=_group_weight,
             distinct=_group_id,
-            capacity=_WAITING,
+            capacity=_MAX_WAITING_JOBS,
             patience=patience,
             load=load,
         )
@@ -353,7 +353,7 @@ class Inserts:
         self, batch: Batch | None, jobs: Sequence[Job], companions: Companions
     ) -> list[Inserted | Duplicated]:
         """Store jobs, with their batch, all or none; keys and jobs that others have locked are waited for."""
-        pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
         while True:
             try:
                 answers = await self._lots.put((batch, jobs, companions))
@@ -368,14 +368,14 @@ class Inserts:
             if not isinstance(refused, Unavailable) or self.host.clock.monotonic() > until:
                 raise refused
             await self.host.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write something that may be repeated; a store that is away is waited for.
 
         :raises Unavailable: it was, for longer than is waited
         """
-        pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
         while True:
             try:
                 return await write()
@@ -385,7 +385,7 @@ class Inserts:
                 if self.host.clock.monotonic() > until:
                     raise
             await self.host.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
         answers = list[list[InsertAnswer]]()
@@ -410,12 +410,12 @@ class Inserts:
         self, again: Callable[[], Awaitable[InsertAnswer]], answer: InsertAnswer
     ) -> Inserted | Duplicated:
         """The answer, once it is more than that the job is refused for now; until then it is tried again."""
-        pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
         while isinstance(answer, Refused):
             if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
                 raise answer.error
             await self.host.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
             answer = await again()
         return answer
 

@@ -14,13 +14,13 @@ from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.writes.left_out import tell_left_out
+from headrace.runtime.writes.omissions import tell_left_out
 
 __all__ = ["NoteProcessor"]
 
 _log = logging.getLogger("headrace.notes")
 
-_GAP, _LONGEST_GAP = 0.02, 0.2
+_FIRST_GAP_SECONDS, _MAX_GAP_SECONDS = 0.02, 0.2
 """Seconds between two rounds, so that what many finishes ask for is processed together; longer, the less there is."""
 
 
@@ -55,11 +55,11 @@ class NoteProcessor:
             self._task = asyncio.create_task(self._run(), name="headrace-notes")
 
     async def _run(self) -> None:
-        gap = _GAP
+        gap = _FIRST_GAP_SECONDS
         try:
             while self._asked and not self._closed:
                 self._asked = False
-                gap = _GAP if await self.try_now() else min(gap * 2, _LONGEST_GAP)
+                gap = _FIRST_GAP_SECONDS if await self.try_now() else min(gap * 2, _MAX_GAP_SECONDS)
                 await self._host.sleep(gap)
         finally:
             self._task = None

@@ -17,7 +17,7 @@ __all__ = ["Requirements"]
 
 _log = logging.getLogger("headrace.requirements")
 
-_MOST = 1000
+_MAX_REMEMBERED_PAIRS = 1000
 """Pairs of task and requirements that are remembered; a store has no more of them."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -36,7 +36,7 @@ class Requirements:
             if not spec.requires:
                 continue
             pair = (spec.task, _encode(spec.requires))
-            if pair in self._looked_at or len(self._looked_at) >= _MOST:
+            if pair in self._looked_at or len(self._looked_at) >= _MAX_REMEMBERED_PAIRS:
                 continue
             self._looked_at.add(pair)
             try:

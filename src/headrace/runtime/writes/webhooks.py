@@ -12,6 +12,7 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.defaults import MAX_WEBHOOK_ADDRESSES
 from headrace.core.job import Job, Spec
 from headrace.core.webhooks.delivery import first_told, is_delivery
 from headrace.core.webhooks.subscription import Credentials, KeptSecret, Webhook, Wish
@@ -21,26 +22,24 @@ from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.secrets import kept_secret
 
-__all__ = ["MOST", "OF_JOBS", "SECRETS", "STALE", "SUBSCRIPTIONS", "Webhooks", "read_webhooks"]
+__all__ = ["CACHE_SECONDS", "OF_JOBS", "SECRETS", "SUBSCRIPTIONS", "Webhooks", "read_webhooks"]
 
 SUBSCRIPTIONS, OF_JOBS, SECRETS = "webhook:", "webhook-target:", "webhook-secret:"
 """What the keys of settings begin with: of subscriptions, of addresses that jobs name, of what both are shown."""
 
 _SALT = "webhook-salt"
 
-STALE = 5.0
+CACHE_SECONDS = 5.0
 """Seconds for which what is known of subscriptions is believed: a new one is heeded everywhere after that."""
 
-MOST = 1000
-"""How many addresses the jobs of one customer may name."""
 
-_KNOWN, _KNOWN_FOR = 10_000, 60.0
+_MAX_KNOWN_ADDRESSES, _KNOWN_SECONDS = 10_000, 60.0
 """How many addresses of jobs a session remembers, and for how many seconds: somebody may remove one elsewhere."""
 
-USED_BY_THE = timedelta(days=1)
+USE_NOTE_INTERVAL = timedelta(days=1)
 """How exactly it is noted when an address of jobs was last named."""
 
-_TRIES = 20
+_MAX_TRIES = 20
 
 
 def read_webhooks(settings: Sequence[Setting]) -> list[Webhook]:
@@ -110,7 +109,7 @@ class Webhooks:
                 raise
         else:
             self._subscriptions = tuple(one for one in read_webhooks(settings) if one.on)
-        self._until = self._host.clock.monotonic() + STALE
+        self._until = self._host.clock.monotonic() + CACHE_SECONDS
 
     async def messages_of(self, customer: str, task: str, queue: str, targets: Sequence[Target] = ()) -> int:
         """How many messages are foreseen, to webhooks of this customer, of a new job of it; ``targets``: whom it names,
@@ -140,7 +139,7 @@ class Webhooks:
         if self._host.clock.monotonic() >= self._naming_until:
             kept = read_webhooks(await self._engine.documents.settings(OF_JOBS))
             self._naming = {one.customer for one in kept}
-            self._naming_until = self._host.clock.monotonic() + _KNOWN_FOR
+            self._naming_until = self._host.clock.monotonic() + _KNOWN_SECONDS
         found = [
             (one.tasks, messages_ahead(one.events, new=new)) for one in self._subscriptions if one.customer == customer
         ]
@@ -186,9 +185,9 @@ class Webhooks:
         id = f"wh_{hmac.new(await self._salted(), text, sha256).hexdigest()[:32]}"
         await self._keep(id, wish, customer)
         self._naming.add(customer)
-        if len(self._known) >= _KNOWN:
+        if len(self._known) >= _MAX_KNOWN_ADDRESSES:
             self._known.clear()
-        self._known[key] = (id, now + _KNOWN_FOR)
+        self._known[key] = (id, now + _KNOWN_SECONDS)
         return id
 
     async def _salted(self) -> bytes:
@@ -198,10 +197,10 @@ class Webhooks:
 
     async def _keep(self, id: str, wish: Wish, customer: str | None) -> None:
         documents, now = self._engine.documents, self._host.clock.now()
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             setting = await _setting(self._engine, OF_JOBS + id)
             known = next(iter(read_webhooks([] if setting is None else [setting])), None)
-            if known is not None and known.used_at is not None and now - known.used_at < USED_BY_THE:
+            if known is not None and known.used_at is not None and now - known.used_at < USE_NOTE_INTERVAL:
                 return
             if known is None:
                 await self._count(customer)
@@ -226,10 +225,10 @@ class Webhooks:
 
     async def _count(self, customer: str | None) -> None:
         kept = read_webhooks(await self._engine.documents.settings(OF_JOBS))
-        if sum(one.customer == customer for one in kept) >= MOST:
+        if sum(one.customer == customer for one in kept) >= MAX_WEBHOOK_ADDRESSES:
             raise ConfigError(
-                f"webhook: jobs have named {MOST} different addresses already: use the same one for many jobs, the"
-                " message says which job it is about; or subscribe once, with app.add_webhook"
+                f"webhook: jobs have named {MAX_WEBHOOK_ADDRESSES} different addresses already: use the same one for"
+                " many jobs, the message says which job it is about; or subscribe once, with app.add_webhook"
             )
 
 

@@ -23,23 +23,23 @@ from headrace.errors import Duplicate, EngineError, JobNotFound, TooManyProfiles
 from headrace.runtime.host import Host
 from headrace.runtime.watch.entries import EntryReader
 from headrace.runtime.writes.batcher import Batcher, Ticket
-from headrace.runtime.writes.duplicates import FIRST_PAUSE, LONGEST_PAUSE
+from headrace.runtime.writes.duplicates import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from headrace.runtime.writes.hints import ChangeHints
-from headrace.runtime.writes.inserts import ROW, Inserts, weight_of
-from headrace.runtime.writes.left_out import tell_left_out
+from headrace.runtime.writes.inserts import ROW_BYTES, Inserts, weight_of
 from headrace.runtime.writes.load import Load, size_at_most
 from headrace.runtime.writes.notes import NoteProcessor
+from headrace.runtime.writes.omissions import tell_left_out
 
 __all__ = ["Writer"]
 
-_TRIES = 50
+_MAX_TRIES = 50
 _CANCELLED = Note.CANCELLED
 _TIMED = (Verb.POSTPONE, Verb.RETRY, Verb.REPLACE)
 """After these a job may fall due before anybody asks for it again."""
 
 
 def _change_weight(change: Change) -> int:
-    job, weight = change.job, ROW
+    job, weight = change.job, ROW_BYTES
     if (text := job.result_text) is not None:
         weight += len(text) if text.isascii() else 4 * len(text)  # as ``size_at_most``, without a call
     if job.error is not None:
@@ -58,7 +58,7 @@ def _change_number(change: Change) -> int:
 
 
 def _append_weight(append: Append) -> int:
-    return sum(ROW + size_at_most(entry.data) for entry in append.entries)
+    return sum(ROW_BYTES + size_at_most(entry.data) for entry in append.entries)
 
 
 def _append_id(append: Append) -> UUID:
@@ -175,8 +175,8 @@ class Writer:
         """
         await self.now()
         job = (await self.engine.jobs.get([id]))[0]
-        moves, pause, until = 0, FIRST_PAUSE, self.host.clock.monotonic() + self._patience
-        while moves < _TRIES:
+        moves, pause, until = 0, FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
+        while moves < _MAX_TRIES:
             if job is None:
                 raise JobNotFound(id)
             change = verb(job, self.host.clock.now())
@@ -200,11 +200,11 @@ class Writer:
                 if self.host.clock.monotonic() > until:
                     raise Unavailable(f"job {id} is in a transaction that is still open: nothing was changed", ids=[id])
                 await self.host.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, MAX_PAUSE_SECONDS)
             else:
-                moves, pause = moves + 1, FIRST_PAUSE
+                moves, pause = moves + 1, FIRST_PAUSE_SECONDS
             job = verdict.job
-        raise Unavailable(f"job {id} changed {_TRIES} times while a decision about it was being written")
+        raise Unavailable(f"job {id} changed {_MAX_TRIES} times while a decision about it was being written")
 
     # -- what runs add to their jobs
 
@@ -213,10 +213,10 @@ class Writer:
 
         :raises Unstorable: the store refuses them
         """
-        pause = FIRST_PAUSE
+        pause = FIRST_PAUSE_SECONDS
         while (kept := await self._appends.put(append)) == "busy":
             await self.host.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
         return kept == "kept"
 
     async def _append(self, appends: list[Append]) -> list[Kept]:

@@ -14,11 +14,11 @@ from headrace.core.lifecycle.claim import Order, order
 from headrace.worker.claim.permits import Permits
 from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["LOOKED_AT", "Buffer", "Pace"]
+__all__ = ["MAX_READ_RUNS", "Buffer", "Pace"]
 
 AHEAD_SECONDS = 0.25
-AHEAD_MOST = 2000
-LOOKED_AT = 1000
+MAX_AHEAD_JOBS = 2000
+MAX_READ_RUNS = 1000
 """How many runs, the newest, are looked at to learn how long they take: of thousands most have yielded their slots."""
 
 
@@ -108,4 +108,4 @@ class Pace:
         if self._mean is None:
             return 0
         seconds = max(self._mean, busy_since or 0.0, 1e-6)
-        return min(int(AHEAD_SECONDS * self._concurrency / seconds), AHEAD_MOST)
+        return min(int(AHEAD_SECONDS * self._concurrency / seconds), MAX_AHEAD_JOBS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector"]
 
-WAITED_TOO_LONG = 1.0
+MAX_WAIT_SECONDS = 1.0
 
 
 class Collector:
@@ -110,7 +110,7 @@ class Collector:
 
     def gives_up(self, now: datetime) -> bool:
         """Whether its jobs have waited too long for a slot, so that other workers should have them."""
-        return not self._slots.has_slot and self.waiting.waited(now) > self.bulk.wait + WAITED_TOO_LONG
+        return not self._slots.has_slot and self.waiting.waited(now) > self.bulk.wait + MAX_WAIT_SECONDS
 
     def close(self) -> None:
         """Cancel the calls that have not ended."""

@@ -27,11 +27,11 @@ __all__ = ["Fetcher"]
 
 _log = logging.getLogger("headrace.worker")
 
-POLL_FIRST, POLL_LONGEST = 1.0, 5.0
-_MOMENT = 0.02
-FRESH = 0.005
+POLL_FIRST_SECONDS, POLL_MAX_SECONDS = 1.0, 5.0
+_PAUSE_SECONDS = 0.02
+FRESH_SECONDS = 0.005
 """For how many seconds a claim that gave all there was is taken for how things are."""
-_MOST = 1000
+_MAX_CLAIM_JOBS = 1000
 
 
 class Fetcher(Service):
@@ -61,7 +61,7 @@ class Fetcher(Service):
         """How many hints came since the last claim."""
         self._content_until = -math.inf
         """Until when there is nothing more to be claimed, however many slots come free (monotonic)."""
-        self._poll = POLL_FIRST
+        self._poll = POLL_FIRST_SECONDS
         self._unheed: Callable[[], None] | None = None
         self.request: int | None = None
         """The claim that is under way: what it is given is here, or may be any moment."""
@@ -90,17 +90,17 @@ class Fetcher(Service):
                 hints, self._hints, self._content_until = self._hints, 0, -math.inf
                 wanted, free = self._room()
                 if wanted <= 0:
-                    await self._host.wait(self._wake, POLL_LONGEST)
+                    await self._host.wait(self._wake, POLL_MAX_SECONDS)
                     continue
                 held_back = bool(self._saturated())
-                answer = await self._claim(min(wanted, _MOST), free)
+                answer = await self._claim(min(wanted, _MAX_CLAIM_JOBS), free)
                 if answer is None:
                     continue
                 claimed, permits = answer
                 if not held_back and _gave_all(claimed, free, hints):
-                    self._content_until = self._host.clock.monotonic() + FRESH
+                    self._content_until = self._host.clock.monotonic() + FRESH_SECONDS
                 if claimed.jobs:
-                    self._poll = POLL_FIRST
+                    self._poll = POLL_FIRST_SECONDS
                     self._worker.taken()
                     self._worker.lanes.changes.tell(claimed.jobs)
                     self._taker.take(claimed.jobs, self._priorities, permits)
@@ -129,7 +129,7 @@ class Fetcher(Service):
 
     def _freed(self, hint: Hint) -> None:
         # Jobs end all the time elsewhere: the store is not asked once for each of them.
-        asyncio.get_running_loop().call_later(_MOMENT, self._wake.set)
+        asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._wake.set)
 
     def _hinted(self, hint: Hint) -> None:
         everybody = hint.topic is Topic.SETTINGS or self._queues is None or not hint.names
@@ -229,7 +229,7 @@ class Fetcher(Service):
         return serves(profile, self._tasks, self._worker.offers)
 
     def _pause(self, claimed: Claimed) -> float:
-        poll, self._poll = self._poll, min(self._poll * 1.5, POLL_LONGEST)
+        poll, self._poll = self._poll, min(self._poll * 1.5, POLL_MAX_SECONDS)
         poll *= 0.75 + self._host.dice.chance() / 2
         if claimed.next_due is None:
             return poll

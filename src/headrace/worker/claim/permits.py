@@ -10,21 +10,21 @@ from datetime import datetime
 from uuid import UUID
 
 from headrace.core.explain.explanation import many
-from headrace.core.limits.rate import LONGEST_LEAD
+from headrace.core.limits.rate import MAX_LEAD_SECONDS
 from headrace.runtime.clock import Clock
 
 __all__ = ["Lead", "Permits"]
 
 _log = logging.getLogger("headrace.worker")
 
-LEAST = 0.05
+MIN_LEAD_SECONDS = 0.05
 """The shortest lead, in seconds."""
-FIRST = 0.5
+FIRST_LEAD_SECONDS = 0.5
 """The lead of a worker that has learned nothing yet: its first claims take longer, and there may be many permits."""
-KEPT, FEW = 256, 16
+MAX_SAMPLES, MIN_SAMPLES = 256, 16
 """How many calls are remembered, and how many of them however long ago."""
-LATELY = 60.0
-QUIET = 60.0
+WINDOW_SECONDS = 60.0
+LOG_PAUSE_SECONDS = 60.0
 """Seconds between two lines in the log about jobs that were too late."""
 
 
@@ -38,7 +38,7 @@ class Lead:
     def __init__(self, clock: Clock, wait: float = 0.0) -> None:
         """``wait``: how long jobs are kept waiting on purpose, by the collector of a bulk handler."""
         self.clock, self.wait = clock, wait
-        self._took: deque[tuple[float, float]] = deque(maxlen=KEPT)
+        self._took: deque[tuple[float, float]] = deque(maxlen=MAX_SAMPLES)
         self._lock = threading.Lock()
         self._seconds: float | None = None
         self._late, self._told_at = 0, -math.inf
@@ -49,12 +49,12 @@ class Lead:
         if (seconds := self._seconds) is None:
             with self._lock:
                 took = list(self._took)
-                since = self.clock.monotonic() - LATELY
+                since = self.clock.monotonic() - WINDOW_SECONDS
                 times = sorted(seconds for at, seconds in took if at >= since)
-                if len(times) < FEW:
-                    times = sorted(seconds for _, seconds in took[-FEW:])
-                usual = 2 * times[math.ceil(0.99 * len(times)) - 1] if times else FIRST
-                seconds = self._seconds = min(max(LEAST, usual) + self.wait, LONGEST_LEAD)
+                if len(times) < MIN_SAMPLES:
+                    times = sorted(seconds for _, seconds in took[-MIN_SAMPLES:])
+                usual = 2 * times[math.ceil(0.99 * len(times)) - 1] if times else FIRST_LEAD_SECONDS
+                seconds = self._seconds = min(max(MIN_LEAD_SECONDS, usual) + self.wait, MAX_LEAD_SECONDS)
         return seconds
 
     def learn(self, seconds: float, at: float) -> None:
@@ -67,7 +67,7 @@ class Lead:
         """Note that a job is given back because it did not begin in time; say so now and then."""
         with self._lock:
             self._late += 1
-            if at < self._told_at + QUIET:
+            if at < self._told_at + LOG_PAUSE_SECONDS:
                 return
             late, self._late, self._told_at = self._late, 0, at
         message = "%s given back, not begun within %.3f s of the claim; what a rate let them begin with is lost"

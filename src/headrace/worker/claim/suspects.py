@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SuspectFetcher", "Suspects"]
 
-WAITED_TOO_LONG = 1.0
-ROUND = 1.0
+MAX_WAIT_SECONDS = 1.0
+ROUND_SECONDS = 1.0
 """Seconds after which no more suspects are added to those that run, so that one that runs alone has its turn."""
-REST = 0.25
+REST_SECONDS = 0.25
 """Seconds between two claims that gave nothing, at least: other jobs fall due all the time."""
 
 
@@ -95,7 +95,7 @@ class Suspects:
         most, self.levels = open_to(held, slots.concurrency)
         if not held:
             self._round_began = now
-        elif most * 2 < most_at_once(slots.concurrency) or now > self._round_began + ROUND:
+        elif most * 2 < most_at_once(slots.concurrency) or now > self._round_began + ROUND_SECONDS:
             return 0  # many small claims would cost more than they bring
         return most
 
@@ -147,7 +147,7 @@ class Suspects:
 
     def gives_up(self, now: datetime) -> bool:
         """Whether they have waited too long for a slot, so that other workers should have them."""
-        return len(self.waiting) > 0 and not self._slots.has_slot and self.waiting.waited(now) > WAITED_TOO_LONG
+        return len(self.waiting) > 0 and not self._slots.has_slot and self.waiting.waited(now) > MAX_WAIT_SECONDS
 
     # -- out
 
@@ -189,4 +189,4 @@ class SuspectFetcher(Fetcher):
             self.wake()
 
     def _pause(self, claimed: Claimed) -> float:
-        return max(REST, super()._pause(claimed))
+        return max(REST_SECONDS, super()._pause(claimed))

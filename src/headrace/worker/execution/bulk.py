@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError, InvalidResult, NotSupported
 from headrace.worker.execution.call import is_late
 from headrace.worker.execution.context import Caller, Context
 from headrace.worker.execution.resources import Resource
-from headrace.worker.execution.run import STOP_PATIENCE, Run
+from headrace.worker.execution.run import STOP_TIMEOUT_SECONDS, Run
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.yielded_slots import RunSlot
 
@@ -137,7 +137,7 @@ class BulkCall:
         if not self._stopped:
             self._stopped, self._ctx.stopping = True, ctx.stopping
             self._task.cancel()
-        patience = self._slots.cancel_grace if ctx.stopping == "cancelled" else STOP_PATIENCE
+        patience = self._slots.cancel_grace if ctx.stopping == "cancelled" else STOP_TIMEOUT_SECONDS
         done, _ = await asyncio.wait([self._task], timeout=patience)
         if not done:
             _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)

@@ -20,7 +20,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.engine.transactions import walk, walk_async
 from headrace.errors import ConfigError, HeadraceError, NotSupported, Stale, Stopped, TransitionRefused, Unavailable
 from headrace.logs import labels
-from headrace.runtime.writes.left_out import tell_left_out
+from headrace.runtime.writes.omissions import tell_left_out
 from headrace.worker.execution.context import Context, Transaction
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.process.loops import wait_on_loop
@@ -31,10 +31,10 @@ _log = logging.getLogger("headrace.worker")
 
 T = TypeVar("T")
 
-_TRIES = 50
-_LOOKS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+_MAX_TRIES = 50
+_POLL_SECONDS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds between looks at a store that does not answer."""
-LEFT_OPEN = 5.0
+OPEN_TRANSACTION_SECONDS = 5.0
 """How long to wait for a transaction that is still open after its handler has ended."""
 
 
@@ -164,7 +164,7 @@ class Completion:
 
         :raises Stale: the job has another owner, or has ended
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             now = self._host.clock.now()
             try:
                 change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._owned.started_at)
@@ -178,7 +178,7 @@ class Completion:
             if not isinstance(verdict, Conflict):
                 raise Stale(verdict.job or job)
             job = verdict.job
-        raise Unavailable(f"job {job.id} changed {_TRIES} times while its completion was being written")
+        raise Unavailable(f"job {job.id} changed {_MAX_TRIES} times while its completion was being written")
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return wait_on_loop(self._loop, work, "ctx.complete")
@@ -223,7 +223,7 @@ class Completion:
 
     async def _over(self) -> None:
         """Wait for the end of the user's transaction, but not for ever."""
-        until = self._host.clock.monotonic() + LEFT_OPEN
+        until = self._host.clock.monotonic() + OPEN_TRANSACTION_SECONDS
         while self._open() and self._host.clock.monotonic() < until:
             await self._host.sleep(0.02)
         if self._open():
@@ -237,7 +237,7 @@ class Completion:
         worker is refused then.
         """
         held = self._owned.job
-        for pause in _LOOKS:
+        for pause in _POLL_SECONDS:
             await self._host.sleep(pause)
             try:
                 (job,) = await self._engine.jobs.get([held.id])

@@ -41,9 +41,9 @@ _RUNNING = Status.RUNNING  # looked up once: see core.lifecycle.execution
 
 _making = threading.Lock()
 
-SHORT = 10.0
+OWN_TIMER_SECONDS = 10.0
 """Seconds up to which a timeout has a timer of its own: a timer for each of thousands of jobs would cost too much."""
-STOP_PATIENCE = 5.0
+STOP_TIMEOUT_SECONDS = 5.0
 """How long a cancelled coroutine may take to end after its time ran out, before its attempt ends without it."""
 
 
@@ -243,7 +243,7 @@ class Run(Caller):
         """Arrange that the handler is stopped at its timeout: by a timer if that is soon, otherwise by ``tick``."""
         if timeout is None:
             return
-        if timeout <= SHORT:
+        if timeout <= OWN_TIMER_SECONDS:
             self._later(timeout, lambda: self.stop("timed_out"))
         else:
             self._time_up_at = self.began + timeout
@@ -267,7 +267,7 @@ class Run(Caller):
         self._ctx.stopping = why
         over: Ending = TimedOut() if why == "timed_out" else Released()
         mode = self.owned.handler.mode
-        patience = self._slots.cancel_grace if why == "cancelled" else STOP_PATIENCE
+        patience = self._slots.cancel_grace if why == "cancelled" else STOP_TIMEOUT_SECONDS
         if mode == "async":
             self.task.cancel()
             self._later(patience, lambda: self.abandon(over))

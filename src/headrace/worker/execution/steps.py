@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.codec.json import Codec
 from headrace.core.codec.value import decode_value, encode_value
+from headrace.core.defaults import MAX_KEY_CHARACTERS
 from headrace.core.entry import BEGIN, Kind
-from headrace.core.validation import KEY, checked_name, plain
+from headrace.core.validation import checked_name, plain
 from headrace.engine import MAX_BATCH
 from headrace.errors import ConfigError
 from headrace.worker.handler import return_codec
@@ -70,7 +71,9 @@ def run_step_blocking(
 
 async def _begin(writer: EntryWriter, ctx: Context, name: str) -> str | None:
     """The result of the step in an earlier attempt, if there is one."""
-    checked_name(name, "a step's name, the same in every attempt,", KEY)  # before anything is done that cannot be kept
+    checked_name(
+        name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS
+    )  # before anything is done that cannot be kept
     if name in writer.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
     writer.stepped.add(name)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from headrace.core import validation
+from headrace.core import defaults
 from headrace.core.attempt import Ending, ErrorInfo, TimedOut
 from headrace.core.lifecycle.loss import timeout_error
 from headrace.worker.execution.context import Context
@@ -19,7 +19,7 @@ SPAN = "traceparent"
 """The detail of an error that names the span of the attempt that failed; the next attempt links to it."""
 
 
-_ROOM = 128
+_MAX_SPAN_BYTES = 128
 """Bytes that word of a span takes, as JSON, at most."""
 
 
@@ -40,10 +40,10 @@ def noted(error: ErrorInfo, headers: Mapping[str, str]) -> ErrorInfo:
     if SPAN not in headers:
         return error
     word = {SPAN: headers[SPAN]}
-    whole = replace(error, details={**(error.details or {}), **word}).cut(validation.ERROR)
+    whole = replace(error, details={**(error.details or {}), **word}).cut(defaults.MAX_ERROR_BYTES)
     if SPAN in (whole.details or {}):
         return whole
-    return replace(replace(error, details=None).cut(validation.ERROR - _ROOM), details=word)
+    return replace(replace(error, details=None).cut(defaults.MAX_ERROR_BYTES - _MAX_SPAN_BYTES), details=word)
 
 
 def timed_out_in(ctx: Context | None, ending: TimedOut) -> TimedOut:

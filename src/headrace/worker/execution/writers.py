@@ -14,6 +14,7 @@ from contextvars import Context
 from datetime import datetime
 
 from headrace.core.attempt import Progress
+from headrace.core.defaults import MAX_LOG_LINES
 from headrace.core.entry import Append, Entry, Kind, log_data
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import progress
@@ -26,11 +27,9 @@ __all__ = ["EntryWriter", "ProgressWriter", "Started"]
 
 _log = logging.getLogger("headrace.worker")
 
-MOST_ENTRIES, MOST_BYTES = 1000, 1024 * 1024
+MAX_WRITE_ENTRIES, MAX_WRITE_BYTES = 1000, 1024 * 1024
 """The most of one write; as much again may wait before the handler has to wait, too."""
 
-MOST_LINES = 1000
-"""How many lines of the log of one attempt are stored; further lines are only counted."""
 
 Started = Callable[[], Awaitable[Job | None]]
 """Stores the start of the run; the job as it is then, or None if the worker does not own it any more."""
@@ -88,7 +87,7 @@ class EntryWriter:
 
     def log(self, data: str) -> None:
         """Add a line to the log, if the log is not full; may be called from any thread."""
-        if self._logged >= MOST_LINES:
+        if self._logged >= MAX_LOG_LINES:
             self._dropped += 1
             return
         self._logged += 1
@@ -109,7 +108,7 @@ class EntryWriter:
         """
         self._take_lines()
         if self._dropped:
-            message = f"{self._dropped} more lines were not kept: the log of an attempt has {MOST_LINES}"
+            message = f"{self._dropped} more lines were not kept: the log of an attempt has {MAX_LOG_LINES}"
             self.add(Kind.LOG, log_data("WARNING", "headrace", message))
             self._dropped = 0  # said
         with contextlib.suppress(HeadraceError):
@@ -117,7 +116,7 @@ class EntryWriter:
 
     async def room(self) -> None:
         """Wait while as much is waiting as one write takes; raises like ``flush``."""
-        while self._error is None and (len(self._waiting) >= MOST_ENTRIES or self._bytes >= MOST_BYTES):
+        while self._error is None and (len(self._waiting) >= MAX_WRITE_ENTRIES or self._bytes >= MAX_WRITE_BYTES):
             self._moved.clear()
             await self._moved.wait()
         if self._error is not None:
@@ -161,7 +160,7 @@ class EntryWriter:
     def _next(self) -> tuple[Entry, ...]:
         entries: list[Entry] = []
         size = 0
-        while self._waiting and len(entries) < MOST_ENTRIES and (not entries or size < MOST_BYTES):
+        while self._waiting and len(entries) < MAX_WRITE_ENTRIES and (not entries or size < MAX_WRITE_BYTES):
             entry = self._waiting.popleft()
             size += len(entry.data)
             entries.append(entry)
@@ -170,7 +169,7 @@ class EntryWriter:
         return tuple(entries)
 
 
-PROGRESS_EVERY = 0.25
+PROGRESS_SECONDS = 0.25
 
 
 class ProgressWriter:
@@ -192,10 +191,10 @@ class ProgressWriter:
         if self._reporting:
             return  # one at a time: what a slow store has not taken yet must not pile up before the end
         since = self._loop.time() - self._reported_at
-        if since >= PROGRESS_EVERY:
+        if since >= PROGRESS_SECONDS:
             self.write()
         else:
-            self._loop.call_later(PROGRESS_EVERY - since, self.write)
+            self._loop.call_later(PROGRESS_SECONDS - since, self.write)
 
     def write(self) -> None:
         """Write the newest report now, unless the attempt is over."""

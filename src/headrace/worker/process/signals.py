@@ -17,13 +17,13 @@ from headrace.runtime.clock import Clock
 if TYPE_CHECKING:
     from headrace.worker.worker import Worker
 
-__all__ = ["BOTH", "ECHO", "Signals", "answering"]
+__all__ = ["BOTH", "ECHO_SECONDS", "Signals", "answering"]
 
 _log = logging.getLogger("headrace.worker")
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
-ECHO = 0.3
+ECHO_SECONDS = 0.3
 """Seconds within which the same signal again is the same wish. `timeout` signals its child and then the child's whole
 group, systemd every process of a unit while their supervisor passes the signal on: nobody has lost patience there."""
 
@@ -40,7 +40,7 @@ class Signals:
     def __call__(self, number: int, frame: FrameType | None = None) -> None:
         """One more signal."""
         (before, at), now = self._last, self._clock.monotonic()
-        if number == before and now - at < ECHO:
+        if number == before and now - at < ECHO_SECONDS:
             return
         self._last = number, now
         if not self._steps:

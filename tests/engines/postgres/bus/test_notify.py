@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.postgres.bus.notify import GAP, GROUPS, Channels, Notice, Throttle, split
+from headrace.engines.postgres.bus.notify import GAP_SECONDS, NAME_GROUPS, Channels, Notice, Throttle, split
 
 IDS = tuple(str(UUID(int=at)) for at in range(5000))
 
@@ -70,9 +70,9 @@ def test_the_first_hint_is_told_at_once_and_the_next_when_the_gap_is_over() -> N
     assert throttle.due() is None
     throttle.add(Topic.READY, ["a"])
     throttle.add(Topic.READY, ["a"])
-    assert throttle.take(1.0 + GAP / 2) == []
-    assert throttle.due() == 1.0 + GAP
-    assert throttle.take(1.0 + GAP) == [Hint(Topic.READY, ("a",))]
+    assert throttle.take(1.0 + GAP_SECONDS / 2) == []
+    assert throttle.due() == 1.0 + GAP_SECONDS
+    assert throttle.take(1.0 + GAP_SECONDS) == [Hint(Topic.READY, ("a",))]
     assert throttle.take(9.0) == []
 
 
@@ -96,8 +96,8 @@ def test_a_busy_name_holds_up_few_others() -> None:
     throttle.take(1.0)
     throttle.add(Topic.ENDED, IDS[1:1001])
     at_once = names(throttle.take(1.0))
-    assert len(at_once) > 1000 * (GROUPS - 2) / GROUPS
-    assert at_once | names(throttle.take(1.0 + GAP)) == set(IDS[1:1001])
+    assert len(at_once) > 1000 * (NAME_GROUPS - 2) / NAME_GROUPS
+    assert at_once | names(throttle.take(1.0 + GAP_SECONDS)) == set(IDS[1:1001])
 
 
 def test_everybody_includes_those_who_were_named() -> None:
@@ -121,22 +121,22 @@ def test_what_others_tell_counts_as_told() -> None:
     assert throttle.pass_by(Topic.READY, ["a"], 1.0) == []
     throttle.add(Topic.READY, ["a"])
     assert throttle.take(1.0) == []
-    assert throttle.take(1.0 + GAP) == [Hint(Topic.READY, ("a",))]
+    assert throttle.take(1.0 + GAP_SECONDS) == [Hint(Topic.READY, ("a",))]
 
 
 def test_names_that_cannot_be_told_do_not_pile_up() -> None:
     throttle = Throttle(burst=0)
     for at in range(100):
         throttle.add(Topic.ENDED, (f"{at}-{id}" for id in IDS))
-    assert len(names(throttle.take(1.0))) <= 1000 * GROUPS
+    assert len(names(throttle.take(1.0))) <= 1000 * NAME_GROUPS
 
 
 def test_what_trickles_in_is_told_at_once_and_a_flood_at_its_pace() -> None:
     throttle, told = Throttle(burst=4), 0
     for number in range(1000):  # twenty in each gap
-        told += len(throttle.pass_by(Topic.READY, ["a"], 10.0 + number * GAP / 20))
+        told += len(throttle.pass_by(Topic.READY, ["a"], 10.0 + number * GAP_SECONDS / 20))
     assert 50 <= told <= 55
-    trickle = [throttle.pass_by(Topic.READY, ["a"], 20.0 + number * GAP * 0.75) for number in range(8)]
+    trickle = [throttle.pass_by(Topic.READY, ["a"], 20.0 + number * GAP_SECONDS * 0.75) for number in range(8)]
     assert all(trickle)
 
 
@@ -144,20 +144,20 @@ def test_a_hint_that_waits_goes_along_half_a_gap_ahead_and_the_rate_stays() -> N
     throttle = Throttle(burst=0)
     assert throttle.pass_by(Topic.READY, ["a"], 1.0) == ["a"]
     throttle.add(Topic.READY, ["a"])
-    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP * 0.4) == []
-    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP * 0.6) == ["a"]
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP_SECONDS * 0.4) == []
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP_SECONDS * 0.6) == ["a"]
     throttle.passed_by(Topic.READY, ["a"])
     assert throttle.due() is None
     throttle.add(Topic.READY, ["a"])
-    assert throttle.due() == 1.0 + 2 * GAP
+    assert throttle.due() == 1.0 + 2 * GAP_SECONDS
 
 
 def test_a_hint_goes_ahead_of_no_other_that_waits_longer_for_it() -> None:
     throttle = Throttle(burst=0)
     throttle.pass_by(Topic.READY, IDS, 1.0)  # all groups
-    throttle.add(Topic.READY, IDS[: GROUPS + 1])
-    alike = next(group for group in _groups(IDS[: GROUPS + 1]) if len(group) > 1)
-    assert throttle.pass_by(Topic.READY, alike[:1], 1.0 + GAP * 0.9) == []
+    throttle.add(Topic.READY, IDS[: NAME_GROUPS + 1])
+    alike = next(group for group in _groups(IDS[: NAME_GROUPS + 1]) if len(group) > 1)
+    assert throttle.pass_by(Topic.READY, alike[:1], 1.0 + GAP_SECONDS * 0.9) == []
 
 
 def _groups(names: tuple[str, ...]) -> list[list[str]]:
@@ -180,16 +180,16 @@ def test_what_waits_stays_until_the_statement_that_carries_it_is_committed() -> 
     throttle.pass_by(Topic.READY, ["a"], 1.0)
     throttle.add(Topic.READY, ["a"])
     throttle.passed_by(Topic.READY, ["a"])  # of a statement that began before: what waits came after it
-    assert throttle.due() == 1.0 + GAP
-    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP) == ["a"]  # and that fails: it is told by itself
-    assert throttle.take(1.0 + 2 * GAP) == [Hint(Topic.READY, ("a",))]
+    assert throttle.due() == 1.0 + GAP_SECONDS
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP_SECONDS) == ["a"]  # and that fails: it is told by itself
+    assert throttle.take(1.0 + 2 * GAP_SECONDS) == [Hint(Topic.READY, ("a",))]
 
 
 def test_what_comes_while_a_statement_is_on_its_way_is_told_after_it() -> None:
     throttle = Throttle(burst=0)
     throttle.pass_by(Topic.READY, ["a"], 1.0)
     throttle.add(Topic.READY, ["a"])
-    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP) == ["a"]
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP_SECONDS) == ["a"]
     throttle.add(Topic.READY, ["a"])  # perhaps committed after the statement, and not heard of with it
     throttle.passed_by(Topic.READY, ["a"])
-    assert throttle.take(1.0 + 2 * GAP) == [Hint(Topic.READY, ("a",))]
+    assert throttle.take(1.0 + 2 * GAP_SECONDS) == [Hint(Topic.READY, ("a",))]

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.postgres.bus.notify import BURST, GAP, Channels, Throttle
+from headrace.engines.postgres.bus.notify import BURST_NOTIFICATIONS, GAP_SECONDS, Channels, Throttle
 from headrace.engines.postgres.bus.role import NotifyBus
 from headrace.runtime.host import Host
-from tests.support.postgres import Server, shared
-from tests.support.proxy import Proxy
+from tests.support.servers.postgres import Server, shared
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 BEAT = 0.2
@@ -216,8 +216,8 @@ async def test_a_burst_is_told_once_a_gap(url: str) -> None:
         before_last = len(one.sent)
         one.send(Hint(Topic.READY, ("busy",)))
         await until(lambda: len(one.sent) > before_last)
-        gaps = (loop.time() - began) / GAP
-        assert len(one.sent) <= gaps + 2 + BURST
+        gaps = (loop.time() - began) / GAP_SECONDS
+        assert len(one.sent) <= gaps + 2 + BURST_NOTIFICATIONS
         await until(lambda: len(two.names(Topic.READY)) == len(one.sent))
 
 

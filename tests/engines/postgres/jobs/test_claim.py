@@ -34,8 +34,8 @@ from headrace.engines.postgres.store.pool import HOT, Pool
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
-from tests.support.postgres import shared
-from tests.support.schemas import postgres_engine
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import postgres_engine
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(240)

@@ -31,9 +31,9 @@ from headrace.runtime.writes.writer import Writer
 from tests.engines.postgres.conftest import Connect
 from tests.support.faults import LosesReplies
 from tests.support.invariants import check_store
-from tests.support.postgres import shared
-from tests.support.proxy import Proxy
-from tests.support.schemas import schema_of, url_of
+from tests.support.servers.postgres import shared
+from tests.support.servers.proxy import Proxy
+from tests.support.servers.schemas import schema_of, url_of
 from tests.support.until import until
 
 
@@ -132,8 +132,8 @@ async def empty(lab: Lab, engine: Engine) -> None:
 async def test_a_line_that_another_session_collected_is_made_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, dedup: str | None
 ) -> None:
-    monkeypatch.setattr(profiles, "MOST", 3)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 3)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 3)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 3)
     other = lab.engine.another_session()
     await other.open()
     await lab.put("mine", dedup=dedup)
@@ -156,8 +156,8 @@ async def test_a_line_that_another_session_collected_is_made_again(
 async def test_steps_made_before_a_collection_do_not_store_into_lines_that_are_gone(
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MOST", 3)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 3)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 3)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 3)
     other = lab.engine.another_session()
     await other.open()
     steps = await lab.transactions.inserting([lab.job("mine")], lab.now)
@@ -178,8 +178,8 @@ async def test_steps_made_before_a_collection_do_not_store_into_lines_that_are_g
 async def test_lines_are_not_collected_under_a_transaction_that_stores_into_them(
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MOST", 3)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 3)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 3)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 3)
     other = lab.engine.another_session()
     await other.open()
     user = await connect()

@@ -11,8 +11,7 @@ import pytest
 from headrace.conformance.jobs.limits import rate
 from headrace.conformance.lab import Lab
 from headrace.core.attempt import Completed, Event
-from headrace.core.audit import KEPT
-from headrace.core.defaults import Rules
+from headrace.core.defaults import MAX_AUDIT_ENTRIES, Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.claim import ClaimRequest
@@ -29,8 +28,8 @@ from headrace.errors import Unavailable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
-from tests.support.postgres import shared
-from tests.support.schemas import postgres_engine
+from tests.support.servers.postgres import shared
+from tests.support.servers.schemas import postgres_engine
 
 KEYS = ["plain", 'quo"te', "back\\slash", "a,b", "{brace}", "NULL", "", " ", "line\nbreak", "tab\t", "ключ", "💧", "'"]
 """What the text of an array, or of a document, spells in its own way."""
@@ -201,7 +200,7 @@ async def test_who_stops_in_the_middle_of_a_claim_keeps_the_others_waiting_only_
 
 
 async def test_behind_more_keys_than_are_ever_read_others_are_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_rotation, "FAR", 100)
+    monkeypatch.setattr(key_rotation, "MAX_READ_JOBS", 100)
     await rate(lab, "api", 1, per=3600, keyed=True)
     assert await lab.engine.documents.put_setting("limit:work", encode({"rates": ["api"]}), 0) is not None
     worker = await lab.worker()
@@ -242,8 +241,9 @@ async def test_old_acts_on_settings_are_forgotten(lab: Lab, connect: Connect, sc
     other = await connect()
     event = encode(Event("set", lab.now, "ann"))
     await other.execute(
-        f"INSERT INTO {schema}.audit (key, data) SELECT 'queue:a', $1 FROM generate_series(1, {KEPT + 5})", event
+        f"INSERT INTO {schema}.audit (key, data) SELECT 'queue:a', $1 FROM generate_series(1, {MAX_AUDIT_ENTRIES + 5})",
+        event,
     )
     assert await lab.engine.documents.put_setting("queue:a", "{}", 0, Event("last", lab.now)) is not None
-    kept = await lab.engine.documents.audit(2 * KEPT)
-    assert (len(kept), kept[0].verb) == (KEPT, "last")
+    kept = await lab.engine.documents.audit(2 * MAX_AUDIT_ENTRIES)
+    assert (len(kept), kept[0].verb) == (MAX_AUDIT_ENTRIES, "last")

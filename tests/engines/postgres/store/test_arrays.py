@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from headrace.engines.postgres.store.arrays import columns, literal, literal_of_texts
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 TEXTS = [
     "plain",

@@ -19,7 +19,7 @@ from headrace.engines.sql.schema import Migration
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
-from tests.support.postgres import Server, shared
+from tests.support.servers.postgres import Server, shared
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_a_transaction_open_for_long_is_told_with_its_process(
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(lab.engine, PostgresEngine)
-    monkeypatch.setattr(checks, "_OLD_TRANSACTION", 0.0)
+    monkeypatch.setattr(checks, "_OLD_TRANSACTION_SECONDS", 0.0)
     user = await connect()
     async with user.transaction(isolation="repeatable_read"):
         await user.execute("SELECT 1")

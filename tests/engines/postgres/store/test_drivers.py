@@ -20,7 +20,7 @@ from headrace.engine.transactions import Statement, Statements
 from headrace.engines.postgres.store.drivers import enlist
 from headrace.errors import ConfigError, NotSupported
 from tests.support.doors import ASYNC, BLOCKING, database, django_proxy, dsn
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 
 TEXTS = ["plain", "a 'quoted' :colon, 100 % and $1 ünï", '{"json": [1, null]}']
 

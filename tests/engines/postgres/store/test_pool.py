@@ -23,8 +23,8 @@ from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
-from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import Server, shared
+from tests.support.servers.pgbouncer import PgBouncer
+from tests.support.servers.postgres import Server, shared
 from tests.support.until import until
 
 
@@ -40,7 +40,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 async def test_no_write_waits_for_a_silent_server_longer_than_the_others(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_PATIENCE", 1.5)
+    monkeypatch.setattr(pool, "_STATEMENT_TIMEOUT_SECONDS", 1.5)
     host = Host(dice=SystemDice(7))
     lab = Lab(lambda: PostgresEngine(server.url(), rules=Rules(), host=host), host, Rules())
     await lab.engine.open()
@@ -217,7 +217,7 @@ async def test_a_connection_that_was_cut_at_hand_is_not_used(connect: Connect) -
 
 
 async def test_connections_that_are_not_needed_are_closed(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
-    monkeypatch.setattr(pool, "_UNUSED", 0.05)
+    monkeypatch.setattr(pool, "_UNUSED_SECONDS", 0.05)
     one, user = await opened(3), await connect()
     async with one.connection() as first, one.connection() as second:
         pids = [await each.fetchval(_PID) for each in (first, second)]
@@ -256,7 +256,7 @@ async def test_after_an_error_the_connection_goes_back_to_the_pool() -> None:
 
 
 async def test_a_statement_without_a_task_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_PATIENCE", 0.3)
+    monkeypatch.setattr(pool, "_STATEMENT_TIMEOUT_SECONDS", 0.3)
     one = await opened(1)
     pid = await pid_of(one)
     ends: list[tuple[list[Any], Exception | None]] = []

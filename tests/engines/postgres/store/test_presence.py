@@ -18,9 +18,9 @@ from headrace.engines.postgres.store.connection import Connection
 from headrace.engines.postgres.store.presence import Presence
 from headrace.runtime.host import Host
 from headrace.testing.clock import FakeClock
-from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import Server, shared
-from tests.support.proxy import Proxy
+from tests.support.servers.pgbouncer import PgBouncer
+from tests.support.servers.postgres import Server, shared
+from tests.support.servers.proxy import Proxy
 from tests.support.until import until
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -140,7 +140,7 @@ async def test_the_next_connection_need_not_wait_until_the_server_has_missed_the
 async def test_a_connection_on_which_nothing_arrives_is_found_out_within_a_lease(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headrace.engines.postgres.store.presence._ANSWER", 0.5)
+    monkeypatch.setattr("headrace.engines.postgres.store.presence._STATEMENT_TIMEOUT_SECONDS", 0.5)
     async with Proxy(shared().url()) as proxy:
         pair, worker = Pair(proxy.url), uuid4()
         first = await pair.held(worker)
@@ -160,7 +160,7 @@ async def test_who_has_a_beat_to_send_does_not_wait_until_that_is_found_out(monk
     async with Proxy(shared().url()) as proxy:
         pair, worker = Pair(proxy.url), uuid4()
         first = await pair.held(worker)
-        monkeypatch.setattr("headrace.engines.postgres.store.presence._ANSWER", 3600.0)
+        monkeypatch.setattr("headrace.engines.postgres.store.presence._STATEMENT_TIMEOUT_SECONDS", 3600.0)
         proxy.silence()
         pair.clock.advance(30)
         for _ in range(2):

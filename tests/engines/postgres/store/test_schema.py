@@ -24,7 +24,7 @@ from headrace.engines.postgres.store.connection import Connection
 from headrace.engines.sql.schema import Migration
 from headrace.errors import ConfigError, SchemaTooNew, SchemaTooOld
 from headrace.runtime.host import Host
-from tests.support.postgres import apart, shared
+from tests.support.servers.postgres import apart, shared
 
 pytestmark = pytest.mark.timeout(240)
 

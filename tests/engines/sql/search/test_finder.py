@@ -27,7 +27,7 @@ from headrace.engines.sql.search.dialect import Asking
 from headrace.engines.sql.search.finder import Finder
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
-from tests.support.schemas import postgres_engine
+from tests.support.servers.schemas import postgres_engine
 
 T = TypeVar("T")
 Make = Callable[[Path], Engine]
@@ -47,8 +47,8 @@ def make(request: pytest.FixtureRequest) -> Make:
 def test_searches_agree_with_the_core_when_there_is_much_to_look_at(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(candidates, "FEW", 2)
-    for name, value in (("PEEK", 3), ("LOOK", 5), ("_ROUNDS", (1, 2)), ("BUCKET", finding.BUCKET)):
+    monkeypatch.setattr(candidates, "MAX_SORTED_CANDIDATES", 2)
+    for name, value in (("PEEK", 3), ("LOOK", 5), ("_ROUNDS", (1, 2)), ("BUCKET", finding.BLOCK_SPAN_BITS)):
         monkeypatch.setattr(finding, name, value)
 
     async def main() -> None:

@@ -82,8 +82,8 @@ async def test_a_job_that_went_far_elsewhere_is_kept_whole(lab: Lab) -> None:
 
 
 async def test_lines_that_were_collected_are_made_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "MOST", 3)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 3)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 3)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 3)
     other = lab.engine.another_session()
     await other.open()
     worker = await lab.worker()
@@ -102,8 +102,8 @@ async def test_lines_that_were_collected_are_made_again(lab: Lab, monkeypatch: p
 
 
 async def test_a_job_that_comes_back_brings_its_profile_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "MOST", 1)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 1)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 1)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 1)
     cancelled = await lab.cancel(await lab.put("old", dedup="k"))
     await lab.put("new")
     before = await lab.engine.documents.profiles()
@@ -129,8 +129,8 @@ async def broken_lines(lab: Lab) -> list[str]:
 async def test_room_for_one_place_is_not_made_of_another_in_the_same_call(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MOST", 4)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 4)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 4)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 4)
     await leave_three(lab)
     answers = await lab.insert(*(lab.job(task) for task in "abcde"))
     assert [type(answer) for answer in answers] == [Inserted] * 4 + [Refused]
@@ -141,8 +141,8 @@ async def test_room_for_one_place_is_not_made_of_another_in_the_same_call(
 async def test_room_for_one_place_is_not_made_of_another_in_a_transaction(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MOST", 4)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 4)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 4)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 4)
     await leave_three(lab)
     async with lab.transactions.transaction() as connection:
         steps = await lab.transactions.inserting([lab.job(task) for task in "ab"], lab.now)
@@ -155,8 +155,8 @@ async def test_room_for_one_place_is_not_made_of_another_in_a_transaction(
 async def test_room_for_a_customer_is_not_made_of_what_its_profile_stands_for(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MOST", 4)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 4)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 4)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 4)
     await lab.engine.documents.put_setting("queue:mine", '{"by_customer":true}', 0)
     await leave_three(lab)
     job = await lab.put("resize", queue="mine", customer="a")
@@ -166,8 +166,8 @@ async def test_room_for_a_customer_is_not_made_of_what_its_profile_stands_for(
 
 
 async def test_a_customer_who_is_refused_takes_no_room(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "MOST", 2)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 2)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 2)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 2)
     await lab.engine.documents.put_setting("queue:mine", '{"by_customer":true}', 0)
     await lab.put("t")
     # In the order of their queues: the customer's place is looked at first.
@@ -184,8 +184,8 @@ async def test_what_the_profile_of_a_customer_stands_for_is_made_again(
     remove = "DELETE FROM profiles WHERE base IS NULL; UPDATE books SET collected = collected + 1"
     await lab.engine._writer.run(lambda connection: connection.execute(remove).get)
     assert len(await broken_lines(lab)) == 1
-    monkeypatch.setattr(profiles, "MOST", 2)
-    monkeypatch.setattr(profiles, "OF_CUSTOMERS", 2)
+    monkeypatch.setattr(profiles, "MAX_PROFILES", 2)
+    monkeypatch.setattr(profiles, "MAX_CUSTOMERS_PROFILES", 2)
     plain = await lab.put("resize", queue="plain")
     worker = await lab.worker()
     assert [job.id for job in await lab.claim(worker)] == [plain.id]
@@ -452,7 +452,7 @@ async def test_a_lone_job_that_no_engine_keeps_or_a_closed_session_is_not_begun(
 
 async def test_what_goes_wrong_with_a_lone_job_is_told(lab: Lab, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await lab.put()
-    monkeypatch.setattr(thread, "PATIENCE", 0.2)
+    monkeypatch.setattr(thread, "LOCK_TIMEOUT_SECONDS", 0.2)
     other = apsw.Connection(str(file))
     other.execute("BEGIN IMMEDIATE")
     answer = await begin(lab, lab.job())

@@ -15,7 +15,7 @@ from headrace.conformance.lab import Lab
 from headrace.core.status import ENDED
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.store.connection import ask
-from tests.engines.sqlite.test_sql import plan
+from tests.engines.sqlite.test_engine_traps import plan
 
 FIRST = """
 SELECT p.task, j.turn_key, j.subqueue, j.rank, j.arrived_at, j.seq

@@ -127,7 +127,7 @@ async def test_what_would_not_be_found_is_not_acknowledged(
     place: Path, harm: Callable[[Path], None], words: str, watched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if watched:  # by the kernel alone, if that can tell
-        monkeypatch.setattr("headrace.engines.sqlite.store.files._LOOK_EVERY", 600.0)
+        monkeypatch.setattr("headrace.engines.sqlite.store.files._CHECK_SECONDS", 600.0)
     else:
         monkeypatch.setattr("headrace.engines.sqlite.store.files.watch", lambda *_: None)
     sums = Sums(f"sqlite:///{place}?synchronous=normal")
@@ -203,7 +203,7 @@ async def test_a_log_that_was_deleted_is_saved_by_closing(place: Path) -> None:
 
 
 async def test_nothing_that_was_acknowledged_is_missing_from_a_file_that_was_moved(file: Path) -> None:
-    command = (sys.executable, "-m", "tests.support.sqlite_child", "insert", file, 1_000_000, 1)
+    command = (sys.executable, "-m", "tests.support.programs.sqlite_child", "insert", file, 1_000_000, 1)
     process = await asyncio.create_subprocess_exec(*map(str, command), stdout=PIPE, stderr=PIPE, cwd=ROOT)
     assert process.stdout is not None
     acknowledged = [(await process.stdout.readline()).decode().strip() for _ in range(100)]
@@ -238,7 +238,7 @@ async def test_a_link_above_that_leads_elsewhere_is_noticed_by_the_next_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As deployments do it: the kernel tells nobody, so the files are looked at each time."""
-    monkeypatch.setattr("headrace.engines.sqlite.store.files._LOOK_EVERY", 600.0)
+    monkeypatch.setattr("headrace.engines.sqlite.store.files._CHECK_SECONDS", 600.0)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     link = tmp_path / "current"

@@ -61,7 +61,7 @@ async def test_a_lock_that_is_given_up_in_time_is_not_noticed(thread: DbThread, 
 async def test_a_lock_that_is_kept_is_told_as_refused(
     thread: DbThread, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.2)
     other = apsw.Connection(str(file))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked by another process") as caught:
@@ -270,7 +270,7 @@ async def test_errors_at_once_mean_the_same_and_leave_nothing_behind(
 
     with pytest.raises(EngineError, match="Constraint"):
         await at_once(thread, halfway)
-    monkeypatch.setattr(module, "BRIEFLY", 0.2)
+    monkeypatch.setattr(module, "BRIEF_LOCK_TIMEOUT_SECONDS", 0.2)
     other = apsw.Connection(str(file))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked by another process") as caught:

@@ -30,13 +30,13 @@ ON_DEMAND = frozenset({Topic.FREED, Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES, 
 _MISSED = (Topic.READY, Topic.SETTINGS, Topic.CHANGED)
 """Topics of which listeners get a hint when some may have been missed; the others are polled often enough."""
 
-_PATIENCE = 10.0
+_CONNECT_TIMEOUT_SECONDS = 10.0
 """Seconds to connect, or to change the channels that are listened on."""
-_FAREWELL = 2.0
+_CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds to close the connection in good order."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
-_LONGEST_CALL = 60.0
-_MOMENT = 0.05
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0
+_MAX_CALL_SECONDS = 60.0
+_PAUSE_SECONDS = 0.05
 
 Connect = Callable[[], Awaitable["asyncpg.Connection[asyncpg.Record]"]]
 
@@ -98,24 +98,24 @@ class Listener:
 
     async def run(self) -> None:
         """Listen whenever there is somebody to listen for, until cancelled."""
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             self._stirred.clear()
             if not self._topics():
                 await self._stirred.wait()
                 continue
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
                     connection = await self._connect()
             except Exception as error:
                 self._complain(error)
             else:
                 await self._use(connection)
                 if self._heard_probe >= self._first or not self._topics():  # the connection did work
-                    pause = _FIRST_PAUSE
+                    pause = _FIRST_PAUSE_SECONDS
                     continue
             await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
     async def _use(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         self._first, self._missing = self._probe + 1, None
@@ -129,7 +129,7 @@ class Listener:
             self.hears = False
             if not connection.is_closed():
                 try:
-                    await connection.close(timeout=_FAREWELL)
+                    await connection.close(timeout=_CLOSE_TIMEOUT_SECONDS)
                 except Exception as error:
                     _log.debug("the listening connection did not end in good order: %s", error)
 
@@ -162,7 +162,7 @@ class Listener:
             if self._missing is None or self._host.clock.monotonic() - self._missing < self._patience:
                 return
             if not last:  # this process may have been halted: let the loop read what came in meanwhile
-                await self._host.sleep(_MOMENT)
+                await self._host.sleep(_PAUSE_SECONDS)
         raise _Lost("nothing is heard on the connection")
 
     async def _tune(
@@ -173,7 +173,7 @@ class Listener:
         channels = always | {self._channels.of(topic) for topic in topics}
         if channels == tuned:
             return
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
             for channel in sorted(channels - tuned):
                 await connection.add_listener(channel, self._heard)
             for channel in sorted(tuned - channels):
@@ -222,10 +222,12 @@ class Listener:
             return
         now = self._host.clock.monotonic()
         for topic in call.topics:
-            self._wanted_until[topic] = max(self._wanted_until.get(topic, 0.0), now + min(call.lasts, _LONGEST_CALL))
+            self._wanted_until[topic] = max(
+                self._wanted_until.get(topic, 0.0), now + min(call.lasts, _MAX_CALL_SECONDS)
+            )
         if call.asks and self._topics() & ON_DEMAND:
             # Answer soon, but once for all sessions that ask at about the same time.
-            self._sign_at = min(self._sign_at, max(now, self._signed_at + min(_MOMENT, self._beat / 20)))
+            self._sign_at = min(self._sign_at, max(now, self._signed_at + min(_PAUSE_SECONDS, self._beat / 20)))
             self._stirred.set()
 
     def _complain(self, error: Exception) -> None:

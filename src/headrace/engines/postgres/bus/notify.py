@@ -11,28 +11,28 @@ import msgspec
 
 from headrace.engine.bus import Hint, Topic
 
-__all__ = ["GAP", "Call", "Channels", "Notice", "Notification", "Throttle", "split"]
+__all__ = ["GAP_SECONDS", "Call", "Channels", "Notice", "Notification", "Throttle", "split"]
 
 Notification = tuple[str, str]
 """A channel and a payload, as pg_notify takes them."""
 
-GAP = 0.01
+GAP_SECONDS = 0.01
 """Seconds between two notifications of one topic and group of names, in the long run.
 
 Each notification takes a lock that all commits share. Fifty jobs a second, at random moments, are told of at once.
 """
-BURST = 9
+BURST_NOTIFICATIONS = 9
 """How many notifications may be sent without that gap after a quiet time, so that hints of a few jobs go at once."""
-GROUPS = 16
+NAME_GROUPS = 16
 """How many groups names are put in: a busy queue delays the hints of few other queues, and the rate stays bounded."""
 
-_MOST = 7900
+_MAX_PAYLOAD_BYTES = 7900
 """Bytes in one payload; the server takes less than 8000."""
-_MOST_QUEUES = 300
+_MAX_HINT_QUEUES = 300
 """How many queues a hint names at most; with more, it names none and wakes everybody."""
-_MOST_WAITING = 1000
+_MAX_WAITING_NAMES = 1000
 """How many names of a group may wait to be sent; more are dropped, and whoever waits for those polls."""
-_LONGEST_CHANNEL = 63
+_MAX_CHANNEL_CHARACTERS = 63
 
 _encode = msgspec.json.Encoder().encode
 
@@ -64,7 +64,7 @@ class Channels:
 
     def __init__(self, schema: str) -> None:
         longest = max(len(f"headrace::{word}") for word in (*Topic, "0" * 16))
-        if len(schema.encode()) > _LONGEST_CHANNEL - longest:
+        if len(schema.encode()) > _MAX_CHANNEL_CHARACTERS - longest:
             schema = sha256(schema.encode()).hexdigest()[:32]
         self._stem = f"headrace:{schema}:"
         self.calls = f"{self._stem}calls"
@@ -88,16 +88,16 @@ class Channels:
 
 def split(hint: Hint) -> list[tuple[str, ...]]:
     """The names of a hint in parts, one for each payload; a part without names is for everybody."""
-    if hint.topic is Topic.READY and len(hint.names) > _MOST_QUEUES:
+    if hint.topic is Topic.READY and len(hint.names) > _MAX_HINT_QUEUES:
         return [()]
     parts, part, size = list[tuple[str, ...]](), list[str](), 0
     for name in hint.names:
         length = _length(name)
-        if length > _MOST:
+        if length > _MAX_PAYLOAD_BYTES:
             if hint.topic is Topic.READY:
                 return [()]
             continue
-        if size + length > _MOST:
+        if size + length > _MAX_PAYLOAD_BYTES:
             parts.append(tuple(part))
             part, size = [], 0
         part.append(name)
@@ -109,13 +109,13 @@ def _length(name: str) -> int:
     try:
         return len(_encode(name)) + 1
     except UnicodeError:  # half a character, which no payload can contain
-        return _MOST + 1
+        return _MAX_PAYLOAD_BYTES + 1
 
 
 class Throttle:
     """Decides when hints go to other sessions: at once, or later and together if their group had one just before."""
 
-    def __init__(self, gap: float = GAP, burst: int = BURST) -> None:
+    def __init__(self, gap: float = GAP_SECONDS, burst: int = BURST_NOTIFICATIONS) -> None:
         self._gap, self._ahead = gap, gap * burst
         self._free: dict[tuple[Topic, int], float] = {}
         """When the next hint of a group may be sent."""
@@ -128,10 +128,10 @@ class Throttle:
         for name in names:
             empty = False
             waiting = self._waiting.setdefault((topic, _group(name)), {})
-            if len(waiting) < _MOST_WAITING or name in waiting:
+            if len(waiting) < _MAX_WAITING_NAMES or name in waiting:
                 waiting[name] = False
         if empty:
-            self._waiting.setdefault((topic, GROUPS), {})
+            self._waiting.setdefault((topic, NAME_GROUPS), {})
         return len(self._waiting) > before
 
     def take(self, now: float, *, everything: bool = False) -> list[Hint]:
@@ -142,7 +142,7 @@ class Throttle:
             self._tell(key, now)
             topic, names = key[0], self._waiting.pop(key)
             before = told.setdefault(topic, [])
-            if key[1] == GROUPS:
+            if key[1] == NAME_GROUPS:
                 told[topic] = None
             elif before is not None:
                 before.extend(names)
@@ -193,4 +193,4 @@ class Throttle:
 
 @lru_cache(1024)
 def _group(name: str) -> int:
-    return crc32(name.encode("utf-8", "surrogatepass")) % GROUPS
+    return crc32(name.encode("utf-8", "surrogatepass")) % NAME_GROUPS

@@ -28,16 +28,16 @@ __all__ = ["NotifyBus"]
 
 _log = logging.getLogger("headrace.postgres")
 
-_FAREWELL = 2.0
+_CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds for sending the last hints, and again for the tasks to end."""
 
-_CARRIED = 0.02
+_CARRIED_SECONDS = 0.02
 """Seconds within which the hint of an insert follows the notification that its statement carried."""
 
-_TICK = 0.001
+_TICK_SECONDS = 0.001
 """Seconds that are waited at least: timers of uvloop count whole milliseconds, and go off a part of one too early."""
 
-_MOST_CHANGES = 10
+_MAX_WAITING_CHANGES = 10
 """How many hints about changes may wait to be sent; of more, only the number of changes is told."""
 
 _READY, _CHANGED = Topic.READY, Topic.CHANGED  # looked up once: in Python 3.11 that is a call
@@ -112,11 +112,11 @@ class NotifyBus:
         self._said.set()
         for listener in listeners:
             listener.cancel()
-        await asyncio.wait({voice}, timeout=_FAREWELL)
+        await asyncio.wait({voice}, timeout=_CLOSE_TIMEOUT_SECONDS)
         self._loop = None
         voice.cancel()
         # With a timeout: a server that does not answer must not keep a program from ending.
-        await asyncio.wait(tasks, timeout=_FAREWELL)
+        await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT_SECONDS)
         for task in tasks:
             task.add_done_callback(_settle)
 
@@ -171,7 +171,7 @@ class NotifyBus:
             self._said.set()
 
     def _add_change(self, hint: Hint) -> None:
-        if len(self._changes) < _MOST_CHANGES:
+        if len(self._changes) < _MAX_WAITING_CHANGES:
             self._changes.append(hint)
         else:  # the server is away, or slow
             last = self._changes[-1]
@@ -197,7 +197,7 @@ class NotifyBus:
         """Remember that these were committed, so that the next ``send`` does not notify other sessions again."""
         if not notifications:
             return
-        until = self._host.clock.monotonic() + _CARRIED
+        until = self._host.clock.monotonic() + _CARRIED_SECONDS
         for _, payload in notifications:
             names = _notice(payload).names
             self._throttle.passed_by(Topic.READY, names)
@@ -239,7 +239,7 @@ class NotifyBus:
                 return
             else:
                 due = self._throttle.due()
-                rest = None if due is None else max(_TICK, due - now)
+                rest = None if due is None else max(_TICK_SECONDS, due - now)
                 self._looks_at = math.inf if rest is None else now + rest
                 await self._host.wait(self._said, rest)
 

@@ -46,7 +46,7 @@ __all__ = ["Applying", "Inserts", "Storing", "apply_text", "changing", "complete
 _places = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None, PastRow | None]]).decode
 
-_PATIENCE = 250
+_LOCK_TIMEOUT_MILLISECONDS = 250
 """Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
 
 _SEQ = 1
@@ -244,7 +244,7 @@ class Applying:
             moving, args = await self._moving.statements(list(free.values()), now), _rows_by_place(free)
             try:
                 async with self._cold.transaction() as connection:
-                    await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                    await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MILLISECONDS}")
                     await run_statements(connection, moving)
                     took = _places(await connection.fetchval(self._other.whole, *args))
                 break
@@ -303,7 +303,7 @@ class Applying:
         moving, none = await self.moving(change, now)
         try:
             async with self._cold.transaction() as connection:
-                await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MILLISECONDS}")
                 if change.key is KeyEffect.TAKE or (change.key is KeyEffect.RELEASE and change.inserts):
                     # Inserts take the same lock, so that whoever wants this key does so one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))

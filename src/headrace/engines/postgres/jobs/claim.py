@@ -23,13 +23,13 @@ from headrace.engines.sql.encoding import micros, moment
 
 __all__ = ["Claiming"]
 
-_FEW = 2000
+_FLAT_CLAIM_JOBS = 2000
 """Up to this many jobs, a claim reads at once all that it could want of each subqueue."""
-_GROWTH = 4
+_DEPTH_FACTOR = 4
 """By what factor each level of a claim of many subqueues reads deeper than the level before."""
 
-_SPARE = 50
-_FAR = 100_000
+_SPARE_JOBS = 50
+_MAX_READ_JOBS = 100_000
 """The most jobs that a claim looks at."""
 
 _ALIVE, _AGAIN, _SUBQUEUES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _KEYED, _HEAD = range(9)
@@ -76,7 +76,7 @@ class Claiming:
     def forget(self) -> None:
         """Forget what an earlier session learned of the store."""
         self._served = Served(self._hot, self._schema)
-        self._spare = _SPARE
+        self._spare = _SPARE_JOBS
         """How many jobs to look at beyond those that are wanted; grows where other claims take many of them."""
 
     async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
@@ -111,12 +111,12 @@ class Claiming:
                 if answer is not None:
                     return answer
                 serving = await self._serving(ask, anew=True)
-            elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
+            elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _MAX_READ_JOBS:
                 reach *= 8  # other claims are taking all the jobs that this one looked at
             else:
                 jobs = Reader().claimed((row[_HEAD:] for row in rows[1:]), given)
                 more = len(jobs) < ask.n and reach <= head[_SEEN]
-                self._spare = min(self._spare * 4, _FAR) if more else max(self._spare // 2, _SPARE)
+                self._spare = min(self._spare * 4, _MAX_READ_JOBS) if more else max(self._spare // 2, _SPARE_JOBS)
                 claimed = self._claimed(head, jobs, serving)
                 # Other claims took some of the jobs, and there are more behind them: have the worker ask again at once.
                 return replace(claimed, next_due=now) if more else claimed
@@ -156,10 +156,10 @@ class Claiming:
         )
         if len(serving.subqueues) == 1:
             return await self._hot.fetch(self._one, *terms, serving.subqueues[0])
-        if reach * len(serving.subqueues) <= _FEW:
+        if reach * len(serving.subqueues) <= _FLAT_CLAIM_JOBS:
             return await self._hot.fetch(self._few, *terms, serving.subqueues, serving.places, reach)
         first = reach // max(len(serving.subqueues), 1) + 1
-        sizes = (first, first * _GROWTH, first * _GROWTH**2)
+        sizes = (first, first * _DEPTH_FACTOR, first * _DEPTH_FACTOR**2)
         return await self._hot.fetch(self._many, *terms, serving.subqueues, serving.places, reach, *sizes)
 
     def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving, *, over: bool = False) -> Claimed:

@@ -59,7 +59,7 @@ from headrace.engines.sql.encoding import (
 from headrace.engines.sql.inserts import Lost, storing_inserts
 from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.relations import answers_of_stored, is_related
-from headrace.engines.sql.search.finder import BUCKET
+from headrace.engines.sql.search.finder import BLOCK_SPAN_BITS
 from headrace.engines.sql.subqueues import Collected, Learned, stakes_of
 from headrace.engines.validation import refuse_jobs
 from headrace.errors import HeadraceError, Unavailable, Unstorable
@@ -67,10 +67,10 @@ from headrace.runtime.host import Host
 
 __all__ = ["Inserting"]
 
-_TRIES = 20
-_KEY_PATIENCE = 250
+_MAX_TRIES = 20
+_KEY_LOCK_TIMEOUT_MILLISECONDS = 250
 """Milliseconds to wait for keys that others have locked; longer would keep the jobs of other keys waiting."""
-_HURRY = 2.0
+_NO_WAIT_SECONDS = 2.0
 """Seconds without waiting for any key after a wait was in vain: longer than whoever was refused pauses."""
 
 
@@ -78,9 +78,9 @@ _NO_HINT = (None, None)
 
 _GIVEN_UP = "the places of these jobs were just given up as unused: submit them again"
 
-_BLOCK = 13
+_BLOCK_BITS = 13
 """By how many bits order numbers are shifted for the list of blocks by time (``list_blocks.sql``)."""
-_NOWHERE = -1
+_NO_BLOCK = -1
 """In place of a block: none."""
 
 
@@ -125,7 +125,7 @@ class Inserting:
         """Forget what an earlier session learned of the store."""
         self.subqueues = Subqueues(self._cold, self._schema, self._host)
         """The subqueues that this session knows."""
-        self._listed = (_NOWHERE, 0)
+        self._listed = (_NO_BLOCK, 0)
         """A block of order numbers, and a span of time that an insert of this session has listed there.
 
         An entry is removed when all jobs have higher numbers than those of its block, so after the last of these was
@@ -165,7 +165,7 @@ class Inserting:
             return False
         collected, hints = self.subqueues.collected, self._bus.ready_now((job.spec.queue,))
         block, span = self._listed
-        created = micros(job.spec.created_at) >> BUCKET
+        created = micros(job.spec.created_at) >> BLOCK_SPAN_BITS
 
         def over(rows: list[Any], error: Exception | None) -> None:
             if error is not None:
@@ -177,12 +177,12 @@ class Inserting:
                 done(None)
             else:
                 seq = rows[0][0]
-                self._listed = seq >> _BLOCK, created
+                self._listed = seq >> _BLOCK_BITS, created
                 self._bus.ready_told(hints)
                 done(Inserted(replace(job, seq=seq)))
 
         hint = hints[0] if hints else _NO_HINT
-        listed = block if span == created else _NOWHERE
+        listed = block if span == created else _NO_BLOCK
         args = (job.id, job.payload_text, collected, self.subqueues.lock, *hint, listed, *row)
         self._hot.begin(connection, text, args, over)
         return True
@@ -283,7 +283,7 @@ class Inserting:
             for at, answer in zip(busy, again, strict=True):
                 answers[at] = answer
         if any(_for_now(answers[at]) for at in busy):
-            self._hurry_until = self._host.clock.monotonic() + _HURRY
+            self._hurry_until = self._host.clock.monotonic() + _NO_WAIT_SECONDS
         return answers
 
     async def _insert_patiently(self, jobs: list[Job], learned: Learned, groups: Groups) -> list[InsertAnswer]:
@@ -293,7 +293,7 @@ class Inserting:
         """
         try:
             statements = self._statements(jobs, learned, wait=True, groups=groups)
-            return await self._write(statements, patience=_KEY_PATIENCE)
+            return await self._write(statements, patience=_KEY_LOCK_TIMEOUT_MILLISECONDS)
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
@@ -381,7 +381,7 @@ class Inserting:
             yield from relate(self._schema, (), batch)
         keyed = yield from _lock_keys(self._schema, jobs, wait=wait)
         blind = not groups and not any(map(_has_keys, jobs))
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             relatives = yield from hold_relatives(self._schema, jobs, wait=wait)
             busy = relatives.busy(jobs, keyed)
             while groups and busy < (more := relatives.busy(jobs, groups.of(busy))):
@@ -396,7 +396,7 @@ class Inserting:
             answers = yield from self._sort_out(free, relatives, learned, groups, tell=tell)
             if answers is not None:
                 return [answers.get(job.id) or Refused(not_now(job)) for job in jobs]
-        raise Unavailable(f"{len(jobs)} jobs met others of the same id {_TRIES} times")
+        raise Unavailable(f"{len(jobs)} jobs met others of the same id {_MAX_TRIES} times")
 
     def _sort_out(
         self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, groups: Groups, *, tell: bool

@@ -21,18 +21,18 @@ from headrace.engines.postgres.store.arrays import columns
 from headrace.engines.postgres.store.connection import Connection, sql
 from headrace.engines.sql.encoding import micros
 
-__all__ = ["FAR", "NOWHERE", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
+__all__ = ["MAX_READ_JOBS", "NOWHERE", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
 
-FAR = 100_000
+MAX_READ_JOBS = 100_000
 """The most jobs, and the most keys, that a claim reads of a subqueue."""
 
-_ROWS = 20_000
+_FIRST_WINDOW_JOBS = 20_000
 """How many jobs a claim reads at most in its first window, of all subqueues together."""
-_SPARE = 8
+_SPARE_KEYS = 8
 """How many more keys than wanted jobs are read of a subqueue: some keys may be at their limit."""
-_GROWTH = 8
+_WINDOW_FACTOR = 8
 """By what factor the next window is wider."""
-_ARRIVALS = 10_000
+_MAX_ARRIVALS = 10_000
 """How many arrivals are processed in one transaction."""
 
 Stands = list[Any] | None
@@ -55,20 +55,22 @@ class Window(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, ask: ClaimRequest, serving: Serving, tasks: Collection[str]) -> Window:
         """The first window for an ask, which is likely to be wide enough."""
-        most = max(_ROWS // max(len(serving.subqueues), 1), 10)
+        most = max(_FIRST_WINDOW_JOBS // max(len(serving.subqueues), 1), 10)
         counts = [wanted(group, ask, serving.limits) for group in serving.groups]
         reaches = [
-            n + _SPARE if n and group.task in tasks else 0 for n, group in zip(counts, serving.groups, strict=True)
+            n + _SPARE_KEYS if n and group.task in tasks else 0 for n, group in zip(counts, serving.groups, strict=True)
         ]
         return cls([min(n, most) for n in counts], [min(n, most) for n in reaches])
 
     @property
     def wider(self) -> Window | None:
         """The next window, where this one was not wide enough; None if it is the widest."""
-        depths, reaches = ([min(n * _GROWTH, FAR) for n in each] for each in (self.depths, self.reaches))
+        depths, reaches = (
+            [min(n * _WINDOW_FACTOR, MAX_READ_JOBS) for n in each] for each in (self.depths, self.reaches)
+        )
         if (depths, reaches) == (self.depths, self.reaches):
             return None
-        return Window(depths, reaches, self.shares * _GROWTH)
+        return Window(depths, reaches, self.shares * _WINDOW_FACTOR)
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -111,8 +113,8 @@ async def arrive(connection: Connection, schema: str, serving: Serving, tasks: C
     if not here:
         return True
     subqueues, names = map(list, zip(*here, strict=True))
-    came: int = await connection.fetchval(sql("arrive", schema), subqueues, names, _ARRIVALS)
-    return came < _ARRIVALS
+    came: int = await connection.fetchval(sql("arrive", schema), subqueues, names, _MAX_ARRIVALS)
+    return came < _MAX_ARRIVALS
 
 
 async def read(
@@ -124,7 +126,7 @@ async def read(
     passed: Collection[int] = (),
 ) -> Table:
     """Read the first jobs of each subqueue and of the first keys in it, without the jobs in ``passed``."""
-    slots = [serving.limits.task(group.task).max_per_key or FAR for group in serving.groups]
+    slots = [serving.limits.task(group.task).max_per_key or MAX_READ_JOBS for group in serving.groups]
     most = [min(one * window.shares, depth) for one, depth in zip(slots, window.depths, strict=True)]
     reaches = [n and n + 1 for n in window.reaches]
     widest = max(window.depths, default=0)

@@ -30,9 +30,9 @@ __all__ = ["Limiting", "give"]
 
 _TASK = "task:"
 
-_ROUNDS = 5
+_MAX_ROUNDS = 5
 """How often a claim deals again without the jobs that others have locked, before it accepts fewer jobs."""
-_MOMENT = timedelta(seconds=0.1)
+_LOCKED_RETRY_DELAY = timedelta(seconds=0.1)
 """How soon to ask again for a job that another transaction had locked."""
 
 
@@ -67,7 +67,7 @@ class Limiting:
         # Limited tasks need their gates in any case; only for the others must the statement look for jobs with keys.
         others = [at for at, group in enumerate(serving.groups) if not serving.limits.task(group.task).limited]
         where = [serving.subqueues[at] for at in others], [serving.groups[at].task for at in others]
-        passed, rounds = set[int](), _ROUNDS
+        passed, rounds = set[int](), _MAX_ROUNDS
         while True:
             missing = list[str]()
             try:
@@ -140,7 +140,7 @@ class Limiting:
         if dealt.next_permit is not None:
             soon.append(micros(dealt.next_permit))
         if passed and len(jobs) < ask.n:
-            soon.append(micros(now + _MOMENT))
+            soon.append(micros(now + _LOCKED_RETRY_DELAY))
         left = stays(table, places.keys() - {job.seq for job in jobs}) if len(jobs) < len(places) else None
         if left is not None:  # others have locked these jobs, which stay queued
             await connection.execute(self._stand, micros(now), *left)

@@ -20,7 +20,7 @@ from headrace.engines.sql.encoding import LOWEST, micros, moment
 
 __all__ = ["Jobs", "delete_old", "delete_tied"]
 
-_DELTAS = 1000
+_MAX_LEDGER_ROWS = 1000
 """How many rows the ledger, and what is beside it, may have before they are summed up."""
 
 
@@ -94,10 +94,13 @@ class Jobs:
 
     async def _sum_up(self, table: str, statement: str) -> None:
         """Sum up what is only ever added, where there is much: each insert adds a row to the ledger."""
-        few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.{table} LIMIT {_DELTAS}) t"
+        rows = f"SELECT 1 FROM {self._schema}.{table} LIMIT {_MAX_LEDGER_ROWS}"
+        few = f"SELECT count(*) < {_MAX_LEDGER_ROWS} FROM ({rows}) t"
         if (await self._cold.fetch(few))[0][0]:
             return
-        while (await self._cold.fetch(sql(statement, self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
+        while (await self._cold.fetch(sql(statement, self._schema), _MAX_LEDGER_ROWS * 10))[0][
+            0
+        ] == _MAX_LEDGER_ROWS * 10:
             pass
 
     async def changed(self, known: Sequence[tuple[UUID, int]]) -> list[UUID]:

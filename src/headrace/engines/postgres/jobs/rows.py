@@ -64,7 +64,7 @@ else:
     RECORD_TYPE = tuple_type(RECORD)
 """The type of a record within a document."""
 
-_LONG = 500
+_MAX_TEXT_CHARACTERS = 500
 """How many characters of a text are stored; longer ones by their digest: an index takes about 2,700 bytes at most."""
 
 _NAMES = [column.name for column in RECORD]
@@ -143,7 +143,7 @@ def request_key(job: Job) -> str | None:
 
 
 def _short(key: str | None) -> str | None:
-    return key if key is None or len(key) <= _LONG else digest(key)
+    return key if key is None or len(key) <= _MAX_TEXT_CHARACTERS else digest(key)
 
 
 def request_lock(schema: str, job: Job) -> int:
@@ -164,7 +164,7 @@ def subqueues_lock(schema: str) -> int:
 
 def label(text: str) -> str:
     """A label as it is stored."""
-    return text if len(text) <= _LONG else text[0] + digest(text)
+    return text if len(text) <= _MAX_TEXT_CHARACTERS else text[0] + digest(text)
 
 
 def labels(job: Job) -> str | None:

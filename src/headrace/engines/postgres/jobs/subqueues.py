@@ -24,7 +24,7 @@ from headrace.engine.transactions import Statement, Statements
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.postgres.jobs.rows import label, subqueues_lock
 from headrace.engines.postgres.store.connection import Connection, digest, sql
-from headrace.engines.postgres.store.pool import LONG_PATIENCE, Pool
+from headrace.engines.postgres.store.pool import LONG_TIMEOUT_SECONDS, Pool
 from headrace.engines.sql.encoding import Place, encode, pair_of, queues_by_customer, rank_of, requires_of
 from headrace.engines.sql.subqueues import Collected, Interned, KnownSubqueues, Recounts, Spot
 from headrace.errors import HeadraceError, Unavailable
@@ -33,11 +33,11 @@ from headrace.runtime.host import Host
 __all__ = ["Moving", "NoSubqueue", "Served", "Serving", "Subqueues"]
 
 
-_FRUITLESS, _REST = 3, 60.0
+_MAX_FRUITLESS_COLLECTIONS, _FRUITLESS_SECONDS = 3, 60.0
 """How often, within how many seconds, a session may collect without making enough room."""
-_PATIENCE = 250
+_LOCK_TIMEOUT_MILLISECONDS = 250
 """Milliseconds for which a collection may wait for inserts that are under way; new inserts wait behind it."""
-_HOLD_OFF = 5.0
+_NO_WAIT_SECONDS = 5.0
 """Seconds after a wait in vain during which a collection does not wait again."""
 
 
@@ -48,7 +48,10 @@ class Subqueues(KnownSubqueues):
         super().__init__()
         self._pool, self._schema, self._host = pool, schema, host
         # For the operator and for customers: these must not keep that one from making room.
-        self._fruitless = {whose: deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS) for whose in (None, OURS)}
+        self._fruitless = {
+            whose: deque([-math.inf] * _MAX_FRUITLESS_COLLECTIONS, maxlen=_MAX_FRUITLESS_COLLECTIONS)
+            for whose in (None, OURS)
+        }
         self._hold_off_until = -math.inf
         self._recounts = Recounts(host.clock)
         self.lock = subqueues_lock(schema)
@@ -122,7 +125,7 @@ class Subqueues(KnownSubqueues):
         # The locks first: what an insert wrote that had one of them is seen by the statement that follows.
         rows = await connection.fetch(sql("free_stakes", self._schema), customer)
         told = (customer, label(f"c{customer}"), [subqueue for (subqueue,) in rows])
-        await connection.execute(sql("recount", self._schema), *told, timeout=LONG_PATIENCE)
+        await connection.execute(sql("recount", self._schema), *told, timeout=LONG_TIMEOUT_SECONDS)
 
     async def _without_room(
         self, connection: Connection, spots: Sequence[Spot], digests: dict[Place, str], bases: dict[Place, str]
@@ -131,7 +134,7 @@ class Subqueues(KnownSubqueues):
         codes = sorted({*(digests[place] for place, _ in spots), *bases.values()})
         busy, out = False, self._out(spots, digests, bases, *await self._fresh(connection, codes))
         fruitless = self._fruitless[None if any(whose is None for _, whose in out) else OURS]
-        if out and self._host.clock.monotonic() >= fruitless[0] + _REST:
+        if out and self._host.clock.monotonic() >= fruitless[0] + _FRUITLESS_SECONDS:
             if await self._collect(connection):
                 # Some may be gone now.
                 if out := self._out(spots, digests, bases, *await self._fresh(connection, codes)):
@@ -186,13 +189,13 @@ class Subqueues(KnownSubqueues):
                 return False
             try:
                 async with connection.transaction():
-                    await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                    await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MILLISECONDS}")
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", self.lock)
                     await connection.execute("SET LOCAL lock_timeout TO DEFAULT")
             except LockNotAvailableError:
-                self._hold_off_until = now + _HOLD_OFF
+                self._hold_off_until = now + _NO_WAIT_SECONDS
                 return False
-        await connection.execute(sql("collect", self._schema), timeout=LONG_PATIENCE)
+        await connection.execute(sql("collect", self._schema), timeout=LONG_TIMEOUT_SECONDS)
         return True
 
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime
 
-from headrace.core.times import CLOCK_APART, told_apart
+from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.engine import Check
 from headrace.engines.postgres.store import schema as migrate
 from headrace.engines.postgres.store.connection import Connection, sql
 from headrace.engines.sql.encoding import micros
 from headrace.engines.sql.records import ledger_check, ledger_of
 
-__all__ = ["OLDEST", "check"]
+__all__ = ["MIN_SERVER_VERSION", "check"]
 
-OLDEST = 130000
+MIN_SERVER_VERSION = 130000
 """PostgreSQL 13."""
 
-_OLD_TRANSACTION = 3600.0
+_OLD_TRANSACTION_SECONDS = 3600.0
 
 
 async def check(connection: Connection, schema: str, now: datetime) -> AsyncIterator[Check]:
     """All findings, good and bad."""
     version = await connection.fetchval("SHOW server_version")
-    if connection.get_server_version().major * 10000 < OLDEST:
+    if connection.get_server_version().major * 10000 < MIN_SERVER_VERSION:
         yield Check("server", "fail", f"PostgreSQL {version}", "headrace needs PostgreSQL 13 or newer")
     else:
         yield Check("server", "ok", f"PostgreSQL {version}")
@@ -64,7 +64,7 @@ async def _durable(connection: Connection) -> Check:
 async def _clock(connection: Connection, now: datetime) -> Check:
     there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
     apart = (micros(now) - there) / 1e6
-    if abs(apart) > CLOCK_APART:
+    if abs(apart) > MAX_CLOCK_ERROR_SECONDS:
         message = f"the clock of this machine is {told_apart(apart)} ({apart:+.1f} s); jobs go by the server's"
         return Check("clock", "warn", message, "let both follow NTP")
     return Check("clock", "ok", f"this machine's is {apart:+.2f} s from the server's")
@@ -77,7 +77,7 @@ async def _horizon(connection: Connection) -> Check:
         " WHERE backend_xmin IS NOT NULL AND xact_start IS NOT NULL AND datname = current_database()"
         " ORDER BY xact_start LIMIT 1"
     )
-    if found is not None and found["age"] is not None and found["age"] > _OLD_TRANSACTION:
+    if found is not None and found["age"] is not None and found["age"] > _OLD_TRANSACTION_SECONDS:
         return Check(
             "transactions",
             "warn",

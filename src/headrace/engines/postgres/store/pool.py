@@ -22,7 +22,7 @@ from headrace.engines.sql.templates import Fetch
 from headrace.errors import NotOpen, Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once", "fetching", "step_through"]
+__all__ = ["COLD", "HOT", "LONG_TIMEOUT_SECONDS", "WARM", "Pool", "connect_once", "fetching", "step_through"]
 
 
 def step_through(coroutine: Coroutine[Any, Any, Any], done: Callable[[Any, BaseException | None], None]) -> None:
@@ -98,14 +98,14 @@ the table as it is by then.
 COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
 """Settings for all other statements."""
 
-_PATIENCE = 30.0
+_STATEMENT_TIMEOUT_SECONDS = 30.0
 """Seconds for a statement; after that the connection counts as broken."""
-_TICK = 0.001
+_TICK_SECONDS = 0.001
 """Seconds by which a timer may go off too early."""
-_REPLAN = 1.0
-_UNUSED = 120.0
+_REPLAN_SECONDS = 1.0
+_UNUSED_SECONDS = 120.0
 """Seconds after which a connection that was not needed is closed; at most twice that."""
-LONG_PATIENCE = 300.0
+LONG_TIMEOUT_SECONDS = 300.0
 """Seconds for a statement that may have to look at every job, or is the user's."""
 
 
@@ -154,7 +154,7 @@ class _Connection(Connection):
 
     async def replan(self, now: float) -> None:
         """Discard the plans if they are old."""
-        if now - self.planned_at > _REPLAN:
+        if now - self.planned_at > _REPLAN_SECONDS:
             self.planned_at = now
             await self.execute("DISCARD PLANS")
 
@@ -178,7 +178,7 @@ class Pool:
         said = [f"SET LOCAL {name} = '{value}'" for name, value in settings.items() if name not in _OUR_TRANSACTIONS]
         self._say = ";".join(["SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", *said])
         self._say_to_read = ";".join(said)
-        self._patience = LONG_PATIENCE if long else _PATIENCE
+        self._patience = LONG_TIMEOUT_SECONDS if long else _STATEMENT_TIMEOUT_SECONDS
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._at_hand: list[Connection] = []
@@ -201,7 +201,7 @@ class Pool:
             min_size=0,
             max_size=self._size,
             connection_class=_Connection,
-            max_inactive_connection_lifetime=_UNUSED,
+            max_inactive_connection_lifetime=_UNUSED_SECONDS,
             command_timeout=self._patience,
             timeout=10.0,
             **_kept({} if self._pgbouncer else self._settings, self._pgbouncer),
@@ -283,11 +283,11 @@ class Pool:
         loop, self._watching = asyncio.get_running_loop(), None
         late = loop.time() - self._patience
         for began, over in list(self._begun.values()):
-            if began <= late + _TICK:
+            if began <= late + _TICK_SECONDS:
                 over(None, TimeoutError())
         if self._begun:
             first = min(began for began, _ in self._begun.values())
-            self._watching = loop.call_later(max(_TICK, first - late), self._watch)
+            self._watching = loop.call_later(max(_TICK_SECONDS, first - late), self._watch)
 
     def _released(self, releasing: asyncio.Future[None]) -> None:
         self._releasing.discard(releasing)
@@ -384,7 +384,7 @@ class Pool:
 
     def _look_later(self) -> None:
         self._fewest = len(self._at_hand)
-        self._looking = asyncio.get_running_loop().call_later(_UNUSED, self._look)
+        self._looking = asyncio.get_running_loop().call_later(_UNUSED_SECONDS, self._look)
 
     def _look(self) -> None:
         """Close the connections that were not needed since the last look."""

@@ -25,11 +25,11 @@ __all__ = ["Presence"]
 
 _log = logging.getLogger("headrace.postgres")
 
-_FIRST_PATIENCE = 3.0
-_PATIENCE = 0.3
+_FIRST_CONNECT_SECONDS = 3.0
+_RECONNECT_SECONDS = 0.3
 """Seconds that a worker waits for its connection: at first, and when it was lost. Until it is back, the worker must
 say by a beat that it lives."""
-_ANSWER = 5.0
+_STATEMENT_TIMEOUT_SECONDS = 5.0
 """Seconds for a statement."""
 
 _FAILURES = (EngineError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
@@ -53,7 +53,7 @@ class Presence:
         self._connect, self._host, self._lease = connect, host, lease
         self._held: _Held | None = None
         self._taking: tuple[UUID, asyncio.Task[None]] | None = None
-        self._patience = _FIRST_PATIENCE
+        self._patience = _FIRST_CONNECT_SECONDS
         self._check_at = 0.0
         self._checking: asyncio.Task[None] | None = None
         self._prober: Connection | None = None
@@ -67,7 +67,7 @@ class Presence:
             return None
         if (held := self._held) is not None and held.worker == worker and await self._holds(held):
             return held.attended
-        patience, self._patience = self._patience, _PATIENCE
+        patience, self._patience = self._patience, _RECONNECT_SECONDS
         if self._taking is None or self._taking[0] != worker or self._taking[1].done():
             self._stop_taking()
             self._taking = worker, asyncio.create_task(self._take(worker, self._connect))
@@ -86,7 +86,9 @@ class Presence:
                 held = {row.info.id: number for row in rows if (number := self._number_of(row.proof)) is not None}
                 if not held:
                     return Gone(by=self._by)
-                found = await connection.fetch(sql("gone", ""), list(held), list(held.values()), timeout=_ANSWER)
+                found = await connection.fetch(
+                    sql("gone", ""), list(held), list(held.values()), timeout=_STATEMENT_TIMEOUT_SECONDS
+                )
             except _FAILURES as error:
                 # Others are judged by looks meanwhile; a session that is out of reach fails there.
                 _log.debug("nobody's lock can be looked at: %s", error)
@@ -114,12 +116,12 @@ class Presence:
         if self._host.clock.monotonic() >= self._check_at:
             if self._checking is None or self._checking.done():
                 self._checking = asyncio.create_task(self._check(held))
-            await asyncio.wait({self._checking}, timeout=_PATIENCE)
+            await asyncio.wait({self._checking}, timeout=_RECONNECT_SECONDS)
         return not held.connection.is_closed()
 
     async def _check(self, held: _Held) -> None:
         try:
-            await held.connection.execute("SELECT", timeout=_ANSWER)
+            await held.connection.execute("SELECT", timeout=_STATEMENT_TIMEOUT_SECONDS)
         except _FAILURES as error:
             _log.debug("the connection that shows that the worker lives is lost: %s", error)
             held.connection.terminate()
@@ -141,10 +143,10 @@ class Presence:
                 f" ('tcp_keepalives_idle', '{least}'), ('tcp_keepalives_interval', '{pause}'),"
                 f" ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '{least}s'), ('idle_session_timeout', '0')"
                 ") AS v (name, value) ON v.name = s.name",
-                timeout=_ANSWER,
+                timeout=_STATEMENT_TIMEOUT_SECONDS,
             )
             number = self._host.dice.token()
-            (row,) = await connection.fetch(sql("attend", ""), number, timeout=_ANSWER)
+            (row,) = await connection.fetch(sql("attend", ""), number, timeout=_STATEMENT_TIMEOUT_SECONDS)
         except BaseException as error:
             connection.terminate()
             if not isinstance(error, _FAILURES):
@@ -169,7 +171,7 @@ class Presence:
         self._stop_probing()
         if self._connect is not None:
             self._prober = await self._connect()
-            self._server = await self._prober.fetchval(sql("server", ""), timeout=_ANSWER) + " "
+            self._server = await self._prober.fetchval(sql("server", ""), timeout=_STATEMENT_TIMEOUT_SECONDS) + " "
         return self._prober
 
     def _stop_probing(self) -> None:

@@ -9,9 +9,9 @@ from headrace.engines.sql.encoding import BY_KEY, STAGES, labels_asked, micros, 
 from headrace.engines.sql.search.conditions import Terms, troubled
 from headrace.engines.sql.search.dialect import Asking, Part
 
-__all__ = ["FEW", "Candidates"]
+__all__ = ["MAX_SORTED_CANDIDATES", "Candidates"]
 
-FEW = 2000
+MAX_SORTED_CANDIDATES = 2000
 """So many candidates are gathered and sorted."""
 
 _ANY_STATUS = frozenset({BY_KEY, *(STAGES[status] for status in (Status.SCHEDULED, Status.QUEUED, Status.RUNNING))})
@@ -37,7 +37,7 @@ class Candidates:
 
     def few(self, place: int) -> Asking[list[Part] | None]:
         """The shortest list of candidates below a place, if it is short enough to be sorted."""
-        best, least = None, FEW
+        best, least = None, MAX_SORTED_CANDIDATES
         for parts in self.choices:
             size = 0
             for part in parts:

@@ -1,8 +1,8 @@
 """Finding jobs by a filter, newest first, without looking at all of them; the same in every SQL engine.
 
 What is asked for leads to candidates (``candidates.py``). Few of them are gathered and sorted. If there are more, the
-newest jobs are looked through first (``PEEK``): what matches often is found there. Else candidates are gone through in
-their order:
+newest jobs are looked through first (``MAX_FIRST_JOBS``): what matches often is found there. Else candidates are gone
+through in their order:
 
 - The index of a label, a reason or a fingerprint has them in the order of their numbers.
 - For tasks, queues and ranges of time there are lists of blocks. A block is a range of order numbers. An entry says
@@ -29,24 +29,24 @@ from headrace.engines.sql.search.conditions import Terms, marks
 from headrace.engines.sql.search.dialect import Asked, Asking, Dialect, Part
 from headrace.engines.sql.search.failures import best_groups, groups_of
 
-__all__ = ["BUCKET", "LOOK", "Finder"]
+__all__ = ["BLOCK_SPAN_BITS", "MAX_TEXT_CANDIDATES", "Finder"]
 
 T = TypeVar("T")
 
-PEEK = 3000
+MAX_FIRST_JOBS = 3000
 """So many of the newest jobs are looked through before an index is gone through."""
-FAR = 30_000
+MAX_SECOND_JOBS = 30_000
 """And so many more before candidates are gathered that no index has in the order of their numbers."""
-LOOK = 5000
+MAX_TEXT_CANDIDATES = 5000
 """For a page by text, so many candidates are looked at; the page may be short, and the next one goes on from there."""
 NEWEST = 2**62
 """Behind every order number."""
-BUCKET = 29
+BLOCK_SPAN_BITS = 29
 """The span of time of a block's entry, as a power of two of microseconds: nine minutes."""
 
 _ROUNDS = (4, 12, 40, 128)
 """How many blocks are gone through at a time."""
-_APART = 3
+_MAX_SEPARATE_RANGES = 3
 """More ranges than these are gone through together."""
 
 
@@ -138,7 +138,7 @@ class _Search:
         if parts is not None:
             return (yield from self._of_parts(parts, place, most)), None
         text = self._filter.text is not None
-        floor = yield from self._floor(place, LOOK if text else PEEK)
+        floor = yield from self._floor(place, MAX_TEXT_CANDIDATES if text else MAX_FIRST_JOBS)
         found = yield from self._window(floor, place, most)
         if floor == 0 or len(found) >= most:
             return found, None
@@ -167,7 +167,7 @@ class _Search:
             return (yield from self._of_blocks(self._blocks_of_subqueues, self._sql.subqueue_shift, place, most))
         if choices and Status.COMPLETED not in self._terms.among and filter.finished_after is None:
             # To sort them, all have to be gathered. Where they are very many, they are not far.
-            floor = yield from self._floor(place, FAR)
+            floor = yield from self._floor(place, MAX_SECOND_JOBS)
             found = yield from self._window(floor, place, most)
             if floor == 0 or len(found) >= most:
                 return found
@@ -211,7 +211,7 @@ class _Search:
         for size in _rounds():
             rows = yield blocks(last, size)
             ranges = _ranges([row[0] for row in rows], shift, place)
-            if len(ranges) > _APART:
+            if len(ranges) > _MAX_SEPARATE_RANGES:
                 found += yield from self._found(self._sql.ranges, [ranges], "true", [], most - len(found))
                 ranges = []
             for low, high in ranges:  # where nearly all match, it stops after as many as are wanted
@@ -227,7 +227,7 @@ class _Search:
         since, where, edges = self._filter.created_after, "x.block < ?", list[Any]()
         for edge, sign in ((since, ">="), (until, "<=")):
             if edge is not None:
-                where, edges = f"{where} AND x.bucket {sign} ?", [*edges, micros(edge) >> BUCKET]
+                where, edges = f"{where} AND x.bucket {sign} ?", [*edges, micros(edge) >> BLOCK_SPAN_BITS]
         table = f"{self._sql.prefix}time_blocks"
         asked = f"SELECT DISTINCT x.block FROM {table} x WHERE {where} ORDER BY x.block DESC LIMIT ?"
         return lambda last, size: (asked, [last, *edges, size])

@@ -11,7 +11,7 @@ from headrace.core.defaults import Rules
 from headrace.core.lifecycle.claim import ClaimRequest, Grant
 from headrace.core.limits.settings import Limits
 from headrace.engines.sql.encoding import micros
-from headrace.engines.sqlite.jobs.limited_claim import PROMOTED, Limiting
+from headrace.engines.sqlite.jobs.limited_claim import MAX_PROMOTED_JOBS, Limiting
 from headrace.engines.sqlite.jobs.subqueues import Served
 from headrace.engines.sqlite.store.connection import ask as statement
 
@@ -68,7 +68,7 @@ class Claiming:
             known = limits is None or head.settings_rev == self._limiting.rev
             if head.alive and head.is_late(times[0]):
                 # More jobs are due than one statement queues. Nothing is given before all of them are queued.
-                connection.execute(statement("promote"), (times[0], PROMOTED))
+                connection.execute(statement("promote"), (times[0], MAX_PROMOTED_JOBS))
                 continue
             if not head.alive or (head.subqueues_rev == rev and known):
                 return head, jobs, limits
@@ -89,7 +89,7 @@ class Claiming:
         # While this waited for the lock of the file, others may have changed a limit or paused a queue.
         if head.alive and head.subqueues_rev == rev and head.settings_rev == self._limiting.rev:
             if head.next_due is not None and head.next_due <= micros(now):
-                connection.execute(statement("promote"), (micros(now), PROMOTED))
+                connection.execute(statement("promote"), (micros(now), MAX_PROMOTED_JOBS))
                 head = _head(connection.execute(statement("claim_top"), (given.worker.bytes,)).get)
             if not head.is_late(micros(now)):
                 jobs, dealt, head.over = self._limiting.claim(connection, number, ask, given, now, limits)

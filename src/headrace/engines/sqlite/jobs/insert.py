@@ -35,7 +35,7 @@ from headrace.engines.sql.encoding import (
 )
 from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.relations import answers_of_stored, is_related
-from headrace.engines.sql.search.finder import BUCKET
+from headrace.engines.sql.search.finder import BLOCK_SPAN_BITS
 from headrace.engines.sql.subqueues import Collected, spot_of, stakes_of
 from headrace.engines.sqlite.jobs.columns import PLAIN
 from headrace.engines.sqlite.jobs.relations import Relations
@@ -177,7 +177,7 @@ class Numbers:
     def next(self, subqueue: int, bucket: int) -> int:
         """The next number, if it is in a block in which this subqueue and this span of time are listed; else 0."""
         number = self._next
-        return number if self._listed.get(subqueue) == (number >> _SUBQUEUE_BLOCK, bucket) else 0
+        return number if self._listed.get(subqueue) == (number >> _SUBQUEUE_BLOCK_BITS, bucket) else 0
 
     def used(self, number: int) -> None:
         """The next number was given to a job of whose subqueue and time it was asked for."""
@@ -185,10 +185,10 @@ class Numbers:
 
     def learned(self, number: int, subqueue: int, bucket: int) -> None:
         """This number was given to a job, which was listed."""
-        if len(self._listed) >= _MOST_LISTED:
+        if len(self._listed) >= _MAX_LISTED_SUBQUEUES:
             self._listed.clear()
         self._next = number + 1
-        self._listed[subqueue] = number >> _SUBQUEUE_BLOCK, bucket
+        self._listed[subqueue] = number >> _SUBQUEUE_BLOCK_BITS, bucket
 
 
 class LoneInsertion:
@@ -201,10 +201,10 @@ class LoneInsertion:
         self._plain = self._row = None
         if is_at_once(job):
             self._plain = row_of_plain(job, subqueue)
-            self._bucket: int = self._plain[_CREATED] >> BUCKET
+            self._bucket: int = self._plain[_CREATED] >> BLOCK_SPAN_BITS
         else:
             self._row = row_of_one(job, subqueue, collected)
-            self._bucket = micros(job.spec.created_at) >> BUCKET
+            self._bucket = micros(job.spec.created_at) >> BLOCK_SPAN_BITS
 
     def write_new(self, connection: apsw.Connection) -> int:
         """Store the job if it is new and its subqueue is valid; its order number, else 0."""
@@ -228,16 +228,16 @@ class LoneInsertion:
 
 _ONE, _PLAIN = ask("insert_one"), ask("insert_plain")
 _CREATED = [column.name for column in PLAIN].index("created_at")
-_SUBQUEUE_BLOCK = 10
+_SUBQUEUE_BLOCK_BITS = 10
 """By how many bits order numbers are shifted for the list of blocks by subqueue; those by time are larger."""
-_MOST_LISTED = 1000
+_MAX_LISTED_SUBQUEUES = 1000
 """Of how many subqueues it is remembered where they are listed."""
 
 
 def _lists(jobs: Iterable[Job], subqueues: Iterable[int]) -> tuple[list[int], list[int]]:
     """The subqueues of jobs, and the spans of time in which they were created: what the lists of blocks say of them."""
     specs = {id(job.spec): job.spec for job in jobs}  # jobs that were submitted together share theirs
-    return list(set(subqueues)), list({micros(spec.created_at) >> BUCKET for spec in specs.values()})
+    return list(set(subqueues)), list({micros(spec.created_at) >> BLOCK_SPAN_BITS for spec in specs.values()})
 
 
 def _requests(jobs: Iterable[Job]) -> str:

@@ -21,11 +21,11 @@ from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.sql.encoding import encode, micros, rows_of_spent, usage_of
 from headrace.engines.sqlite.store.connection import ask as statement
 
-__all__ = ["PROMOTED", "Limiting"]
+__all__ = ["MAX_PROMOTED_JOBS", "Limiting"]
 
-PROMOTED = 10_000
+MAX_PROMOTED_JOBS = 10_000
 """How many due jobs one statement queues."""
-_GROWTH = 8
+_KEYS_FACTOR = 8
 """By what factor more keys are read, if those that were read were not enough."""
 
 
@@ -65,7 +65,7 @@ class Limiting:
             subqueues: list[Any] = connection.execute(statement("served"), (number,)).fetchall()
             bounded = any(limits.bounded(queue, task) for _, queue, task in subqueues)
             self._bounded[number, subqueues_rev] = bounded
-        if bounded or connection.execute(statement("keyed"), (now, PROMOTED)).get:
+        if bounded or connection.execute(statement("keyed"), (now, MAX_PROMOTED_JOBS)).get:
             return limits
         return None
 
@@ -112,7 +112,7 @@ class Limiting:
                 table.close()
             if not dealt.cut:
                 return dealt
-            times *= _GROWTH
+            times *= _KEYS_FACTOR
 
 
 class _Table:

@@ -16,7 +16,7 @@ from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.encoding import EachMicros, Micros, key_of, stage_of
 from headrace.engines.sql.reader import PastRow, RecordReader, Sight, past_of
 from headrace.engines.sql.relations import is_related
-from headrace.engines.sql.search.finder import BUCKET
+from headrace.engines.sql.search.finder import BLOCK_SPAN_BITS
 from headrace.engines.sqlite.jobs.columns import CHANGE, NEW, PLAIN, RECORD, REPORT
 
 __all__ = [
@@ -116,7 +116,7 @@ row_of_one: Callable[[Job, int, int], tuple[Any, ...]] = function(
     stage_of=stage_of,
     held_key=key_of,
     Micros=Micros,
-    BUCKET=BUCKET,
+    BUCKET=BLOCK_SPAN_BITS,
 )
 """A job as ``insert_one.sql`` takes it, in a subqueue that is valid for this count of collections."""
 

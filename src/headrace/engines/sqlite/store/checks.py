@@ -14,13 +14,13 @@ import apsw
 from headrace.engine import Check
 from headrace.engines.sql.records import ledger_check, ledger_of
 from headrace.engines.sqlite.store import schema
-from headrace.engines.sqlite.store.connection import OWN, ask
+from headrace.engines.sqlite.store.connection import OWN_FILE_MODE, ask
 from headrace.engines.sqlite.store.presence import directory_of, folder_mode
 
 __all__ = ["check"]
 
-_LOW = 256 * 1024 * 1024
-_LONG_LOG = 512 * 1024 * 1024
+_LOW_DISK_BYTES = 256 * 1024 * 1024
+_LONG_LOG_BYTES = 512 * 1024 * 1024
 _FULL, _LESS = 2, {0: "OFF", 1: "NORMAL"}
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs", "lustre"})
 
@@ -59,13 +59,13 @@ def _access(path: Path, mode: int) -> Check:
     found = {Path(f"{path}{end}"): mode for end in ("", "-wal", "-shm")} | {folder: folder_mode(mode)}
     wrong = {one: wanted for one, wanted in found.items() if one.exists() and _mode(one) != wanted}
     if not wrong or os.name == "nt":  # which has no such modes
-        who = "its user alone" if mode == OWN else "its user and its group"
+        who = "its user alone" if mode == OWN_FILE_MODE else "its user and its group"
         return Check("access", "ok", f"mode {mode:04o}: {who} may use the file")
     say = " && ".join(f"chmod {wanted:04o} {quote(str(one))}" for one, wanted in wrong.items())
     if open_ := [one for one, wanted in wrong.items() if _mode(one) & ~wanted]:
         which = ", ".join(f"{one.name} is {_mode(one):04o}" for one in open_)
         message = f"other users of this machine may get at it: {which}"
-        shared = " (a group that may: say ?mode=0660 in the URL)" if mode == OWN else ""
+        shared = " (a group that may: say ?mode=0660 in the URL)" if mode == OWN_FILE_MODE else ""
         return Check("access", "warn", message, f"{say}{shared}")
     which = ", ".join(f"{one.name} is {_mode(one):04o}" for one in wrong)
     return Check("access", "warn", f"the URL says mode {mode:04o}, and {which}", say)
@@ -84,13 +84,13 @@ def _integrity(connection: apsw.Connection, path: Path) -> Check:
 
 def _room(path: Path) -> Iterator[Check]:
     free = shutil.disk_usage(path.parent).free
-    if free > _LOW:
+    if free > _LOW_DISK_BYTES:
         yield Check("disk", "ok", f"{free // 2**20} MiB free")
     else:
         yield Check("disk", "warn", f"{free // 2**20} MiB free", "make room before it is full")
     log = path.with_name(path.name + "-wal")
     size = log.stat().st_size if log.exists() else 0
-    if size > _LONG_LOG:
+    if size > _LONG_LOG_BYTES:
         yield Check("log", "warn", f"{size // 2**20} MiB", "some program keeps a read open; find and close it")
     else:
         yield Check("log", "ok", f"{size // 2**10} KiB")

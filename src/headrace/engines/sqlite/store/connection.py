@@ -18,7 +18,7 @@ from headrace.engines.sqlite.store.files import find, refuse_empty
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 
 __all__ = [
-    "OWN",
+    "OWN_FILE_MODE",
     "Synchronous",
     "ask",
     "connect",
@@ -43,13 +43,13 @@ _SOUND = (3, 51, 3)
 _LOG_PAGES = 4000
 """Pages in the log before they are copied into the file (16 MiB): hot pages are copied once for many writes."""
 
-OWN = 0o600
+OWN_FILE_MODE = 0o600
 """The mode of a file that is its user's alone."""
 
-LOG_MOST = 64 * 1024 * 1024
+MAX_LOG_BYTES = 64 * 1024 * 1024
 """Bytes; a log that is larger is cut."""
 
-_LOOK_EVERY = 1.0
+_CHECK_SECONDS = 1.0
 """Seconds."""
 
 _HALVES = "-- ask\n"
@@ -147,7 +147,7 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
 
 
 def connect(
-    path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: int | None = OWN
+    path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: int | None = OWN_FILE_MODE
 ) -> apsw.Connection:
     """A connection as this engine needs it, ready for these verbs if the schema is there.
 
@@ -179,7 +179,7 @@ def connect(
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -4000)
         connection.wal_autocheckpoint(_LOG_PAGES)
-        connection.pragma("journal_size_limit", LOG_MOST)
+        connection.pragma("journal_size_limit", MAX_LOG_BYTES)
         for verb in verbs:
             prepare(connection, verb)
     except BaseException:
@@ -210,14 +210,14 @@ def trim_log(connection: apsw.Connection, path: Path) -> float:
     Readers that overlap without a gap keep SQLite from starting the log anew, and it grows as long as they do.
     """
     try:
-        if os.stat(f"{path}-wal").st_size <= LOG_MOST:
-            return _LOOK_EVERY
+        if os.stat(f"{path}-wal").st_size <= MAX_LOG_BYTES:
+            return _CHECK_SECONDS
         connection.set_busy_timeout(500)
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
     except (OSError, apsw.Error):
         busy = True
     # Readers were in the way. Writers must not be made to wait for them again too soon.
-    return _LOOK_EVERY * 10 if busy else _LOOK_EVERY
+    return _CHECK_SECONDS * 10 if busy else _CHECK_SECONDS
 
 
 def damaged(path: Path, error: apsw.Error) -> StoreLost:

@@ -89,7 +89,7 @@ def identity_of(found: os.stat_result) -> Identity:
     return found.st_ino, os.major(found.st_dev), os.minor(found.st_dev)
 
 
-_LOOK_EVERY = 0.01
+_CHECK_SECONDS = 0.01
 """Seconds after which files are looked at although the kernel says nothing: it does not know of all that can happen, as
 on a file system of another machine."""
 
@@ -127,7 +127,7 @@ class Files:
         elif not self._watch.is_quiet() or self._clock.monotonic() >= self._next_look:
             self._next_look = 0.0  # if the look raises, the next check must look again
             self._look_at_all()
-            self._next_look = self._clock.monotonic() + _LOOK_EVERY
+            self._next_look = self._clock.monotonic() + _CHECK_SECONDS
 
     def close(self) -> None:
         """Watch them no more."""

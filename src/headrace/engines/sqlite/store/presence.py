@@ -27,7 +27,7 @@ except ImportError:  # Windows
 __all__ = ["Presence", "directory_of", "folder_mode"]
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_TRIES = 10
+_MAX_TRIES = 10
 
 
 def directory_of(path: Path) -> Path:
@@ -58,7 +58,7 @@ class Presence:
             self.let_go()
         if fcntl is None or _boot() is None:
             return None
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 self._held = self._lock(worker)
             except OSError:  # a directory that cannot be written, a system without such locks

@@ -102,13 +102,13 @@ T = TypeVar("T")
 _Call = tuple[Callable[[apsw.Connection], Any], Callable[[Any, Exception | None], None]]
 _Work = _Call | Literal["tidy"]
 
-PATIENCE = 30.0
+LOCK_TIMEOUT_SECONDS = 30.0
 """For how many seconds a locked file is waited for before the call fails."""
 
-BRIEFLY = 1.0
+BRIEF_LOCK_TIMEOUT_SECONDS = 1.0
 """The same for a caller that waits on its own thread, and would rather take the ordinary way then."""
 
-_WAIT = 60
+_BUSY_WAIT_MILLISECONDS = 60
 """Milliseconds of one wait inside SQLite.
 
 Within one wait SQLite sleeps longer and longer, up to a tenth of a second. Beginning anew keeps a busy process from
@@ -222,7 +222,7 @@ class DbThread:
                 if self._torn:
                     _undo(connection)
                 self._torn = True
-                answer = self._run(connection, call, BRIEFLY)
+                answer = self._run(connection, call, BRIEF_LOCK_TIMEOUT_SECONDS)
                 self._torn = False
                 files.check()
             except Exception as error:
@@ -260,7 +260,7 @@ class DbThread:
                         self._answer(item, answers, connection, files)
                     if self._tidy is not None and (item == "tidy" or self._host.clock.monotonic() >= self._tidy_at):
                         self._tidy_at = self._host.clock.monotonic() + self._tidy(connection)
-                        connection.set_busy_timeout(_WAIT)
+                        connection.set_busy_timeout(_BUSY_WAIT_MILLISECONDS)
                 del item  # and what it holds, which may be much
                 self._busy = False
         finally:
@@ -283,7 +283,7 @@ class DbThread:
     def _begin(self) -> tuple[apsw.Connection, Files]:
         connection = self._connect()
         try:
-            connection.set_busy_timeout(_WAIT)
+            connection.set_busy_timeout(_BUSY_WAIT_MILLISECONDS)
             return connection, Files(connection, self._path, self._host.clock)
         except BaseException:
             connection.close()
@@ -300,7 +300,7 @@ class DbThread:
         if self._torn:
             _undo(connection)
             self._torn = False
-        answer = self._run(connection, call, PATIENCE)
+        answer = self._run(connection, call, LOCK_TIMEOUT_SECONDS)
         files.check()  # after the commit: a write into a file that is gone must not be acknowledged
         return answer
 
@@ -328,20 +328,22 @@ class DbThread:
             raise
         return self._patiently(connection, partial(call, connection), patience)
 
-    def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T], patience: float = PATIENCE) -> T:
+    def _patiently(
+        self, connection: apsw.Connection | None, act: Callable[[], T], patience: float = LOCK_TIMEOUT_SECONDS
+    ) -> T:
         """Run ``act``, and wait while another process has the file locked, but not for ever."""
         began = self._host.clock.monotonic()
         tries = 0
         while True:
             try:
                 if connection is not None:
-                    connection.set_busy_timeout(int(_WAIT * (0.5 + self._host.dice.chance())))
+                    connection.set_busy_timeout(int(_BUSY_WAIT_MILLISECONDS * (0.5 + self._host.dice.chance())))
                 return act()
             except (apsw.BusyError, apsw.LockedError):
                 tries += 1
                 _undo(connection)
                 # Tries are counted too, for clocks that stand still.
-                if self._host.clock.monotonic() - began > patience or tries * _WAIT > 4000 * patience:
+                if self._host.clock.monotonic() - began > patience or tries * _BUSY_WAIT_MILLISECONDS > 4000 * patience:
                     raise
             except BaseException:
                 _undo(connection)

@@ -1,4 +1,4 @@
--- For tests/support/schemas.py: makes a used schema like one that was just migrated, called "model".
+-- For tests/support/servers/schemas.py: makes a used schema like one that was just migrated, called "model".
 
 -- What a migration makes: if a test changed it, the schema is not to be used again. Statistics are part of it, as they
 -- would have the same statements planned in other ways.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.printable import indented, printable, printable_json
+from headrace.core.control_characters import indented, printable, printable_json
 from tests.support.hostile import SPELLED, WICKED, raw_in
 
 CONTROLS = [chr(code) for code in range(0x10000) if unicodedata.category(chr(code)) == "Cc"]

@@ -24,7 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 import asyncpg
 import psutil  # type: ignore[import-untyped]
 
-from tests.support import daemons, warden
+from tests.support.servers import daemons, warden
 
 GIVEN = "HEADRACE_TEST_POSTGRES"
 """The environment variable that names a running server to use instead of an own one."""

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from headrace import App, Cron, Every, Retry
 from headrace.client.api.tasks import UnregisteredTask
-from headrace.core import validation
+from headrace.core import defaults
 from headrace.core.attempt import ErrorInfo
 from headrace.core.limits.rate import Rate
 from headrace.core.status import Status
 from headrace.errors import (
-    LONGEST,
+    MAX_DURATION_SECONDS,
     ConfigError,
     HeadraceError,
     InvalidPayload,
@@ -31,8 +31,8 @@ from headrace.errors import (
     RetryLater,
     Snooze,
 )
-from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
+from tests.support.programs import process_tasks
 from tests.support.until import until
 
 pytestmark = pytest.mark.every_engine
@@ -148,32 +148,41 @@ async def _mapped(app: App, value: Any) -> Any:
 
 
 TEXTS: dict[str, tuple[Door, int]] = {
-    **{f"options({name})": (option(name), validation.KEY) for name in ("dedup", "customer", "concurrency_key")},
     **{
-        f"by name, {name}": (_ignored(by_name(name)), validation.KEY)
+        f"options({name})": (option(name), defaults.MAX_KEY_CHARACTERS)
         for name in ("dedup", "customer", "concurrency_key")
     },
-    "options(queue)": (option("queue"), validation.NAME),
-    "by name, queue": (_ignored(by_name("queue")), validation.NAME),
-    "a tag": (lambda app, value: option("tags")(app, [value]), validation.TAG),
-    "a task by name": (_ignored(lambda app, value: app.submit(value, {})), validation.NAME),
-    "a template of dedup": (lambda app, value: app.by_name["keyed"].submit(value), validation.KEY - len("report:")),
-    "a template of dedup, mapped": (_mapped, validation.KEY - len("report:")),
-    "a template of concurrency_key": (lambda app, value: app.by_name["turns"].submit(value), validation.KEY),
-    "submit_many": (_many, validation.KEY),
-    "a batch": (lambda app, value: _batch(app, [value]), validation.TAG),
-    "cancel(by)": (lambda app, value: _acted(app, "cancel", by=value), validation.NOTE),
-    "retry(by)": (lambda app, value: _acted(app, "retry", by=value), validation.NOTE),
-    "discard(by)": (lambda app, value: _acted(app, "discard", by=value), validation.NOTE),
-    "resolve(by)": (lambda app, value: _acted(app, "resolve", by=value), validation.NOTE),
-    "batch.cancel(by)": (_cancelled_batch, validation.NOTE),
-    "pause_queue": (lambda app, value: app.pause_queue(value), validation.NAME),
-    "pause_queue(by)": (lambda app, value: app.pause_queue("q", by=value), validation.NOTE),
-    "set_queue": (lambda app, value: app.set_queue(value, priority=1), validation.NAME),
-    "set_limit": (lambda app, value: app.set_limit(value, max_concurrency=1), validation.NAME),
-    "set_limit(rates)": (lambda app, value: app.set_limit("t", rates=[value]), validation.NAME),
-    "set_rate": (lambda app, value: app.set_rate(value, Rate(1, per=1)), validation.NAME),
-    "a schedule's name": (_named_schedule, validation.NAME),
+    **{
+        f"by name, {name}": (_ignored(by_name(name)), defaults.MAX_KEY_CHARACTERS)
+        for name in ("dedup", "customer", "concurrency_key")
+    },
+    "options(queue)": (option("queue"), defaults.MAX_NAME_CHARACTERS),
+    "by name, queue": (_ignored(by_name("queue")), defaults.MAX_NAME_CHARACTERS),
+    "a tag": (lambda app, value: option("tags")(app, [value]), defaults.MAX_TAG_CHARACTERS),
+    "a task by name": (_ignored(lambda app, value: app.submit(value, {})), defaults.MAX_NAME_CHARACTERS),
+    "a template of dedup": (
+        lambda app, value: app.by_name["keyed"].submit(value),
+        defaults.MAX_KEY_CHARACTERS - len("report:"),
+    ),
+    "a template of dedup, mapped": (_mapped, defaults.MAX_KEY_CHARACTERS - len("report:")),
+    "a template of concurrency_key": (
+        lambda app, value: app.by_name["turns"].submit(value),
+        defaults.MAX_KEY_CHARACTERS,
+    ),
+    "submit_many": (_many, defaults.MAX_KEY_CHARACTERS),
+    "a batch": (lambda app, value: _batch(app, [value]), defaults.MAX_TAG_CHARACTERS),
+    "cancel(by)": (lambda app, value: _acted(app, "cancel", by=value), defaults.MAX_NOTE_CHARACTERS),
+    "retry(by)": (lambda app, value: _acted(app, "retry", by=value), defaults.MAX_NOTE_CHARACTERS),
+    "discard(by)": (lambda app, value: _acted(app, "discard", by=value), defaults.MAX_NOTE_CHARACTERS),
+    "resolve(by)": (lambda app, value: _acted(app, "resolve", by=value), defaults.MAX_NOTE_CHARACTERS),
+    "batch.cancel(by)": (_cancelled_batch, defaults.MAX_NOTE_CHARACTERS),
+    "pause_queue": (lambda app, value: app.pause_queue(value), defaults.MAX_NAME_CHARACTERS),
+    "pause_queue(by)": (lambda app, value: app.pause_queue("q", by=value), defaults.MAX_NOTE_CHARACTERS),
+    "set_queue": (lambda app, value: app.set_queue(value, priority=1), defaults.MAX_NAME_CHARACTERS),
+    "set_limit": (lambda app, value: app.set_limit(value, max_concurrency=1), defaults.MAX_NAME_CHARACTERS),
+    "set_limit(rates)": (lambda app, value: app.set_limit("t", rates=[value]), defaults.MAX_NAME_CHARACTERS),
+    "set_rate": (lambda app, value: app.set_rate(value, Rate(1, per=1)), defaults.MAX_NAME_CHARACTERS),
+    "a schedule's name": (_named_schedule, defaults.MAX_NAME_CHARACTERS),
 }
 """Every door that takes text, and how much of it."""
 
@@ -239,7 +248,7 @@ async def test_every_engine_says_the_same(tmp_path: Path) -> None:
 
 async def test_documents_and_tags_have_a_bound(app: App) -> None:
     work = app.by_name["work"]
-    just = {"k": "x" * (validation.DOCUMENT - len('{"k":""}'))}
+    just = {"k": "x" * (defaults.MAX_DOCUMENT_BYTES - len('{"k":""}'))}
     for name in ("metadata", "requires", "trace"):
         assert await work.with_options({name: just}).submit()
         with pytest.raises(ConfigError, match=f"{name} must be at most 16384 bytes"):
@@ -248,14 +257,14 @@ async def test_documents_and_tags_have_a_bound(app: App) -> None:
             work.with_options({name: {"k": "\ud83d"}})
     kept = await (await work.with_options({"metadata": {"k": "a\0b"}}).submit()).refresh()
     assert kept.metadata == {"k": "a\0b"}
-    tags = [f"{number}" for number in range(validation.TAGS)]
+    tags = [f"{number}" for number in range(defaults.MAX_TAGS)]
     assert (await (await work.with_options({"tags": tags * 2}).submit()).refresh()).tags == tuple(tags)
     with pytest.raises(ConfigError, match="tags are at most 32, not 33"):
         work.with_options({"tags": [*tags, "one more"]})
 
 
 async def test_payloads_have_a_bound_by_function_and_by_name(app: App) -> None:
-    just = "x" * (validation.PAYLOAD - len('{"value":""}'))
+    just = "x" * (defaults.MAX_PAYLOAD_BYTES - len('{"value":""}'))
     submits: list[Callable[[Any], Awaitable[Any]]] = [
         app.by_name["work"].submit,
         lambda value: app.submit("work", {"value": value}),
@@ -375,8 +384,8 @@ async def test_a_result_set_by_hand_is_checked_as_one(app: App) -> None:
     assert (await app.resolve((await count.submit()).id)).result is None
     strange = await _ignored(lambda app, _: app.submit("strange", {}))(app, None)
     with pytest.raises(InvalidResult, match="1048577 bytes, at most 1048576"):
-        await app.resolve(strange.id, result="x" * (validation.RESULT - 1))
-    assert (await app.resolve(strange.id, result="x" * (validation.RESULT - 2))).status == "completed"
+        await app.resolve(strange.id, result="x" * (defaults.MAX_RESULT_BYTES - 1))
+    assert (await app.resolve(strange.id, result="x" * (defaults.MAX_RESULT_BYTES - 2))).status == "completed"
 
 
 async def test_an_error_set_by_hand_is_cut_as_one(app: App) -> None:
@@ -386,7 +395,7 @@ async def test_an_error_set_by_hand_is_cut_as_one(app: App) -> None:
         assert job.error is not None
         kept = await app.get(job.id)
         assert kept.error == job.error
-        assert len(str(kept.error.message)) < validation.ERROR
+        assert len(str(kept.error.message)) < defaults.MAX_ERROR_BYTES
     with pytest.raises(ConfigError, match="error must be text"):
         await app.resolve((await app.by_name["work"].submit()).id, error=5)  # type: ignore[arg-type]
 
@@ -417,12 +426,12 @@ async def test_what_is_nested_too_deep_is_refused_everywhere(app: App, depth: in
 
 
 async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
-    work, value, need = app.by_name["work"], _nested(validation.DEPTH), _nested(32)
-    handle = await work.with_options({"metadata": value, "requires": need}).submit(_nested(validation.DEPTH - 1))
+    work, value, need = app.by_name["work"], _nested(defaults.MAX_JSON_DEPTH), _nested(32)
+    handle = await work.with_options({"metadata": value, "requires": need}).submit(_nested(defaults.MAX_JSON_DEPTH - 1))
     job = await handle.refresh()
     assert (job.metadata, job.requires, job.payload["value"]) == (value, need, value["k"])
     with pytest.raises(ConfigError, match="requires: nobody looks deeper than 32 levels"):
-        work.with_options({"requires": _nested(validation.DEPTH)})
+        work.with_options({"requires": _nested(defaults.MAX_JSON_DEPTH)})
     assert (await app.resolve(handle.id, result=value)).result == value
 
 
@@ -462,8 +471,8 @@ async def test_moments_at_the_ends_of_the_calendar_are_refused_by_name(app: App,
             await MOMENTS[name](app, value)
     assert await _stored(app) == before
     if name in ("not_before", "not_after"):
-        job = await (await MOMENTS[name](app, validation.LATEST)).refresh()
-        assert (job.available_at if name == "not_before" else job.not_after) == validation.LATEST
+        job = await (await MOMENTS[name](app, defaults.MAX_MOMENT)).refresh()
+        assert (job.available_at if name == "not_before" else job.not_after) == defaults.MAX_MOMENT
         assert await app.explain(job.id)
         assert job.to_dict()
 
@@ -495,7 +504,11 @@ def test_durations_longer_than_a_century_are_refused_by_name(value: Any) -> None
 
 
 def test_the_longest_durations_are_kept() -> None:
-    assert Retry(cap=LONGEST).cap == Snooze(timedelta(seconds=LONGEST)).delay == LONGEST
+    assert (
+        Retry(cap=MAX_DURATION_SECONDS).cap
+        == Snooze(timedelta(seconds=MAX_DURATION_SECONDS)).delay
+        == MAX_DURATION_SECONDS
+    )
     with pytest.raises(ConfigError, match="century"):
         Every(days=40_000)
     with pytest.raises(ConfigError, match="must be seconds"):
@@ -504,7 +517,7 @@ def test_the_longest_durations_are_kept() -> None:
 
 def test_counts_have_a_bound() -> None:
     app = App("memory://")
-    for value in (validation.COUNT + 1, 10**30, 10**5000, sys.maxsize):
+    for value in (defaults.MAX_COUNT + 1, 10**30, 10**5000, sys.maxsize):
         with pytest.raises(ConfigError, match="max_retries must be a whole number from 0 to 1000000000"):
             Retry(value)
         with pytest.raises(ConfigError, match="limit must be a whole number from 1 to"):

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from headrace import App, Context, Draft, Job, JobCancelled, JobFailed, JobHandle, Retry, Status
-from headrace.core.lifecycle.family import MAX_AFTER
+from headrace.core.defaults import MAX_AFTER_JOBS
 from headrace.errors import ConfigError, JobNotFound, TransitionRefused
 from headrace.testing import harness
 from tests.support.apps import ENGINES, url_of
@@ -207,7 +207,7 @@ async def test_what_cannot_be_waited_for_is_refused(url: str) -> None:
             with pytest.raises(ConfigError, match="after"):
                 shop.montage.options(after=wrong)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="use a batch"):
-            shop.montage.options(after=[UUID(int=n) for n in range(MAX_AFTER + 1)])
+            shop.montage.options(after=[UUID(int=n) for n in range(MAX_AFTER_JOBS + 1)])
         with pytest.raises(ConfigError, match="after_when"):
             shop.montage.options(after_when="later")  # type: ignore[arg-type]
 
@@ -215,11 +215,11 @@ async def test_what_cannot_be_waited_for_is_refused(url: str) -> None:
 async def test_a_thousand_parents_release_one_child(url: str) -> None:
     shop = Resizing(url)
     async with shop.app, shop.app.worker(concurrency=50):
-        parents = [shop.resize.draft(f"p{n}") for n in range(MAX_AFTER)]
+        parents = [shop.resize.draft(f"p{n}") for n in range(MAX_AFTER_JOBS)]
         child = shop.montage.options(after=parents).draft()
         handles = await shop.app.submit_many([*parents, child])
         async with asyncio.timeout(40):
-            assert await handles[-1].result() == [f"small p{n}" for n in range(MAX_AFTER)]
+            assert await handles[-1].result() == [f"small p{n}" for n in range(MAX_AFTER_JOBS)]
 
 
 async def test_what_a_dead_process_left_untold_the_sweeper_tells(url: str) -> None:

@@ -24,9 +24,9 @@ from headrace.engines.postgres import PostgresEngine
 from headrace.errors import ConfigError, EngineError, NotOpen, Unavailable, Unstorable
 from headrace.runtime.host import Host
 from headrace.runtime.writes.writer import Writer
-from tests.support import daemons
 from tests.support.invariants import check_store
-from tests.support.postgres import Server, shared
+from tests.support.servers import daemons
+from tests.support.servers.postgres import Server, shared
 
 
 def engine_of(url: str, **options: Any) -> PostgresEngine:

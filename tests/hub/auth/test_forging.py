@@ -14,8 +14,8 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from headrace import App
-from headrace.core.auth.sessions import LASTS
 from headrace.core.auth.tokens import JobLease
+from headrace.core.defaults import DASHBOARD_SESSION_LIFETIME
 from headrace.dashboard import Viewer
 from headrace.dashboard.security import COOKIE
 from headrace.dashboard.security import Tokens as FormTokens
@@ -25,10 +25,10 @@ from headrace.hub import HubOptions
 from headrace.hub.auth.login import SESSION
 from headrace.hub.webhooks import webhook_worker
 from headrace.hub.webhooks.sender import signature
-from headrace.runtime.secrets import GRACE, Vault
+from headrace.runtime.secrets import SECRET_GRACE, Vault
 from headrace.testing.clock import FakeClock
+from tests.hub.auth.forger import Forger
 from tests.hub.auth.test_login import browser_of, log_in, token_of
-from tests.hub.forger import Forger
 from tests.hub.serving import serving
 from tests.hub.webhooks.receiving import Names, receiving
 from tests.support.apps import Sums, url_of
@@ -61,7 +61,7 @@ async def test_no_session_can_be_made_or_replayed_from_what_the_store_has(url: s
             session = client.cookies[SESSION]
             assert session not in forger.texts
             assert session.partition(".")[2] not in forger.texts
-            until_ = str(int((app.host.clock.now() + LASTS).timestamp()))
+            until_ = str(int((app.host.clock.now() + DASHBOARD_SESSION_LIFETIME).timestamp()))
             tried = {f"{prefix}.{text}" for text in forger.texts if text.isascii()} | forger.texts
             for data in forger.secrets:
                 tried.add(f"{prefix}.{base64.urlsafe_b64encode(data).decode().rstrip('=')}")
@@ -210,7 +210,7 @@ async def test_what_was_signed_before_counts_for_a_day(tmp_path: Path) -> None:
         assert any(webhook.webhook.id in message for message in told), "it is to be rotated"
         await app.rotate_webhook(webhook.webhook.id, keep=0)
         assert {one.level for one in await app.doctor() if one.name == "secret"} == {"ok"}
-        clock.advance(GRACE.total_seconds() + 1)
+        clock.advance(SECRET_GRACE.total_seconds() + 1)
         assert await signing.read_lease(None, old) is None
         assert not tokens.opens(id, page)
         again = Tokens(app)

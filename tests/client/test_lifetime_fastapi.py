@@ -19,7 +19,7 @@ from uuid import UUID
 import pytest
 
 from headrace import App, Job, Status
-from tests.support.daemons import free_port
+from tests.support.servers.daemons import free_port
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),

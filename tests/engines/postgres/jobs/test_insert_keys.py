@@ -24,7 +24,7 @@ from headrace.errors import Unavailable
 from tests.engines.postgres.conftest import Connect
 from tests.support.apps import url_of
 from tests.support.invariants import check_store
-from tests.support.postgres import shared
+from tests.support.servers.postgres import shared
 from tests.support.until import until
 
 
@@ -50,10 +50,10 @@ async def test_a_key_that_stays_busy_is_waited_for_once(
     user = await connect()
     await take(lab, user, "busy")
     await take(lab, another := await connect(), "too")
-    monkeypatch.setattr(insert, "_KEY_PATIENCE", 1)
+    monkeypatch.setattr(insert, "_KEY_LOCK_TIMEOUT_MILLISECONDS", 1)
     [first] = await lab.insert(lab.job(dedup="busy"))
     assert isinstance(first, Refused)
-    monkeypatch.setattr(insert, "_KEY_PATIENCE", 600_000)
+    monkeypatch.setattr(insert, "_KEY_LOCK_TIMEOUT_MILLISECONDS", 600_000)
     async with asyncio.timeout(45):
         for key in ("busy", "too", "busy"):
             free, busy = await lab.insert(lab.job(dedup=f"not {key}"), lab.job(dedup=key))
@@ -71,7 +71,7 @@ async def test_a_key_that_stays_busy_is_waited_for_once(
 async def test_a_key_that_is_held_for_a_moment_is_waited_for(
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(insert, "_KEY_PATIENCE", 600_000)
+    monkeypatch.setattr(insert, "_KEY_LOCK_TIMEOUT_MILLISECONDS", 600_000)
     user = await connect()
     await take(lab, user, "k")
     waiting = asyncio.create_task(lab.insert(lab.job(dedup="k")))

@@ -14,7 +14,7 @@ from headrace.endpoints.tokens import Tokens
 from headrace.errors import SecretMismatch
 from headrace.hub import HubOptions
 from headrace.maintenance.pruner import Pruner
-from headrace.runtime.secrets import GRACE
+from headrace.runtime.secrets import SECRET_GRACE
 from headrace.testing.clock import FakeClock
 from tests.hub.remote_workers.working import said, work
 from tests.hub.serving import Served, serving
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.every_engine
 
 QUIET = HubOptions(maintenance=False, webhooks=False)
 SECRET, OTHER = "a secret of this test, and of no other", "another secret that is no less long"
-DAY = GRACE.total_seconds()
+DAY = SECRET_GRACE.total_seconds()
 
 
 @pytest.fixture(params=("sqlite", "postgres"))

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from tests.support.forks import import_all
-from tests.support.terminal import Seen, Size, look_at_fork
+from tests.support.screens.terminal import Seen, Size, look_at_fork
 
 __all__ = ["type_all"]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def type_all(
@@ -36,7 +36,7 @@ def type_all(
     """What each command shows on a terminal of this size, by its name; ``{url}`` is that of its copy of the store."""
     work = {"commands": commands, "size": size, "store": str(store), "press": press or {}}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.typist"],
+        [sys.executable, "-m", "tests.support.screens.typist"],
         input=json.dumps(work),
         capture_output=True,
         text=True,

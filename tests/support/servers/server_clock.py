@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.postgres import Server
+from tests.support.servers.postgres import Server
 
 
 class ServerClock:

@@ -1,4 +1,4 @@
-"""A process of its own on a shared SQLite file: ``python -m tests.support.sqlite_child VERB FILE …``."""
+"""A process of its own on a shared SQLite file: ``python -m tests.support.programs.sqlite_child VERB FILE …``."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from tests.support import daemons, debian
-from tests.support.postgres import Server
+from tests.support.servers import daemons, debian
+from tests.support.servers.postgres import Server
 
 MISSING = "the tests need PgBouncer, and it could not be fetched; install it: apt-get install -y pgbouncer"
 

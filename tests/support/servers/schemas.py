@@ -21,7 +21,7 @@ import psycopg
 from headrace.core.defaults import Rules
 from headrace.engines.postgres import PostgresEngine
 from headrace.runtime.host import Host
-from tests.support.postgres import OURS, apart, shared
+from tests.support.servers.postgres import OURS, apart, shared
 
 MODEL = f"as_migrated_{secrets.token_hex(6)}"
 """The schema of this process that nobody uses, by which the others are made like new."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.hub.operations import OPERATIONS
-from tests.hub.contract.hooks import OWN
+from tests.hub.openapi.hooks import OWN
 from tests.hub.process import Running, started
 from tests.support.forks import run
 
@@ -136,7 +136,7 @@ def _schemathesis(hub: Running, document: Path, key: str, examples: int, seed: i
         *("--max-examples", str(examples), "--seed", str(seed), "--generation-database", "none"),
         *("--continue-on-failure", "--no-color", "--warnings", "off", *options),
     ]
-    more = {"SCHEMATHESIS_HOOKS": "tests.hub.contract.hooks", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    more = {"SCHEMATHESIS_HOOKS": "tests.hub.openapi.hooks", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     more |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     done = subprocess.run(
         command, cwd=document.parent, env={**os.environ, **more}, check=False, capture_output=True, encoding="utf-8"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import App, Every
+from headrace.core.defaults import MAX_CUSTOMER_PROFILES
 from headrace.core.limits import profiles
-from headrace.core.limits.profiles import OF_ONE
 from headrace.core.webhooks.delivery import TASK
 from headrace.errors import TooManyProfiles
 from headrace.http.problems import Problem
@@ -73,10 +73,10 @@ async def test_a_store_that_is_full_of_two_customers_names_stops_nobody_else(kin
             while not all(one.done() for one in floods) or number < 20:
                 number += 1
                 assert (await submit(hub, operator, f"operator-{number}")).status_code == 201
-                if number <= OF_ONE // 2:
+                if number <= MAX_CUSTOMER_PROFILES // 2:
                     assert (await submit(hub, keys["good"], f"good-{number}")).status_code == 201
             verdicts = [one for found in await asyncio.gather(*floods) for one in found]
-            assert sum(one["verdict"] == "created" for one in verdicts) == 2 * OF_ONE
+            assert sum(one["verdict"] == "created" for one in verdicts) == 2 * MAX_CUSTOMER_PROFILES
             refused = [one["problem"] for one in verdicts if one["verdict"] == "refused"]
             assert {one["status"] for one in refused} <= {400, 429}
             [said] = {one["detail"] for one in refused if one["status"] == 400 and "'acme'" in one["detail"]}

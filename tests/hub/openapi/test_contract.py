@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from headrace.hub.operations import OPERATIONS
-from tests.hub.contract.asking import STREAMS, asked
-from tests.support.schemas import url_of
+from tests.hub.openapi.asking import STREAMS, asked
 from tests.support.seed import seed
+from tests.support.servers.schemas import url_of
 
 GIVEN = os.environ.get("HEADRACE_EXAMPLES")
 EXAMPLES = int(GIVEN or 25)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tests.support import warden
+from tests.support.servers import warden
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 """Servers refuse to run as root; then they run as nobody."""

@@ -14,7 +14,7 @@ from headrace.core.change import LeftOut
 from headrace.core.job import Spec
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.submission import submit
-from headrace.runtime.writes.left_out import COUNTED
+from headrace.runtime.writes.omissions import COUNTED
 from tests.support.apps import ENGINES, Sums, url_of
 
 
