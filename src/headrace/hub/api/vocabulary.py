@@ -107,8 +107,8 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A job to submit. Seconds are numbers; moments are RFC 3339 with a zone."""
 
     BESIDES: ClassVar[dict[str, Any]] = {"allOf": [{"anyOf": [{"required": ["task"]}, {"required": ["type"]}]}]}
-    """What the types cannot say to the document: one of the two names of the task must be there. Within ``allOf``, since
-    generators of clients take a body with ``anyOf`` for a choice between bodies, and lose its fields."""
+    """What the types cannot say to the document: one of the two names of the task must be there. It is within
+    ``allOf``: generators of clients take a body with ``anyOf`` for a choice between bodies, and lose its fields."""
 
     task: Name | UnsetType = UNSET
     payload: dict[str, Any] = {}

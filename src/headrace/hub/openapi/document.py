@@ -170,6 +170,9 @@ def _generated(schema: Any) -> Any:
                 made.setdefault("items", {})
             if made.get("type") == "object" and "properties" not in made:
                 made.setdefault("additionalProperties", True)
+            # A filter that is left out is empty: some would send that default, as the text "[]".
+            if "anyOf" in made and made.get("default") == []:
+                del made["default"]
             return made
         case list():
             return [_generated(one) for one in schema]
@@ -287,7 +290,7 @@ def _lines(kind: Any, example: Any) -> dict[str, Any]:
     """What is said of lines: OpenAPI 3.1 has no words for the type of each. The example is a list, line by line."""
     listed = next((value for value in dict(example or {}).values() if isinstance(value, list)), [])
     text = "".join(msgspec.json.encode(one).decode() + "\n" for one in listed)
-    return {"schema": {"type": "string", "description": f"A `{kind.__name__}` on each line."}, "example": text}
+    return {"schema": {"type": "string", "description": f"One `{kind.__name__}` on each line."}, "example": text}
 
 
 def _good(operation: Operation, status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
