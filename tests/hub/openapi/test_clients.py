@@ -102,12 +102,16 @@ def _every_operation_is_there(folder: Path) -> None:
 
 
 def _submit_follow_retry_and_read(folder: Path, hub: Running) -> None:
-    models: Any = import_module("headrace_client.models")
-    jobs: Any = {one: import_module(f"headrace_client.api.jobs.{one}") for one in JOBS}
-    client = import_module("headrace_client").Client(hub.address, timeout=50, httpx_args={"trust_env": False})
+    package: Any = import_module("headrace_client")
+    with package.Client(hub.address, timeout=50, httpx_args={"trust_env": False}) as client:
+        _use(client, folder)
 
-    def call(name: str, *given: Any, **more: Any) -> Any:
-        return jobs[name].sync(*given, client=client, **more)
+
+def _use(client: Any, folder: Path) -> None:
+    models: Any = import_module("headrace_client.models")
+
+    def call(operation: str, *given: Any, **more: Any) -> Any:
+        return import_module(f"headrace_client.api.jobs.{operation}").sync(*given, client=client, **more)
 
     payload = models.SubmitBodyPayload.from_dict({"order": 7})
     retry = models.RetryBody(max_retries=0)
@@ -142,21 +146,6 @@ def _submit_follow_retry_and_read(folder: Path, hub: Running) -> None:
     chosen = models.JobFilters(task=["bill"])
     acted = call("act_on_jobs", body=models.RerunAll(act=models.RerunAllAct.RERUN, filter_=chosen))
     assert (acted.counts.done, [one.id for one in acted.verdicts]) == (1, [id])
-
-
-JOBS = (
-    "act_on_jobs",
-    "count_jobs",
-    "explain_job",
-    "get_history",
-    "get_job",
-    "get_logs",
-    "get_result",
-    "job_events",
-    "list_jobs",
-    "retry_job",
-    "submit_job",
-)
 
 
 def test_a_typescript_client_submits_follows_and_reads(folder: Path, hub: Running) -> None:
