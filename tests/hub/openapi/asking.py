@@ -121,7 +121,7 @@ def fuzzed(document: dict[str, Any]) -> dict[str, Any]:
     assert {one.name for one in OPERATIONS} - left == STREAMS
     del schemas["ClaimJob"]["properties"]["wait"]
     one = copy.deepcopy(schemas["SubmitBody"]) | {"required": ["task"], "title": "OneSubmit"}
-    del one["anyOf"]
+    del one["allOf"]
     one["properties"] = {name: kind for name, kind in one["properties"].items() if name not in PAGES_WORDS}
     schemas["OneSubmit"] = one
     body = document["paths"]["/api/jobs"]["post"]["requestBody"]["content"]["application/json"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -12,6 +13,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 import httpx2
+import msgspec
 import pytest
 import schemathesis
 
@@ -65,6 +67,35 @@ def test_every_operation_has_examples_that_are_as_it_says(operation: Operation) 
                 refuse(content["schema"], content["example"], f"{status} {media}")
     wanted = any(kind is not None for kind in operation.gives.values())
     assert bool(examples) == wanted, "its answer has no example"
+
+
+def test_components_have_plain_and_unique_names() -> None:
+    components = DOCUMENT["components"]
+    schemas, text = components["schemas"], msgspec.json.encode(DOCUMENT).decode()
+    assert [name for name in schemas if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name)] == []
+    assert len({name.lower() for name in schemas}) == len(schemas)  # some clients have a file for each
+    assert {name: schema["title"] for name, schema in schemas.items()} == {name: name for name in schemas}
+    named = set(re.findall(r'"#/components/([^"]*)"', text))
+    there = {f"{kind}/{name}" for kind in ("schemas", "responses") for name in components[kind]}
+    assert named == there
+
+
+def test_what_may_hold_anything_says_so() -> None:
+    """Generators of clients take it for a slip, or for empty, else."""
+    for schema in _parts(DOCUMENT["components"]["schemas"]):
+        if schema.get("type") == "array":
+            assert {"items", "prefixItems"} & set(schema), schema
+        if schema.get("type") == "object":
+            assert {"properties", "additionalProperties"} & set(schema), schema
+        if "anyOf" in schema:
+            assert schema.get("default") != [], "a client would send it as a text"
+
+
+def _parts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _parts(one)
 
 
 def test_every_problem_has_an_example() -> None:

@@ -19,7 +19,7 @@ from headrace import App
 from tests.docs.pages import ROOT, blocks
 from tests.hub.process import started
 from tests.hub.remote_workers.pages import Pages, pages
-from tests.support import tools
+from tests.support import npm, tools
 from tests.support.until import until
 
 pytestmark = [
@@ -107,7 +107,7 @@ async def scene(program: str, folder: Path) -> AsyncIterator[Scene]:
             httpx2.AsyncClient(base_url=hub.address, headers=headers, trust_env=False, timeout=30) as client,
             pages() as web,
         ):
-            words = [tools.node() if word == "node" else word for word in PROGRAMS[program]]
+            words = [npm.node() if word == "node" else word for word in PROGRAMS[program]]
             worker = await asyncio.create_subprocess_exec(
                 *words, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
             )

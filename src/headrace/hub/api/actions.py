@@ -24,7 +24,7 @@ from headrace.errors import MAX_DURATION_SECONDS
 from headrace.http.problems import Fault, Problem, ProblemDetails
 from headrace.hub.api.documents import ID, JOB, PATH, JobView, job_view
 from headrace.hub.api.filters import JobFilters, filters_in
-from headrace.hub.api.jobs import Number
+from headrace.hub.api.jobs import JobCount
 from headrace.hub.api.ndjson import lines_response, wants_lines
 from headrace.hub.auth.customers import customer_of, job_of, location_of, may_submit
 from headrace.hub.live.connections import REVOKED
@@ -68,7 +68,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return filter
 
 
-class Cancel(Act, frozen=True):
+class CancelAction(Act, frozen=True):
     """End jobs; the worker that has one is asked to stop it."""
 
     verb: ClassVar[Verb] = Verb.CANCEL
@@ -81,7 +81,7 @@ class Cancel(Act, frozen=True):
         return app.cancel_all(filter, by=by)
 
 
-class Retry(Act, frozen=True):
+class RetryAction(Act, frozen=True):
     """Retry failed or cancelled jobs, under their own ids and with a new budget."""
 
     verb: ClassVar[Verb] = Verb.RETRY
@@ -99,7 +99,7 @@ class Retry(Act, frozen=True):
         return app.retry_all(filter, delay=self.delay, by=by)
 
 
-class Rerun(Act, frozen=True):
+class RerunAction(Act, frozen=True):
     """Do the work of ended jobs again as new ones, with the same payload and options, or with others."""
 
     verb: ClassVar[Verb] = Verb.RERUN
@@ -124,7 +124,7 @@ class Rerun(Act, frozen=True):
     @property
     def options(self) -> dict[str, Any]:
         """Those that are to be others."""
-        values = {name: getattr(self, name) for name in Rerun.__struct_fields__ if name != "payload"}
+        values = {name: getattr(self, name) for name in RerunAction.__struct_fields__ if name != "payload"}
         return {name: value for name, value in values.items() if value is not UNSET}
 
     async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
@@ -168,7 +168,7 @@ class Rerun(Act, frozen=True):
         return filter
 
 
-class Discard(Act, frozen=True):
+class DiscardAction(Act, frozen=True):
     """End completed or failed jobs as cancelled (discarded)."""
 
     verb: ClassVar[Verb] = Verb.DISCARD
@@ -180,7 +180,7 @@ class Discard(Act, frozen=True):
         return app.discard_all(filter, by=by)
 
 
-class Error(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What went wrong."""
 
     type: str
@@ -189,19 +189,19 @@ class Error(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     details: dict[str, Any] | None = None
 
 
-class Resolve(Act, frozen=True):
+class ResolveAction(Act, frozen=True):
     """Set the outcome of jobs by hand: ``error`` fails them, else ``result`` completes them."""
 
     verb: ClassVar[Verb] = Verb.RESOLVE
 
     result: Any = None
-    error: str | Error | None = None
+    error: str | ErrorBody | None = None
 
     @property
     def outcome(self) -> dict[str, Any]:
         """As an App takes it."""
         error = self.error
-        told = ErrorInfo(**msgspec.structs.asdict(error)) if isinstance(error, Error) else error
+        told = ErrorInfo(**msgspec.structs.asdict(error)) if isinstance(error, ErrorBody) else error
         return {"result": self.result, "error": told}
 
     async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
@@ -212,7 +212,7 @@ class Resolve(Act, frozen=True):
         return app.resolve_all(filter, by=by, **self.outcome)
 
 
-class RunNow(Act, frozen=True):
+class RunNowAction(Act, frozen=True):
     """Put scheduled or retrying jobs in line at once."""
 
     verb: ClassVar[Verb] = Verb.RUN_NOW
@@ -224,7 +224,7 @@ class RunNow(Act, frozen=True):
         return app.run_now_all(filter, by=by)
 
 
-class Postpone(Act, frozen=True):
+class PostponeAction(Act, frozen=True):
     """Let jobs wait for another time."""
 
     verb: ClassVar[Verb] = Verb.POSTPONE
@@ -239,7 +239,7 @@ class Postpone(Act, frozen=True):
         return app.postpone_all(filter, self.until, by=by)
 
 
-class Move(Act, frozen=True):
+class MoveAction(Act, frozen=True):
     """Move jobs that no worker has to another queue, with their arrival."""
 
     verb: ClassVar[Verb] = Verb.MOVE
@@ -257,7 +257,7 @@ class Move(Act, frozen=True):
         may_submit(ask, None, self.queue)
 
 
-class Reprioritise(Act, frozen=True):
+class ReprioritiseAction(Act, frozen=True):
     """Give jobs that no worker has another priority."""
 
     verb: ClassVar[Verb] = Verb.REPRIORITISE
@@ -289,7 +289,18 @@ def _forbidden(field: str, message: str) -> Problem:
 
 
 ACTS: dict[Verb, type[Act]] = {
-    kind.verb: kind for kind in (Cancel, Retry, Rerun, Discard, Resolve, RunNow, Postpone, Move, Reprioritise)
+    kind.verb: kind
+    for kind in (
+        CancelAction,
+        RetryAction,
+        RerunAction,
+        DiscardAction,
+        ResolveAction,
+        RunNowAction,
+        PostponeAction,
+        MoveAction,
+        ReprioritiseAction,
+    )
 }
 
 _log = logging.getLogger("headrace.hub")
@@ -314,7 +325,7 @@ async def act(ask: OperationRequest) -> OperationReply:
 def _on_all(kind: type[Act]) -> type[msgspec.Struct]:
     """The body of an act on many: that of an act on one, and which jobs."""
     return msgspec.defstruct(
-        f"{kind.__name__}All",
+        f"{kind.__name__.removesuffix('Action')}All",
         [("filter", JobFilters), ("dry_run", bool, False)],
         bases=(kind,),
         tag_field="act",
@@ -362,7 +373,7 @@ class ActionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         )
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ActionCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came of all of them: the last line. Without it the answer is not whole."""
 
     done: int
@@ -375,11 +386,11 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What went wrong, if that is why."""
 
 
-class Verdicts(msgspec.Struct, frozen=True):
+class ActionVerdicts(msgspec.Struct, frozen=True):
     """What came of an act on many jobs."""
 
     verdicts: tuple[ActionVerdict, ...]
-    counts: Counts
+    counts: ActionCounts
 
 
 async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
@@ -400,7 +411,7 @@ async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
     is_capped = body.revives and ask.caller.customer is not None
     count = await app.dry_run(body.verb, filter) if body.dry_run or is_capped or not lines else 0
     if body.dry_run:
-        return OperationReply(Number(count))
+        return OperationReply(JobCount(count))
     if not lines and count > MAX_ACTION_VERDICTS:
         remedy = "name fewer, or send Accept: application/x-ndjson"
         text = f"{count:,} match, and a document has room for {MAX_ACTION_VERDICTS:,}: {remedy}"
@@ -414,12 +425,12 @@ async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
         first = await anext(acting, None)  # here, where an error is a problem
         return lines_response(ask.request, _lines(ask, first, acting))
     verdicts = [ActionVerdict.of(acted) async for acted in body.on_all(app, filter, ask.caller.name)]
-    return OperationReply(Verdicts(tuple(verdicts), _counted(Counter(one.answer for one in verdicts))))
+    return OperationReply(ActionVerdicts(tuple(verdicts), _counted(Counter(one.answer for one in verdicts))))
 
 
 async def _lines(
     ask: OperationRequest, acted: ActionResult | None, acting: AsyncGenerator[ActionResult, None]
-) -> AsyncGenerator[Sequence[ActionVerdict | Counts], None]:
+) -> AsyncGenerator[Sequence[ActionVerdict | ActionCounts], None]:
     counts, stopped = Counter[str](), None
     problem: ProblemDetails | None = None
     try:
@@ -442,8 +453,8 @@ async def _lines(
     yield [_counted(counts, stopped, problem)]
 
 
-def _counted(counts: Counter[str], stopped: str | None = None, problem: ProblemDetails | None = None) -> Counts:
-    return Counts(
+def _counted(counts: Counter[str], stopped: str | None = None, problem: ProblemDetails | None = None) -> ActionCounts:
+    return ActionCounts(
         done=counts["done"],
         requested=counts["requested"],
         refused=counts["refused"],
@@ -502,7 +513,7 @@ OPERATIONS = (
         bounded="found",
         do=act_on_all,
         body=ActOnAll,
-        gives={200: Verdicts | Number},
+        gives={200: ActionVerdicts | JobCount},
         lines=(None, ActionVerdict),
         refuses=(409,),
         example={"act": "retry", "filter": {"status": "failed", "task": "resize"}, "dry_run": True},

@@ -65,8 +65,8 @@ class FoundJobs(msgspec.Struct, frozen=True):
     jobs at a time, and a page ends early when it has 8 MiB."""
 
 
-class Number(msgspec.Struct, frozen=True):
-    """How many."""
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs match."""
 
     count: int
 
@@ -79,7 +79,7 @@ async def list_jobs(ask: OperationRequest) -> OperationReply:
 
 async def count_jobs(ask: OperationRequest) -> OperationReply:
     """How many jobs match. All of them are looked at, so it may take long for a ``text``."""
-    return OperationReply(Number(await ask.hub.app.count(**filters_in(ask, ask.query))))
+    return OperationReply(JobCount(await ask.hub.app.count(**filters_in(ask, ask.query))))
 
 
 class Paged(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ async def show_history(ask: OperationRequest) -> OperationReply:
     return OperationReply(hidden_history(history, job) if hides(ask.hub.options, ask.caller) else history)
 
 
-class Explained(msgspec.Struct, frozen=True):
+class JobExplanation(msgspec.Struct, frozen=True):
     """Why a job is in its status, and what it waits for."""
 
     text: str
@@ -199,7 +199,7 @@ async def explain_job(ask: OperationRequest) -> OperationReply:
     """Why it is in its status and what it waits for, in sentences and as data."""
     hidden = hides(ask.hub.options, ask.caller)
     told = await ask.hub.app.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
-    return OperationReply(Explained(str(told), told.facts))
+    return OperationReply(JobExplanation(str(told), told.facts))
 
 
 async def _job(ask: OperationRequest) -> Job:
@@ -247,6 +247,14 @@ async def read_items(ask: OperationRequest) -> OperationReply | Response:
     """
     app, id = ask.hub.app, (await _job(ask)).id
     return await _entries(ask, lambda limit, cursor: app.item_page(id, limit=limit, cursor=cursor))
+
+
+class LogPage(Page[LogLine], frozen=True):
+    """Some lines of a log, and where the next ones begin."""
+
+
+class ItemPage(Page[StreamItem[Any]], frozen=True):
+    """Some items of a stream, and where the next ones begin."""
 
 
 async def _entries(
@@ -309,7 +317,7 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         bounded="found",
         do=count_jobs,
         query=JobFilters,
-        gives={200: Number},
+        gives={200: JobCount},
         answered={"count": 17},
     ),
     _of_job(
@@ -354,7 +362,7 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         "The lines of a job's log, a page at a time or all of them as lines of JSON",
         read_logs,
         query=ReadLogs,
-        gives={200: Page[LogLine]},
+        gives={200: LogPage},
         lines=(None, LogLine),
         answered={"items": [_LINE], "cursor": "1.1"},
     ),
@@ -364,8 +372,8 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         "The items of a job's stream, a page at a time or all of them as lines of JSON",
         read_items,
         query=ReadItems,
-        gives={200: Page[StreamItem[Any]]},
-        lines=(None, StreamItem),
+        gives={200: ItemPage},
+        lines=(None, StreamItem[Any]),
         answered={"items": [{"value": "row 1", "attempt": 1, "number": 1, "restarted": False}], "cursor": "1.1"},
     ),
     _of_job(
@@ -373,7 +381,7 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         "/explain",
         "Why a job is in its status, and what it waits for",
         explain_job,
-        gives={200: Explained},
+        gives={200: JobExplanation},
         answered={
             "text": "It completed at 2026-11-16 17:30:01+00:00.",
             "facts": [{"code": "completed", "text": "It completed at 2026-11-16 17:30:01+00:00.", "data": {"at": AT}}],

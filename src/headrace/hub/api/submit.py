@@ -29,7 +29,7 @@ from headrace.hub.server.operation import Operation, OperationReply, OperationRe
 from headrace.hub.server.problems import FAULT, decoded, problem_of
 from headrace.hub.webhooks.addresses import guard_of
 
-__all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "SubmitVerdict", "Submitted", "draft_of"]
+__all__ = ["OPERATIONS", "BulkBody", "SubmitVerdict", "SubmitVerdicts", "Submitted", "draft_of"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -75,7 +75,7 @@ class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: Annotated[tuple[SubmitBody, ...], Meta(max_length=MAX_SUBMIT_JOBS)]
 
 
-class BulkAnswer(msgspec.Struct, frozen=True):
+class SubmitVerdicts(msgspec.Struct, frozen=True):
     """A verdict for each of the jobs, in their order."""
 
     verdicts: tuple[SubmitVerdict, ...]
@@ -160,7 +160,7 @@ async def submit_bulk(ask: OperationRequest) -> OperationReply | Response:
             connections=ask.hub.live.connections,
         )
     jobs = decoded(_jobs, await read_body(request, options.bulk_most, options.read_timeout)).jobs
-    return OperationReply(BulkAnswer(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
+    return OperationReply(SubmitVerdicts(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
 
 
 class _Ready(msgspec.Struct):
@@ -310,7 +310,7 @@ OPERATIONS = (
         raw=True,
         largest="bulk",
         lines=(SubmitBody, SubmitVerdict),
-        gives={200: BulkAnswer},
+        gives={200: SubmitVerdicts},
         example={"jobs": [_EXAMPLE | {"idempotency_key": "order-17"}]},
         answered={
             "verdicts": [{"index": 0, "verdict": "created", "job_id": _ID, "status": "queued", "created_at": _AT}]

@@ -111,8 +111,9 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A job to submit. Seconds are numbers; moments are RFC 3339 with a zone."""
 
-    BESIDES: ClassVar[dict[str, Any]] = {"anyOf": [{"required": ["task"]}, {"required": ["type"]}]}
-    """What the types cannot say to the document: one of the two names of the task must be there."""
+    BESIDES: ClassVar[dict[str, Any]] = {"allOf": [{"anyOf": [{"required": ["task"]}, {"required": ["type"]}]}]}
+    """What the types cannot say to the document: one of the two names of the task must be there. It is within
+    ``allOf``: generators of clients take a body with ``anyOf`` for a choice between bodies, and lose its fields."""
 
     task: Name | UnsetType = UNSET
     payload: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from headrace.http.problems import Problem
 from headrace.hub.api.documents import Listed, no_such
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
-__all__ = ["OPERATIONS", "Explained", "WorkerView"]
+__all__ = ["OPERATIONS", "WorkerExplanation", "WorkerView"]
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Explained(msgspec.Struct, frozen=True):
+class WorkerExplanation(msgspec.Struct, frozen=True):
     """Why something is as it is: for people, and fact by fact for programs."""
 
     text: str
@@ -124,7 +124,7 @@ async def get_worker(ask: OperationRequest) -> OperationReply:
 async def explain_worker(ask: OperationRequest) -> OperationReply:
     """Why a worker is given jobs, or none."""
     told = await ask.hub.app.explain_worker(_id(ask))
-    return OperationReply(Explained(str(told), told.facts))
+    return OperationReply(WorkerExplanation(str(told), told.facts))
 
 
 async def drain_worker(ask: OperationRequest) -> OperationReply:
@@ -217,7 +217,7 @@ OPERATIONS = (
         scope="read",
         bounded="operator",
         do=explain_worker,
-        gives={200: Explained},
+        gives={200: WorkerExplanation},
         refuses=(404,),
         answered={"text": _FACT["text"], "facts": [_FACT]},
         path_examples={"id": _ID},

@@ -24,8 +24,8 @@ _REF = "#/components/schemas/{name}"
 
 _LINES = "application/x-ndjson"
 
-_LISTED = re.compile(r'"(#/components/schemas/)?Listed_(\w+)_"')
-"""How msgspec calls a list of something."""
+_GENERIC = re.compile(r"(?:Listed_(?P<listed>\w+)|(?P<of_any>\w+)_Any)_")
+"""How msgspec calls a list of something, and a thing of any type."""
 
 _PROBLEMS: dict[int, tuple[str, str, str]] = {
     400: ("malformed", "The request cannot be understood", "there is no parameter 'colour' here: none"),
@@ -115,11 +115,13 @@ class _Schemas:
         said = [kind for one in operations for kind in (one.query, one.body, *(one.lines or ()), *one.gives.values())]
         kinds = [kind for one in (*said, ProblemDetails) for kind in _alternatives(one)]
         self._kinds = [kind for kind in kinds if kind is not None and not isinstance(kind, str)]
-        made = msgspec.json.encode(msgspec.json.schema_components(self._kinds, ref_template=_REF)).decode()
-        found, components = msgspec.json.decode(_LISTED.sub(r'"\1\2List"', made.replace("``", "`")))
-        self.components: dict[str, Any] = components
+        made = msgspec.json.schema_components(self._kinds, ref_template=_REF)
+        found, components = _generated(msgspec.json.decode(msgspec.json.encode(made).replace(b"``", b"`")))
+        self.components: dict[str, Any] = {_plain(name): schema for name, schema in components.items()}
+        for name, schema in self.components.items():
+            schema["title"] = name  # generators call a type by its title
         for kind in self._kinds:
-            components.get(getattr(kind, "__name__", ""), {}).update(getattr(kind, "BESIDES", {}))
+            self.components.get(getattr(kind, "__name__", ""), {}).update(getattr(kind, "BESIDES", {}))
         notes = field_notes(self._kinds)
         for name, schema in self.components.items():
             for field, note in notes.get(name, {}).items():
@@ -148,6 +150,36 @@ class _Schemas:
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """The types of which a document is one; msgspec tells them apart only where they say which they are."""
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
+def _plain(name: str) -> str:
+    """The name of a component as a plain word, from the one that msgspec gives it: mostly it is that of the class."""
+    if generic := _GENERIC.fullmatch(name):
+        return f"{generic['listed']}List" if generic["listed"] else generic["of_any"]
+    return name
+
+
+def _generated(schema: Any) -> Any:
+    """A schema of msgspec's, with plain names and so that generators of clients understand all of it."""
+    match schema:
+        case dict():
+            made = {key: _generated(value) for key, value in schema.items()}
+            # What may hold anything says so: some take an array without items for a slip, an object without
+            # properties for an empty one.
+            if made.get("type") == "array" and "prefixItems" not in made:
+                made.setdefault("items", {})
+            if made.get("type") == "object" and "properties" not in made:
+                made.setdefault("additionalProperties", True)
+            # A filter that is left out is empty: some would send that default, as the text "[]".
+            if "anyOf" in made and made.get("default") == []:
+                del made["default"]
+            return made
+        case list():
+            return [_generated(one) for one in schema]
+        case str() if schema.startswith(_REF.format(name="")):
+            return _REF.format(name=_plain(schema.rpartition("/")[2]))
+        case _:
+            return schema
 
 
 def _noted(schema: dict[str, Any], note: str) -> dict[str, Any]:
@@ -258,7 +290,7 @@ def _lines(kind: Any, example: Any) -> dict[str, Any]:
     """What is said of lines: OpenAPI 3.1 has no words for the type of each. The example is a list, line by line."""
     listed = next((value for value in dict(example or {}).values() if isinstance(value, list)), [])
     text = "".join(msgspec.json.encode(one).decode() + "\n" for one in listed)
-    return {"schema": {"type": "string", "description": f"A `{kind.__name__}` on each line."}, "example": text}
+    return {"schema": {"type": "string", "description": f"One `{kind.__name__}` on each line."}, "example": text}
 
 
 def _good(operation: Operation, status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
