@@ -17,7 +17,7 @@ BY_STATUS = ("failed", "cancelled")
 def raised() -> Iterator[tuple[str, int]]:
     """The types and statuses of problems that are made in the sources."""
     yield from ((kind, status) for _, status, kind, _ in _KINDS)
-    rooms = [ROOT / "src" / "headrace" / room for room in ("hub", "endpoints", "web")]
+    rooms = [ROOT / "src" / "headrace" / room for room in ("hub", "endpoints", "http")]
     for module in (module for room in rooms for module in room.rglob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":

@@ -97,7 +97,7 @@ async def test_a_store_that_is_full_of_two_customers_names_stops_nobody_else(kin
 async def test_whoever_cancels_and_retries_has_no_more_names(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("OF_ONE", 5), ("OF_CUSTOMERS", 20), ("MOST", 10)):
+    for name, value in (("MAX_CUSTOMER_PROFILES", 5), ("MAX_CUSTOMERS_PROFILES", 20), ("MAX_PROFILES", 10)):
         monkeypatch.setattr(profiles, name, value)
     async with App(url_of(kind, tmp_path)) as app:
         keys = {
@@ -131,7 +131,7 @@ async def test_whoever_cancels_and_retries_has_no_more_names(
 
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_what_is_moved_leaves_no_room_behind(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("OF_ONE", 3), ("OF_CUSTOMERS", 8), ("MOST", 8)):
+    for name, value in (("MAX_CUSTOMER_PROFILES", 3), ("MAX_CUSTOMERS_PROFILES", 8), ("MAX_PROFILES", 8)):
         monkeypatch.setattr(profiles, name, value)
     async with App(url_of(kind, tmp_path)) as app:
         for n in range(3):

@@ -68,7 +68,7 @@ async def test_a_stream_in_which_nothing_happens_has_comments(
     feed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("headrace.http.sse", "headrace.hub.live.operations"):
-        monkeypatch.setattr(f"{module}.BEAT", 0.05)
+        monkeypatch.setattr(f"{module}.BEAT_SECONDS", 0.05)
     doing = Doing(url_of("memory", tmp_path))
     async with serving(doing.app) as hub:
         job = await doing.work.submit(1)

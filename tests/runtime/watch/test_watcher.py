@@ -185,7 +185,7 @@ async def test_following_hears_of_every_change_without_asking(crowd: Sums, monke
     A hint may be lost on a busy machine, and the follower would ask then, which it is kept from here: of three jobs
     one is told of whole.
     """
-    for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
+    for name in ("POLL_FIRST_SECONDS", "HINTED_FIRST_SECONDS", "POLL_MAX_SECONDS", "HINTED_MAX_SECONDS"):
         monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
     worker = crowd if crowd.app.settings.url == "memory://" else Sums(crowd.app.settings.url)
     go = asyncio.Event()
@@ -227,7 +227,7 @@ async def test_following_hears_of_every_change_without_asking(crowd: Sums, monke
 async def test_a_change_while_nobody_waits_for_the_next_is_not_forgotten(
     sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
+    for name in ("POLL_FIRST_SECONDS", "HINTED_FIRST_SECONDS", "POLL_MAX_SECONDS", "HINTED_MAX_SECONDS"):
         monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
     (job,) = await submit(sums, 1)
     following = store.watcher.follow(job.id)
@@ -241,7 +241,7 @@ async def test_a_change_while_nobody_waits_for_the_next_is_not_forgotten(
 @pytest.fixture
 def hints_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked but for a hint."""
-    for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
+    for name in ("POLL_FIRST_SECONDS", "HINTED_FIRST_SECONDS", "POLL_MAX_SECONDS", "HINTED_MAX_SECONDS"):
         monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
 
 
@@ -331,7 +331,7 @@ async def test_what_was_left_out_of_hints_is_asked_about_for_a_busy_reader_too(
 async def test_when_changes_were_left_out_what_is_followed_is_looked_at(
     sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("FIRST", "RARE_FIRST", "RARE"):
+    for name in ("POLL_FIRST_SECONDS", "HINTED_FIRST_SECONDS", "HINTED_MAX_SECONDS"):
         monkeypatch.setattr(f"headrace.runtime.watch.watcher.{name}", 3600.0)
     monkeypatch.setattr("headrace.runtime.watch.watcher.POLL_MAX_SECONDS", 0.01)
     jobs = await submit(sums, 3)

@@ -48,7 +48,7 @@ def test_searches_agree_with_the_core_when_there_is_much_to_look_at(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(candidates, "MAX_SORTED_CANDIDATES", 2)
-    for name, value in (("PEEK", 3), ("LOOK", 5), ("_ROUNDS", (1, 2)), ("BUCKET", finding.BLOCK_SPAN_BITS)):
+    for name, value in (("MAX_FIRST_JOBS", 3), ("MAX_TEXT_CANDIDATES", 5), ("_ROUNDS", (1, 2))):
         monkeypatch.setattr(finding, name, value)
 
     async def main() -> None:
@@ -73,7 +73,7 @@ def test_searches_agree_with_the_core_when_there_is_much_to_look_at(
 
 
 def test_a_search_goes_from_block_to_block(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in ((candidates, "FEW", 2), (finding, "PEEK", 3)):
+    for module, name, value in ((candidates, "MAX_SORTED_CANDIDATES", 2), (finding, "MAX_FIRST_JOBS", 3)):
         monkeypatch.setattr(module, name, value)
 
     async def main() -> None:
