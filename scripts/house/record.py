@@ -74,7 +74,7 @@ def pages(folder: Path) -> None:
 
 
 def openapi(folder: Path) -> None:
-    document = find("headrace.hub.openapi:document", "headrace.hub.openapi.document:document")
+    document = find("headrace.hub.openapi.document:document", "headrace.hub.openapi:document")
     operations = find(
         "headrace.hub.table:OPERATIONS",
         "headrace.hub.api.table:OPERATIONS",
@@ -132,7 +132,7 @@ def plain_sql(text: str) -> str:
 def sqlite(folder: Path) -> None:
     import apsw
 
-    migrate = find("headrace.engines.sqlite.migrate", "headrace.engines.sqlite.store.migrate")
+    migrate = find("headrace.engines.sqlite.migrate", "headrace.engines.sqlite.store.schema")
     connection = apsw.Connection(":memory:")
     migrate.apply(connection, Path("memory"), datetime(2026, 1, 1, tzinfo=UTC))
     write(folder / "schema-sqlite.json", sqlite_schema(connection))
@@ -197,7 +197,7 @@ def postgres(folder: Path) -> None:
 async def postgres_schema() -> dict[str, Any]:
     import asyncpg
 
-    migrate = find("headrace.engines.postgres.migrate", "headrace.engines.postgres.store.migrate")
+    migrate = find("headrace.engines.postgres.migrate", "headrace.engines.postgres.store.schema")
     server = find("tests.support.servers.postgres").shared()
     connection = await asyncpg.connect(server.url(server.create_database()))
     await migrate.apply(connection, '"headrace"', datetime(2026, 1, 1, tzinfo=UTC))
@@ -314,7 +314,7 @@ def wire(folder: Path) -> None:
         found[f"{verb.path}: gives"] = told(samples(verb.gives, plain))
     for name in ("Hello", "Listening", "Hints"):
         found[name] = told(samples(getattr(module, name), plain))
-    found["protocol"] = [str(module.PROTOCOL), str(module.OLDEST)]
+    found["protocol"] = [str(module.PROTOCOL), str(getattr(module, "MIN_PROTOCOL", None) or module.OLDEST)]
     write(folder / "wire.json", found)
 
 
@@ -322,7 +322,7 @@ def wire(folder: Path) -> None:
 
 
 def exit_codes(folder: Path) -> None:
-    module = find("headrace.cli.failures", "headrace.cli.output.failures", "headrace.cli.process.failures")
+    module = find("headrace.cli.failures", "headrace.cli.output.failures", "headrace.cli.exit_codes")
     errors = importlib.import_module("headrace.errors")
     kinds = {name: getattr(errors, name) for name in errors.__all__}
     single = {name: kind for name, kind in kinds.items() if not issubclass(kind, BaseExceptionGroup)}
