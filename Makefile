@@ -51,7 +51,7 @@ soak: $(VENV)/.dev ## run the tests that take minutes, one after another, and pr
 	@$(BIN)/python -m pytest -s $(if $(findstring tests/soak/,$(ARGS)),,tests/soak) $(ARGS)
 
 fuzz: $(VENV)/.dev ## ask a hub for all that its API promises, 1,000 examples an operation, with a new seed each time
-	@HEADRACE_EXAMPLES=1000 $(BIN)/python -m pytest -s tests/hub/openapi/test_contract.py tests/hub/test_hostile.py $(ARGS)
+	@HEADRACE_EXAMPLES=1000 $(BIN)/python -m pytest -s --every-engine tests/hub/openapi/test_contract.py tests/hub/test_hostile.py $(ARGS)
 
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }

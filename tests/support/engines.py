@@ -20,8 +20,8 @@ MARK = "every_engine"
 CHOSEN = "sqlite"
 OTHERS = frozenset(["memory", "postgres"])
 
-BELOW = ("tests/conformance/", "tests/crash/", "tests/engines/", "tests/model/")
-"""Tests of the engines themselves."""
+BELOW = ("tests/conformance/", "tests/crash/", "tests/engines/", "tests/model/", "tests/soak/")
+"""Tests of the engines themselves, and those that run for minutes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
