@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ from headrace.core.defaults import Retention, Rules
 from headrace.core.times import UNITS, duration
 from headrace.errors import MAX_DURATION_SECONDS, ConfigError
 
-__all__ = ["OVERRIDE", "Secret", "Settings", "find_file"]
+__all__ = ["OVERRIDE", "Secret", "Settings", "find_file", "url_source"]
 
 _PREFIX = "HEADRACE_"
 _MIN_NAME_SIMILARITY = 0.65
@@ -319,3 +319,14 @@ _CHECKS = {
     "imports": _imports,
     "log_format": _log_format,
 }
+
+
+def url_source(
+    code: Mapping[str, Any], override: Mapping[str, Any], redact: Callable[[str], str]
+) -> tuple[str, list[str]]:
+    """Where the URL of the store comes from, and which other sources of a URL it overrides, in words."""
+    sources = Settings.sources("url", code=code, override=override)
+    if not sources:
+        return "the default", []
+    (won, url), *others = sources
+    return won, [f"{source} ({redact(other)})" for source, other in others if other != url]

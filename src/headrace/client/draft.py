@@ -45,7 +45,7 @@ def asked_in(options: Mapping[str, Any]) -> dict[str, Any]:
 class Draft(Generic[R_co]):
     """A checked payload with its options and its id; made by ``task.draft(...)``."""
 
-    __slots__ = ("_asked", "app", "handler", "id", "options", "payload_text", "task")
+    __slots__ = ("_app", "_asked", "_handler", "id", "options", "payload_text", "task")
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Draft(Generic[R_co]):
         asked: dict[str, Any] | None = None,
     ) -> None:
         """``asked``: what ``asked_in`` finds in the options, if that is known already."""
-        self.app = app
+        self._app = app
         self.id = id
         """The id the job will have."""
         self.task = task
@@ -67,7 +67,7 @@ class Draft(Generic[R_co]):
         """The arguments as they will be stored."""
         self.options = options
         """Checked options; the dedup key is filled in."""
-        self.handler = handler
+        self._handler = handler
         self._asked = asked
 
     def __repr__(self) -> str:
@@ -78,43 +78,43 @@ class Draft(Generic[R_co]):
 
         :raises ConfigError: naming the option
         """
-        own = None if self.handler is None else self.handler.policy.retry.function
+        own = None if self._handler is None else self._handler.policy.retry.function
         changed = merged(self.options, refuse_function(check_options(options), own))
-        return Draft(self.app, self.id, self.task, self.payload_text, changed, self.handler)
+        return Draft(self._app, self.id, self.task, self.payload_text, changed, self._handler)
 
-    def with_checked(self, options: Mapping[str, Any]) -> Draft[R_co]:
+    def _with_checked(self, options: Mapping[str, Any]) -> Draft[R_co]:
         """Like ``with_options``, for options of one submit that are in the form they are used in already."""
         asked = None if self._asked is None else {**self._asked, **asked_in(options)}
         whole = merged(self.options, options)
-        return Draft(self.app, self.id, self.task, self.payload_text, whole, self.handler, asked)
+        return Draft(self._app, self.id, self.task, self.payload_text, whole, self._handler, asked)
 
     async def submit(self) -> JobHandle[R_co]:
         """Store the job; a second time finds the first.
 
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        return await self.app.submit_draft(self)
+        return await self._app.submit_draft(self)
 
     def submit_sync(self) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
 
         :raises SyncInAsync: this thread has a running event loop
         """
-        return self.app.submit_draft_sync(self)
+        return self._app.submit_draft_sync(self)
 
-    def spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
+    def _spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
         """What is asked for; as a child, and as part of a batch."""
         asked = asked_in(self.options) if self._asked is None else self._asked  # which other drafts share
         if parentage is not None:
             taken = {"trace": parentage.trace, "customer": parentage.customer}
             asked = {**taken, **asked, "parent": parentage.parent, "root": parentage.root}
         if asked.get("request_key") is not None:
-            uncounted = frozenset[str]() if self.handler is None else self.handler.uncounted
+            uncounted = frozenset[str]() if self._handler is None else self._handler.uncounted
             said = hash_of(self.payload_text, asked.get("route"), asked.get("query"), uncounted)
             asked = {**asked, "request_hash": said}
         return Spec(task=self.task, created_at=now, batch=batch, **asked)
 
-    def job(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Job:
+    def _job(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Job:
         """The job as of now, from which ``delay`` counts; as a child, and as part of a batch."""
         delay: float | None = self.options.get("delay")
         due: datetime | None = self.options.get("not_before")
@@ -124,11 +124,11 @@ class Draft(Generic[R_co]):
             except OverflowError:
                 raise ConfigError(f"delay of {delay:g} s ends after the last day of the calendar") from None
         not_after: datetime | None = self.options.get("not_after")
-        spec = self.spec(now, parentage, batch)
+        spec = self._spec(now, parentage, batch)
         waits = len(spec.after)
         return submit(self.id, spec, self.payload_text, now, available_at=due, not_after=not_after, waits=waits)
 
-    def refuse_times(self, why: str) -> None:
+    def _refuse_times(self, why: str) -> None:
         """Refuse options that speak of one moment or one transaction, for a draft that is used at other moments."""
         for name in (*_TIMES, "after", *ONE_SUBMIT):
             if self.options.get(name):

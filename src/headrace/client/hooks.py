@@ -83,22 +83,22 @@ class Hooked:
     _hooks: Hooks
 
     @property
-    def resources(self) -> Sequence[Resource[Any]]:
+    def _resources(self) -> Sequence[Resource[Any]]:
         """The resources that a worker of this App opens, in this order."""
         return tuple(self._hooks.resources)
 
     @property
-    def tracing(self) -> Tracing | None:
+    def _tracing(self) -> Tracing | None:
         """What makes a span of every run, if anything does."""
         return self._hooks.tracing
 
-    def trace(self, tracing: Tracing) -> None:
+    def _trace(self, tracing: Tracing) -> None:
         """Have a span made of every run; ``contrib.otel.instrument`` does that."""
         self._hooks.tracing = tracing
         self._hooks.renew()
 
     @property
-    def submit_middlewares(self) -> Sequence[SubmitMiddleware]:
+    def _submit_middlewares(self) -> Sequence[SubmitMiddleware]:
         """What is called around every submit, the outermost first."""
         return self._hooks.submit_middleware
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
-from uuid import UUID
 
 from headrace.client import background
 from headrace.client.session import Session
-from headrace.config import Settings
+from headrace.config import Settings, url_source
 from headrace.engine import Engine
 from headrace.engines.connect import connect, redact
 from headrace.errors import ConfigError, EngineError, NotOpen
 from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
-from headrace.runtime.writes.writer import Writer
 from headrace.worker.log_capture import caught_logs
 
 if TYPE_CHECKING:
@@ -27,6 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["Lifetime"]
 
 T = TypeVar("T")
+
+
+class _End(Enum):
+    """What ``iterate`` reads behind the last item."""
+
+    END = 0
 
 
 class _LoopState:
@@ -51,7 +55,7 @@ class Lifetime:
         self._settings: Settings | None = None
         self._made: dict[Literal["engine"], Engine] = {}
         self._states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
-        self.waiter: Callable[[Coroutine[Any, Any, Any]], Any] | None = None
+        self._waiter: Callable[[Coroutine[Any, Any, Any]], Any] | None = None
         """What ``wait`` does, where it is not the background loop's business: under a harness."""
 
     def __repr__(self) -> str:
@@ -70,21 +74,17 @@ class Lifetime:
             self._settings = Settings.load(code=self._code, override=self._override)
         return self._settings
 
-    def whose_url(self) -> tuple[str, list[str]]:
-        """Where the URL of the store comes from, and whose other URLs it wins over, in words."""
-        sources = Settings.sources("url", code=self._code, override=self._override)
-        if not sources:
-            return "the default", []
-        (won, url), *others = sources
-        return won, [f"{source} ({redact(other)})" for source, other in others if other != url]
+    def _url_source(self) -> tuple[str, list[str]]:
+        """Where the URL of the store comes from, and which other sources of a URL it overrides, in words."""
+        return url_source(self._code, self._override, redact)
 
     @contextmanager
-    def _saying_whose(self) -> Iterator[None]:
+    def _naming_url_source(self) -> Iterator[None]:
         """Add to an error where the URL comes from: a store that cannot be used is often not the one that was meant."""
         try:
             yield
         except (ConfigError, EngineError) as error:
-            won, others = self.whose_url()
+            won, others = self._url_source()
             wins = f", which wins over {' and '.join(others)}" if others else ""
             error.add_note(f"the url comes from {won}{wins}")
             raise
@@ -93,10 +93,6 @@ class Lifetime:
     def host(self) -> Host:
         """Clock, dice, sleeps and threads."""
         return self._host
-
-    def new_id(self, now: datetime | None = None) -> UUID:
-        """An id for a new job."""
-        return self._host.dice.new_id(now or self._host.clock.now())
 
     @contextmanager
     def override(
@@ -125,28 +121,22 @@ class Lifetime:
     def _open_somewhere(self) -> bool:
         return any(state.count and not loop.is_closed() for loop, state in list(self._states.items()))
 
-    def open_loop(self) -> asyncio.AbstractEventLoop | None:
+    def _open_loop(self) -> asyncio.AbstractEventLoop | None:
         """An event loop that runs, and on which this App is open; None: it is open nowhere."""
         return next((loop for loop, state in list(self._states.items()) if state.session and loop.is_running()), None)
 
-    def new_engine(self) -> Engine:
+    def _new_engine(self) -> Engine:
         """Another session on the one store of this App; opened and closed by its user."""
         if not self._made:
             settings = self.settings
             # Loops of several threads may open it at once, and two engines would be two stores: the first one counts.
             # No lock, which a fork could leave locked: what was made in vain has touched nothing.
-            with self._saying_whose():
+            with self._naming_url_source():
                 engine = connect(
                     settings.url, settings.rules(), self._host, namespace=settings.namespace, key=settings.key
                 )
             self._made.setdefault("engine", engine)
         return self._made["engine"].another_session()
-
-    async def store_exists(self) -> bool:
-        """Whether there is a store to open; entering makes one where there is none. The App need not be open."""
-        engine = self.new_engine()
-        with self._saying_whose():
-            return await engine.exists()
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -158,8 +148,8 @@ class Lifetime:
                 if state.session is None:
                     state.logs.enter_context(caught_logs())
                     try:
-                        engine = self.new_engine()
-                        with self._saying_whose():
+                        engine = self._new_engine()
+                        with self._naming_url_source():
                             state.session = await Session.open(
                                 engine, self._host, self.settings.secret, self.settings.unwritten
                             )
@@ -185,11 +175,11 @@ class Lifetime:
             with state.logs:
                 await state.session.close()
 
-    def forget(self, loop: asyncio.AbstractEventLoop) -> object:
+    def _forget(self, loop: asyncio.AbstractEventLoop) -> object:
         """Take this App for closed on a loop that a fork left behind; what was open there, to be kept and not used."""
         return self._states.pop(loop, None)
 
-    def session_on(self, loop: asyncio.AbstractEventLoop) -> Session | None:
+    def _session_on(self, loop: asyncio.AbstractEventLoop) -> Session | None:
         """What is open on a loop, if anything is; also for other threads than the loop's."""
         state = self._states.get(loop)
         return None if state is None else state.session
@@ -213,22 +203,33 @@ class Lifetime:
             )
         return state.session
 
-    @property
-    def engine(self) -> Engine:
-        """The open engine of this loop."""
-        return self.session.engine
-
-    @property
-    def lanes(self) -> Writer:
-        """The lanes that write jobs on this loop."""
-        return self.session.lanes
-
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine for a caller without an event loop: ``job = app.wait(add.submit(1, 2))``.
 
         :raises SyncInAsync: this thread has a running loop
         :raises Stopped: in a handler that should stop meanwhile: the coroutine is cancelled
         """
-        if self.waiter is not None:
-            return cast("T", self.waiter(work))
+        if self._waiter is not None:
+            return cast("T", self._waiter(work))
         return background.wait(cast("App", self), work)
+
+    def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
+        """Read an async iterator without an event loop: ``for line in app.iterate(job.logs(follow=True)): …``.
+
+        It reads any stream, log, watch or feed. Leaving the loop early closes the iterator.
+
+        :raises SyncInAsync: this thread has a running loop
+        """
+
+        async def step() -> T | _End:
+            return await anext(source, _End.END)
+
+        async def close() -> None:
+            if (aclose := getattr(source, "aclose", None)) is not None:
+                await aclose()
+
+        try:
+            while not isinstance(item := self.wait(step()), _End):
+                yield item
+        finally:
+            self.wait(close())

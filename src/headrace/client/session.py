@@ -10,7 +10,6 @@ from weakref import WeakSet
 from headrace.client.api.positions import places
 from headrace.client.api.tasks import TaskDoc, known_tasks, named
 from headrace.config import Settings
-from headrace.core.query import Filter
 from headrace.engine import Engine, WorkerInfo
 from headrace.runtime.host import Host
 from headrace.runtime.secrets import Vault
@@ -71,11 +70,10 @@ class Session:
             finally:
                 await self.engine.close()
 
-    def feed(self, filter: Filter) -> Feed:
-        """The changes of the jobs that match, until it or the App is closed."""
-        feed = Feed(self.engine, self.host, filter)
+    def attach(self, feed: Feed) -> tuple[Engine, Host]:
+        """Let a feed read here, until it or the App is closed."""
         self._feeds.add(feed)
-        return feed
+        return self.engine, self.host
 
     async def find_task(self, name: str) -> TaskDoc | None:
         """A task as workers described it; what was found is believed for a few seconds."""

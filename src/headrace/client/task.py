@@ -98,7 +98,7 @@ class Task(Generic[P, R_co]):
         return self._home.app
 
     @property
-    def own_options(self) -> Mapping[str, Any]:
+    def _own_options(self) -> Mapping[str, Any]:
         """What was said about it beside the defaults of its App, checked."""
         return self._options
 
@@ -111,7 +111,7 @@ class Task(Generic[P, R_co]):
         """
         return self.with_options(options)
 
-    def with_options(self, options: Mapping[str, Any]) -> Self:
+    def _with_options(self, options: Mapping[str, Any]) -> Self:
         """Like ``options``, for options that are data."""
         changed = copy.copy(self)
         own = self.handler.policy.retry.function
@@ -140,7 +140,7 @@ class Task(Generic[P, R_co]):
         """A job with an id that is not stored yet: submitting it twice inserts it once."""
         return self.draft_bound(self.handler.bind(args, kwargs))
 
-    def draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
+    def _draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
         """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
         app, handler, resolved = self._home.app, self.handler, self._resolved
         if resolved is None or resolved[0] is not app:  # the collection may have been included in another one since
@@ -201,7 +201,7 @@ class Task(Generic[P, R_co]):
                 await asyncio.shield(self.abandon(submitting, draft.id))
             raise
 
-    async def abandon(self, submitting: asyncio.Future[JobHandle[Any]], id: UUID) -> None:
+    async def _abandon(self, submitting: asyncio.Future[JobHandle[Any]], id: UUID) -> None:
         """Cancel a job whose owner left, once it is there."""
         # A write under way cannot be called back: the job is cancelled when it is there. A duplicate is not ours and
         # has another id.
@@ -213,7 +213,7 @@ class Task(Generic[P, R_co]):
         except (JobNotFound, TransitionRefused, EngineError):
             pass
 
-    async def revive(self, handle: JobHandle[Any]) -> None:
+    async def _revive(self, handle: JobHandle[Any]) -> None:
         """Give a job another go that an earlier attempt of a handler abandoned: now there is somebody who wants it."""
         if handle.last is None or handle.last.status is not Status.CANCELLED or handle.duplicate:
             return
@@ -226,7 +226,7 @@ class Task(Generic[P, R_co]):
         """A job of this task by its id; nothing is looked up yet."""
         return JobHandle(self.app, as_id(id), handler=self.handler)
 
-    async def results_for(self, job: Job) -> list[R_co]:
+    async def _results_for(self, job: Job) -> list[R_co]:
         """What ``ctx.results(task)`` gives: the results of those jobs of this task that the job waited for."""
         names, engine = {self.name, *self.handler.aliases}, self.app.engine
         first: Job | None = job

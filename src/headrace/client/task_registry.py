@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from headrace.client.api.limits import check_limits
+from headrace.client.api.limit_settings import check_limits
 from headrace.client.bulk_task import BulkDecorator, BulkTask, make_handler
 from headrace.client.hooks import HOOKS, Hooks, own_hooks
 from headrace.client.options import (
@@ -98,7 +98,7 @@ class Decorator:
         whole = self._options | options
         if fn is None:
             return Decorator(self._home, whole)
-        return self._home.add(fn, whole)
+        return self._home._add(fn, whole)
 
 
 class Register:
@@ -166,11 +166,11 @@ class Tasks:
         return self._app
 
     @property
-    def host_or_none(self) -> Host | None:
+    def _host_or_none(self) -> Host | None:
         """The App's host, if there is an App."""
         return None if self._app is None else self._app.host
 
-    def bind(self, app: App, register: Register) -> None:
+    def _bind(self, app: App, register: Register) -> None:
         """Belong to an App from now on, with what is here and what is still to come.
 
         :raises ConfigError: it belongs to another one
@@ -186,7 +186,7 @@ class Tasks:
         for task in tasks:
             _set_policy(task, app.defaults)
 
-    def add(self, fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[Any, Any]:
+    def _add(self, fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[Any, Any]:
         """Register a function; what the decorator does."""
         if isinstance(fn, Task):
             raise ConfigError(f"{shown(fn)} is a task already")

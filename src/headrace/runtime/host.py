@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import UUID
 
 from headrace.runtime.clock import Clock, Dice, SystemClock, SystemDice
 from headrace.runtime.store_clock import StoreClock
@@ -37,6 +38,10 @@ class Host:
     def store_clock(self) -> StoreClock | None:
         """The clock, if it is one that is set by the store's."""
         return self.clock if isinstance(self.clock, StoreClock) else None
+
+    def new_id(self, now: datetime | None = None) -> UUID:
+        """An id for a new job."""
+        return self.dice.new_id(now or self.clock.now())
 
     async def measure(self, engine: _Timed) -> None:
         """Set the clock by the store's."""

@@ -40,7 +40,7 @@ from typing import Literal
 
 import msgspec
 
-from headrace.client.api.filters import Filters, Finding, filter_of
+from headrace.client.api.filters import Filters, filter_of
 from headrace.core.codec.record import Record
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.errors import HeadraceError, InvalidPayload, InvalidResult, TooManyProfiles
@@ -62,7 +62,7 @@ class Acting(Lifetime):
 
     async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
         """End a job, or ask its worker to stop it; :raises JobNotFound, TransitionRefused:"""
-        rules = self.engine.rules
+        rules = self.session.engine.rules
         return await self._decide(id, by, lambda job, now: actions.cancel(job, now, rules, by=by))
 
     async def retry(self, id: UUID | str, *, delay: Seconds = 0.0, by: str | None = None) -> Job:
@@ -119,7 +119,7 @@ class Acting(Lifetime):
         if not isinstance(error, str | ErrorInfo | None):
             raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {shown(error)}")
         info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
-        info = None if info is None else info.cut(self.engine.rules.error_limit)
+        info = None if info is None else info.cut(self.session.engine.rules.error_limit)
         job = await get(self.session, as_id(id))
         # Before the result is looked at: whoever errs about the job is told so.
         check(job, Verb.RESOLVE, Status.COMPLETED if info is None else Status.FAILED)
@@ -267,7 +267,7 @@ class ActionResult(msgspec.Struct, Record, frozen=True, kw_only=True):
     message: str | None = None
 
 
-class ActingOnMany(Acting, Finding):
+class ActingOnMany(Acting):
     """Of the App: acts on many jobs.
 
     ``filter`` is a mapping with the filters of ``jobs``. Without a ``status`` it is those that the act can begin from.

@@ -6,13 +6,13 @@ from datetime import datetime
 
 import msgspec
 
-from headrace.client.lifetime import Lifetime
+from headrace.client.api.noun import Noun
 from headrace.core.auth.sessions import SESSION_RANDOM_BYTES, Sessions, prefix_of, session_text
 from headrace.engine import Engine, Setting
 from headrace.errors import Unavailable
 from headrace.runtime.secrets import secret_bytes, setting_of
 
-__all__ = ["SESSIONS", "Sessioned", "forget_sessions"]
+__all__ = ["SESSIONS", "DashboardSessions", "forget_sessions"]
 
 SESSIONS = "sessions:"
 """What the settings with the sessions of a key begin with; its prefix follows."""
@@ -23,56 +23,58 @@ _MAX_PAUSE_SECONDS = 1.0
 """Seconds, at most, before any later one."""
 
 
-class Sessioned(Lifetime):
-    """The half of an App that knows sessions. ``key``, everywhere: the digest of the key with this prefix."""
+class DashboardSessions(Noun):
+    """The sessions of people at the dashboard. ``key``, everywhere: the digest of the key with this prefix."""
 
-    async def begin_session(self, prefix: str, key: str) -> str:
+    __slots__ = ()
+
+    async def begin(self, prefix: str, key: str) -> str:
         """Begin a session of somebody who has shown this key; its text is for their browser, and kept nowhere else."""
         text = session_text(prefix, secret_bytes(SESSION_RANDOM_BYTES))
         for tried in range(_MAX_TRIES):
-            now, setting = self.host.clock.now(), await setting_of(self.engine, SESSIONS + prefix)
+            now, setting = self._host.clock.now(), await setting_of(self._engine, SESSIONS + prefix)
             before = Sessions(key) if setting is None else _read(setting)
-            if await self._put_sessions(prefix, before.begun(key, text, now), setting):
-                await self._tidy_sessions(now)
+            if await self._put(prefix, before.begun(key, text, now), setting):
+                await self._tidy(now)
                 return text
             await self._come_apart(tried)
         raise Unavailable("others logged in with the same key all the time: nothing was stored; try again")
 
-    async def find_session(self, text: str, key: str) -> datetime | None:
+    async def find(self, text: str, key: str) -> datetime | None:
         """Until when a session lasts; None: there is none, it was ended, its time is over, or its key is another."""
         prefix = prefix_of(text)
-        setting = None if prefix is None else await setting_of(self.engine, SESSIONS + prefix)
-        return None if setting is None else _read(setting).has(key, text, self.host.clock.now())
+        setting = None if prefix is None else await setting_of(self._engine, SESSIONS + prefix)
+        return None if setting is None else _read(setting).has(key, text, self._host.clock.now())
 
-    async def end_session(self, text: str) -> None:
+    async def end(self, text: str) -> None:
         """End a session, on every hub."""
         prefix = prefix_of(text)
         for tried in range(_MAX_TRIES):
-            setting = None if prefix is None else await setting_of(self.engine, SESSIONS + prefix)
+            setting = None if prefix is None else await setting_of(self._engine, SESSIONS + prefix)
             if prefix is None or setting is None:
                 return
             before = _read(setting)
             after = before.ended(text)
-            if after == before or await self._put_sessions(prefix, after, setting):
+            if after == before or await self._put(prefix, after, setting):
                 return
             await self._come_apart(tried)
         raise Unavailable("others logged in with the same key all the time: the session was not ended; try again")
 
     async def _come_apart(self, tried: int) -> None:
-        await self.host.sleep(
-            self.host.dice.chance() * min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(tried, 10))
+        await self._host.sleep(
+            self._host.dice.chance() * min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(tried, 10))
         )
 
-    async def _put_sessions(self, prefix: str, sessions: Sessions, before: Setting | None) -> bool:
+    async def _put(self, prefix: str, sessions: Sessions, before: Setting | None) -> bool:
         text = msgspec.json.encode(sessions).decode() if sessions.sessions else None
         rev = 0 if before is None else before.rev
-        return await self.engine.documents.put_setting(SESSIONS + prefix, text, rev) is not None
+        return await self._engine.documents.put_setting(SESSIONS + prefix, text, rev) is not None
 
-    async def _tidy_sessions(self, now: datetime) -> None:
+    async def _tidy(self, now: datetime) -> None:
         """Remove what keys left whose sessions are all over."""
-        for setting in await self.engine.documents.settings(SESSIONS):
+        for setting in await self._engine.documents.settings(SESSIONS):
             if not _read(setting).living(now).sessions:
-                await self.engine.documents.put_setting(setting.key, None, setting.rev)
+                await self._engine.documents.put_setting(setting.key, None, setting.rev)
 
 
 async def forget_sessions(engine: Engine, prefix: str) -> None:

@@ -22,7 +22,7 @@ from headrace.runtime.watch.stream import StreamItem, newest
 if TYPE_CHECKING:
     from headrace.client.session import Session
 
-__all__ = ["StepResult", "item_page", "log_end", "log_page", "steps"]
+__all__ = ["StepResult", "item_page", "log_page", "log_tail", "steps"]
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ async def log_page(
     return await _page(session, id, Kind.LOG, after, limit, LogLine.of, attempt)
 
 
-async def log_end(session: Session, id: UUID, limit: int) -> tuple[list[LogLine], bool]:
+async def log_tail(session: Session, id: UUID, limit: int) -> tuple[list[LogLine], bool]:
     """The last lines of a job's log, the oldest of them first, and whether there are earlier ones."""
     entries = await session.engine.entries.tail(id, Kind.LOG, BEGIN, limit + 1, newest=True)
     found, size = list[LogLine](), 0

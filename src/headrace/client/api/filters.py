@@ -1,23 +1,21 @@
-"""What an App finds: jobs by filters, how many there are, and failures in groups."""
+"""The filters by which jobs are found, and how they are checked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypedDict, TypeVar, Unpack, cast
+from typing import Any, TypedDict, TypeVar, cast
 from uuid import UUID
 
-from headrace.client.lifetime import Lifetime
 from headrace.core.defaults import MAX_FILTER_VALUES
-from headrace.core.job import Job, as_id
-from headrace.core.query import Filter, Page
-from headrace.core.stats.failures import FailureGroup
+from headrace.core.job import as_id
+from headrace.core.query import Filter
 from headrace.core.status import Reason, Status
-from headrace.core.validation import plain, plain_moment, whole
+from headrace.core.validation import plain, plain_moment
 from headrace.errors import ConfigError, shown
 
-__all__ = ["Filters", "Finding", "checked_limit", "filter_of"]
+__all__ = ["UNSETTLED", "Filters", "checked_limit", "filter_of"]
 
 T = TypeVar("T")
 
@@ -48,45 +46,6 @@ class Filters(TypedDict, total=False):
     created_before: datetime | None
     finished_after: datetime | None
     finished_before: datetime | None
-
-
-class Finding(Lifetime):
-    """Of the App: jobs by filters."""
-
-    async def jobs(self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[Filters]) -> Page[Job]:
-        """The jobs that match, newest first, a page at a time.
-
-        Every filter that is given must match. ``status``, ``reason``, ``task``, ``queue``, ``customer``, ``worker`` and
-        ``fingerprint`` take one value or several, of which one must match; ``worker``: those that it has now. ``tag``
-        and ``schedule`` are matched whole; ``text`` is looked for in the id, the task, the payload and the error.
-        ``parent`` has children, ``root`` all descendants of a job without a parent, ``batch`` its jobs, ``rerun_of``
-        those that do its work again. ``created_after`` and ``created_before``, ``finished_after`` and
-        ``finished_before`` are moments with an offset; the first is in the range, the second is not. ``suspect``: only
-        jobs that ran when their worker died, and that may have killed it.
-
-        There is no index for ``text``: a page looks at the newest 5,000 jobs below its cursor. It may be short, and
-        has a cursor as long as there is more to look at.
-        """
-        filter, now = filter_of(filters), self.session.host.clock.now()
-        return await self.session.engine.records.find(filter, now, checked_limit(limit), cursor)
-
-    async def count(self, **filters: Unpack[Filters]) -> int:
-        """How many jobs match; the filters are those of ``jobs``. It looks at all of them."""
-        return await self.session.engine.records.count_matching(filter_of(filters), self.session.host.clock.now())
-
-    async def failures(
-        self, *, limit: int = 50, among: int | None = None, **filters: Unpack[Filters]
-    ) -> list[FailureGroup]:
-        """Jobs that failed alike, in groups, the largest first: by task, type of the error, and place in your code.
-
-        Without a ``status`` these are jobs that failed, and jobs that failed and are tried again; not what was
-        cancelled or discarded. ``jobs(fingerprint=…)`` lists the jobs of a group. ``among``: of those that
-        failed for good, only so many are looked at, those that did so last; then it does not matter how many they are.
-        """
-        if among is not None:
-            whole(among, "among", 1)
-        filter, now = filter_of({"status": sorted(UNSETTLED), **filters}), self.session.host.clock.now()
-        return await self.session.engine.records.failures(filter, now, checked_limit(limit), among)
 
 
 def checked_limit(limit: int) -> int:

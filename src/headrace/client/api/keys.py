@@ -1,15 +1,18 @@
-"""Keys of the hub, as an App makes, lists, revokes and follows them; the store keeps them as settings."""
+"""``app.keys``: make, list and revoke the keys of the hub; the store keeps them as settings."""
 
 from __future__ import annotations
 
 import asyncio
+import builtins
 import logging
 from collections.abc import AsyncGenerator, Iterable
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.client.api.dashboard_sessions import Sessioned, forget_sessions
+from headrace.client.api.dashboard_sessions import forget_sessions
+from headrace.client.api.noun import Noun
 from headrace.client.api.store import derived_webhooks
 from headrace.core import audit
 from headrace.core.attempt import Event
@@ -36,7 +39,10 @@ from headrace.errors import ConfigError, KeyTaken, NotGranted, StoreLost, Unavai
 from headrace.runtime.secrets import secret_bytes
 from headrace.runtime.signatures import rotate
 
-__all__ = ["POLL_SECONDS", "USE_NOTE_INTERVAL", "Keyed", "NewKey"]
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["POLL_SECONDS", "USE_NOTE_INTERVAL", "KeysApi", "NewKey", "note_key_use", "watch_keys"]
 
 _log = logging.getLogger("headrace.keys")
 
@@ -59,10 +65,12 @@ class NewKey(msgspec.Struct, Record, frozen=True, kw_only=True):
         return f"<NewKey {self.key.name!r} {self.key.prefix}…>"
 
 
-class Keyed(Sessioned):
-    """The half of an App that knows keys, and the sessions of those who have shown one."""
+class KeysApi(Noun):
+    """The keys of the hub."""
 
-    async def create_key(
+    __slots__ = ()
+
+    async def create(
         self,
         name: str,
         scopes: Iterable[Scope],
@@ -89,12 +97,12 @@ class Keyed(Sessioned):
         name = checked_name(name, "the name of a key")
         if name.startswith(MARK):
             raise ConfigError(f"the name of a key must not begin with {MARK}, as keys themselves do")
-        now = self.host.clock.now()
+        now = self._host.clock.now()
         ends = None if expires is None else now + timedelta(seconds=_positive(expires))
         grant = checked_grant(scopes, customer, tasks, queues, ends, profiles)
         if within is not None and (why := lacks(within, grant)):
             raise NotGranted(why)
-        taken = {one.key.prefix for one in (await _ring(self.engine)).keys}
+        taken = {one.key.prefix for one in (await _ring(self._engine)).keys}
         while (text := written(secret_bytes()))[:SHOWN_KEY_CHARACTERS] in taken:
             pass
         key = ApiKey(
@@ -114,29 +122,29 @@ class Keyed(Sessioned):
             for field, value in key.to_dict().items()
             if field not in ("name", "created_at", "created_by") and value is not None
         }
-        if not await _put(self.engine, StoredKey(digest_of(text), key), 0, audit.act("create", now, by, told)):
+        if not await _put(self._engine, StoredKey(digest_of(text), key), 0, audit.act("create", now, by, told)):
             raise KeyTaken(name)
         return NewKey(text=text, key=key)
 
-    async def keys(self) -> list[ApiKey]:
+    async def list(self) -> builtins.list[ApiKey]:
         """Every key, by name, also those that have expired; not the keys themselves, which nobody has."""
-        return [one.key for one in (await _ring(self.engine)).keys]
+        return [one.key for one in (await _ring(self._engine)).keys]
 
-    async def revoke_key(self, name: str, *, by: str | None = None) -> str:
+    async def revoke(self, name: str, *, by: str | None = None) -> str:
         """Revoke a key by its name, its prefix or the key itself: every hub refuses it from now on, at most a second
         later, and closes what it has open. The answer is the name.
 
         :raises UnknownKey: there is none
         """
-        act = audit.act("revoke", self.host.clock.now(), by)
+        act = audit.act("revoke", self._host.clock.now(), by)
         for _ in range(_MAX_TRIES):
-            found = await _find(self.engine, name)
+            found = await _find(self._engine, name)
             if found is None:
                 raise UnknownKey(name)
-            if await self.engine.documents.put_setting(found.key, None, found.rev, act) is not None:
-                self.engine.bus.send(Hint(Topic.SETTINGS, (found.key,)))
+            if await self._engine.documents.put_setting(found.key, None, found.rev, act) is not None:
+                self._engine.bus.send(Hint(Topic.SETTINGS, (found.key,)))
                 if (stored := _read(found.value)) is not None:
-                    await forget_sessions(self.engine, stored.key.prefix)
+                    await forget_sessions(self._engine, stored.key.prefix)
                 return found.key.removeprefix(KEY)
         raise Unavailable(f"the key {name!r} was changed by others {_MAX_TRIES} times while it was being revoked")
 
@@ -146,59 +154,61 @@ class Keyed(Sessioned):
         What was signed with the one before counts until the next rotation. ``forget``: all that was signed so far is
         void, within seconds, on every hub; these workers register anew, and their jobs go to others.
         """
-        await rotate(self.session.vault, self.host, forget=forget, by=by)
+        await rotate(self._session.vault, self._host, forget=forget, by=by)
 
-    async def replace_secret(self, *, by: str | None = None) -> list[str]:
+    async def replace_secret(self, *, by: str | None = None) -> builtins.list[str]:
         """Take up the ``HEADRACE_SECRET`` that is set here in place of the one before, or none if none is set.
 
         All leases and tokens of workers behind hubs are void then. The answer names the webhooks whose secrets are
         others now, which nobody knows yet: rotate them. Hubs that have the old one sign no more within seconds.
         """
-        vault = self.session.vault
+        vault = self._session.vault
         await vault.replace(by)
-        await rotate(vault, self.host, forget=True, by=by)
-        return await derived_webhooks(self.engine)
+        await rotate(vault, self._host, forget=True, by=by)
+        return await derived_webhooks(self._engine)
 
-    async def watch_keys(self) -> AsyncGenerator[Keyring, None]:
-        """All keys, then again whenever one came or went: what a hub lets callers in by. It never ends by itself."""
-        session, seen, wake = self.session, None, asyncio.Event()
-        engine, host = session.engine, session.host
 
-        def hear(hint: Hint) -> None:
-            if not hint.names or any(name.startswith(KEY) for name in hint.names):
-                wake.set()
+async def watch_keys(app: App) -> AsyncGenerator[Keyring, None]:
+    """All keys, then again whenever one came or went: what a hub lets callers in by. It never ends by itself."""
+    session, seen, wake = app.session, None, asyncio.Event()
+    engine, host = session.engine, session.host
 
-        unlisten = engine.bus.listen(frozenset({Topic.SETTINGS}), hear)
-        try:
-            while True:
-                wake.clear()
-                try:
-                    ring = await _ring(engine)
-                except StoreLost:
+    def hear(hint: Hint) -> None:
+        if not hint.names or any(name.startswith(KEY) for name in hint.names):
+            wake.set()
+
+    unlisten = engine.bus.listen(frozenset({Topic.SETTINGS}), hear)
+    try:
+        while True:
+            wake.clear()
+            try:
+                ring = await _ring(engine)
+            except StoreLost:
+                raise
+            except Unavailable as error:
+                if seen is None:
                     raise
-                except Unavailable as error:
-                    if seen is None:
-                        raise
-                    _log.warning("the keys could not be looked at, trying on: %s", error)
-                else:
-                    if ring != seen:
-                        seen = ring
-                        yield ring
-                await host.wait(wake, POLL_SECONDS)
-        finally:
-            unlisten()
+                _log.warning("the keys could not be looked at, trying on: %s", error)
+            else:
+                if ring != seen:
+                    seen = ring
+                    yield ring
+            await host.wait(wake, POLL_SECONDS)
+    finally:
+        unlisten()
 
-    async def note_key_use(self, name: str) -> None:
-        """Write down that the key of this name was used now, unless that was done within the hour or it is gone."""
-        now, engine = self.host.clock.now(), self.engine
-        for setting in await engine.documents.settings(KEY + name):
-            stored = _read(setting.value)
-            if setting.key != KEY + name or stored is None:
-                continue
-            if stored.key.used_at is None or stored.key.used_at + USE_NOTE_INTERVAL <= now:
-                used = msgspec.structs.replace(stored.key, used_at=now)
-                # If it was revoked meanwhile, this must not bring it back: so the rev is the one that was read.
-                await _put(engine, StoredKey(stored.digest, used), setting.rev, None)
+
+async def note_key_use(app: App, name: str) -> None:
+    """Write down that the key of this name was used now, unless that was done within the hour or it is gone."""
+    now, engine = app.host.clock.now(), app.session.engine
+    for setting in await engine.documents.settings(KEY + name):
+        stored = _read(setting.value)
+        if setting.key != KEY + name or stored is None:
+            continue
+        if stored.key.used_at is None or stored.key.used_at + USE_NOTE_INTERVAL <= now:
+            used = msgspec.structs.replace(stored.key, used_at=now)
+            # If it was revoked meanwhile, this must not bring it back: so the rev is the one that was read.
+            await _put(engine, StoredKey(stored.digest, used), setting.rev, None)
 
 
 def _positive(expires: Seconds) -> float:

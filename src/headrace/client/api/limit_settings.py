@@ -1,34 +1,48 @@
-"""What the store keeps of queues, limits and rates: written, changed, forgotten; and which names mean anything."""
+"""What the store keeps of queues, limits and rates: how it is checked, written, changed and deleted, and which names
+mean anything."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from headrace.client.api.noun import Noun
 from headrace.client.api.tasks import known_tasks
+from headrace.core import audit
 from headrace.core.attempt import Event
+from headrace.core.defaults import MAX_COUNT
+from headrace.core.limits.rate import Rate
 from headrace.core.limits.settings import QueueRule, TaskRule, limits_of, told_unreadable
+from headrace.core.validation import checked_name, whole
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import ConfigError, Unavailable, UnknownSetting
+from headrace.errors import ConfigError, Unavailable, UnknownSetting, shown
 from headrace.maintenance.schedules import list_schedules
 from headrace.worker.handler import Handler
+
+if TYPE_CHECKING:
+    from headrace.app import App
 
 __all__ = [
     "LIMIT",
     "QUEUE",
     "RATE",
     "Named",
+    "RuleNoun",
     "announce_limits",
+    "check_limits",
+    "checked_queue",
+    "checked_rate",
     "edit_rule",
-    "forget_rule",
+    "given",
     "known_names",
     "said_live",
+    "strange_name",
     "undefined_rates",
+    "unreadable_settings",
 ]
 
 _log = logging.getLogger("headrace.app")
@@ -41,6 +55,89 @@ Named = Literal["queue", "task", "rate"]
 """What a setting is about."""
 
 _PREFIXES: dict[Named, str] = {"queue": QUEUE, "task": LIMIT, "rate": RATE}
+
+
+_NAMES: dict[Named, str] = {"queue": "a queue's name", "task": "a task's name", "rate": "a rate's name"}
+
+
+class RuleNoun(Noun):
+    """Queues, limits or rates: code declares them, and what is set while workers run overrides the code."""
+
+    __slots__ = ()
+    _kind: ClassVar[Named]
+
+    async def reset(self, name: str, *, by: str | None = None) -> None:
+        """Drop what was set while workers ran, a pause included; the code applies again."""
+        await self._edit(name, None, "reset", by)
+
+    async def forget(self, name: str, *, by: str | None = None) -> None:
+        """Delete all stored settings of this name: those from code, those set while workers ran, and a pause.
+
+        Jobs stay. A worker with code that still has the settings stores them again when it starts.
+
+        :raises UnknownSetting: nothing is stored
+        """
+        await forget_rule(self._engine, self._kind, name, audit.act("forget", self._host.clock.now(), by))
+
+    async def _edit(
+        self,
+        name: str,
+        said: Mapping[str, Any] | None,
+        verb: str,
+        by: str | None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        """``details``: what the audit keeps, if it is not ``said``."""
+        key = _PREFIXES[self._kind] + checked_name(name, _NAMES[self._kind])
+        kept = details if details is not None or said is None else msgspec.to_builtins(dict(said))
+        await edit_rule(self._engine, key, live=said, act=audit.act(verb, self._host.clock.now(), by, kept))
+
+
+def given(**arguments: Any) -> dict[str, Any]:
+    """The arguments that are not None."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _count(value: Any, name: str) -> int:
+    return whole(value, name, 1)
+
+
+def _rates(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"rates must be a sequence of names, not {shown(value)}")
+    return tuple(dict.fromkeys(checked_name(name, "each of rates") for name in value))
+
+
+def check_limits(given: Mapping[str, Any]) -> TaskRule:
+    """The limits of a task, checked.
+
+    :raises ConfigError: naming the option
+    """
+    counts = {name: _count(given[name], name) for name in ("max_concurrency", "max_per_key") if name in given}
+    return TaskRule(**counts, rates=_rates(given.get("rates", ())))
+
+
+def checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a queue, checked; :raises ConfigError: naming the argument"""
+    checked: dict[str, Any] = {}
+    if "priority" in said:
+        checked["priority"] = whole(said["priority"], "a queue's priority", -MAX_COUNT)
+    if "max_concurrency" in said:
+        checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
+    if "rates" in said:
+        checked["rates"] = _rates(said["rates"])
+    if "by_customer" in said:
+        if not isinstance(said["by_customer"], bool):
+            raise ConfigError(f"by_customer must be True or False, not {said['by_customer']!r}")
+        checked["by_customer"] = said["by_customer"]
+    return checked
+
+
+def checked_rate(name: str, rate: Rate) -> Rate:
+    """The rate, if it is one; :raises ConfigError:"""
+    if not isinstance(rate, Rate):
+        raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {shown(rate)}")
+    return rate
 
 
 async def edit_rule(
@@ -163,17 +260,12 @@ async def undefined_rates(engine: Engine) -> dict[str, str]:
     }
 
 
-async def known_names(
-    engine: Engine,
-    of: Named,
-    declared: Mapping[str, Mapping[str, Any]],
-    handlers: Mapping[str, Handler],
-    now: datetime,
-) -> frozenset[str]:
-    """The queues, tasks or rates that code, a job, a schedule or a live worker has anything to do with.
+async def known_names(app: App, of: Named) -> frozenset[str]:
+    """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker names.
 
-    What was only set while running is not among them: that may have been a slip.
+    What was only set while workers ran is not among them: that may have been a slip.
     """
+    engine, declared, handlers, now = app.session.engine, app._declared, app._handlers, app.host.clock.now()
     found = {key.removeprefix(_PREFIXES[of]) for key in declared if key.startswith(_PREFIXES[of])}
     for setting in await engine.documents.settings(_PREFIXES[of]):
         if _in_code(setting.value):
@@ -208,3 +300,18 @@ async def _rates_named(
     return {rate for rule in rules for rate in rule.rates} | {
         rate for said in declared.values() for rate in said.get("rates", ())
     }
+
+
+async def strange_name(app: App, of: Named, name: str) -> str | None:
+    """A sentence if nothing names a queue, task or rate (``of``) like this, which may be a slip; else None."""
+    if name in await known_names(app, of):
+        return None
+    if of == "rate":
+        return f"no task, no queue and no code names the rate {name!r}"
+    return f"no job, no live worker and no code knows a {of} named {name!r}"
+
+
+async def unreadable_settings(app: App, prefix: str = "") -> list[str]:
+    """A sentence for each setting of queues, limits and rates that only another version can read."""
+    limits = limits_of((one.key, one.value) for one in await app.session.engine.documents.settings(prefix))
+    return [": ".join(told_unreadable(key, why)) for key, why in limits.unreadable.items()]

@@ -1,25 +1,24 @@
-"""``app.queues``: queues as the store has them."""
+"""``app.queues``: list queues, pause and resume them, and change their settings while workers run."""
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from headrace.client.api.limit_settings import RuleNoun, checked_queue, given
 from headrace.core.codec.record import Record
 from headrace.core.limits.settings import limits_of
 from headrace.core.query import Page
 from headrace.core.status import Status
+from headrace.core.validation import checked_note
 from headrace.errors import ConfigError
 
-if TYPE_CHECKING:
-    from headrace.client.session import Session
-
-__all__ = ["QUEUE_CURSOR", "QueueInfo", "page_of_queues", "queues"]
+__all__ = ["QUEUE_CURSOR", "QueueInfo", "QueuesApi", "page_of_queues"]
 
 
 class QueueInfo(msgspec.Struct, Record, frozen=True):
@@ -41,35 +40,71 @@ class QueueInfo(msgspec.Struct, Record, frozen=True):
     """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
 
 
-async def queues(session: Session, *, history: bool = True) -> list[QueueInfo]:
-    """Every queue that has jobs or settings, in the order workers serve them; ``history``: count also what is over."""
-    engine, now = session.engine, session.host.clock.now()
-    limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
-    counts: dict[str, dict[Status, int]] = {}
-    oldest: dict[str, datetime] = {}
-    for count in await engine.records.count(now, history=history):
-        counts.setdefault(count.queue, {})[count.status] = count.jobs
-        if count.status is Status.QUEUED and count.oldest is not None:
-            oldest[count.queue] = count.oldest
-    infos = []
-    for name in {*limits.queues, *counts}:
-        rule = limits.queue(name)
-        infos.append(
-            QueueInfo(
-                name,
-                rule.priority,
-                rule.paused,
-                counts.get(name, {}),
-                oldest.get(name),
-                rule.max_concurrency,
-                rule.rates,
-                rule.paused_by,
-                rule.paused_at,
-                rule.by_customer,
-                limits.unreadable.get(f"queue:{name}"),
+class QueuesApi(RuleNoun):
+    """The queues of the store; ``app.queue`` declares one in code."""
+
+    _kind = "queue"
+
+    async def list(self, *, history: bool = True) -> builtins.list[QueueInfo]:
+        """Every queue that has jobs or settings, in the order in which workers serve them.
+
+        ``history``: count also completed and cancelled jobs; without them it is cheap, however many there are.
+        """
+        engine, now = self._engine, self._host.clock.now()
+        limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
+        counts: dict[str, dict[Status, int]] = {}
+        oldest: dict[str, datetime] = {}
+        for count in await engine.records.count(now, history=history):
+            counts.setdefault(count.queue, {})[count.status] = count.jobs
+            if count.status is Status.QUEUED and count.oldest is not None:
+                oldest[count.queue] = count.oldest
+        infos = []
+        for name in {*limits.queues, *counts}:
+            rule = limits.queue(name)
+            infos.append(
+                QueueInfo(
+                    name,
+                    rule.priority,
+                    rule.paused,
+                    counts.get(name, {}),
+                    oldest.get(name),
+                    rule.max_concurrency,
+                    rule.rates,
+                    rule.paused_by,
+                    rule.paused_at,
+                    rule.by_customer,
+                    limits.unreadable.get(f"queue:{name}"),
+                )
             )
-        )
-    return sorted(infos, key=_served)
+        return sorted(infos, key=_served)
+
+    async def pause(self, name: str, *, by: str | None = None) -> None:
+        """Pause a queue: workers start none of its jobs, running ones go on. ``explain`` names who paused it."""
+        at = msgspec.to_builtins(self._host.clock.now())
+        paused = {"paused": True, "paused_by": checked_note(by, "by"), "paused_at": at}
+        await self._edit(name, paused, "pause", by, {})
+
+    async def resume(self, name: str, *, by: str | None = None) -> None:
+        """Resume a paused queue."""
+        await self._edit(name, {"paused": False, "paused_by": None, "paused_at": None}, "resume", by, {})
+
+    async def set(
+        self,
+        name: str,
+        *,
+        priority: int | None = None,
+        max_concurrency: int | None = None,
+        rates: Sequence[str] | None = None,
+        by_customer: bool | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Change a queue while workers run: priority (default 0, higher is served first), concurrency limit, rate
+        limits, and whether each customer has a subqueue of its own.
+
+        An argument left out stays as it is.
+        """
+        said = given(priority=priority, max_concurrency=max_concurrency, rates=rates, by_customer=by_customer)
+        await self._edit(name, checked_queue(said), "set", by)
 
 
 def _served(queue: QueueInfo) -> tuple[int, str]:

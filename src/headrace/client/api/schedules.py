@@ -1,21 +1,22 @@
-"""What an App does with schedules: make, look at, rest, trigger and remove them, and say when they fire."""
+"""``app.schedules``: make, list, pause, trigger and delete schedules, and preview when they fire."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import msgspec
 
+from headrace.client.api.noun import Noun
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
-from headrace.client.lifetime import Lifetime
 from headrace.core import audit
 from headrace.core.attempt import Event
 from headrace.core.codec.record import Record
-from headrace.core.schedule.fires import preview
+from headrace.core.schedule.fires import preview as next_fires
 from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
 from headrace.core.schedule.schedule import ScheduleDoc, State, new_schedule
 from headrace.engine import Engine
@@ -24,10 +25,9 @@ from headrace.maintenance import schedules
 from headrace.maintenance.continuous import cancel_surplus
 
 if TYPE_CHECKING:
-    from headrace.app import App
     from headrace.client.task import Task
 
-__all__ = ["ScheduleInfo", "Scheduling", "announce_schedules"]
+__all__ = ["ScheduleInfo", "SchedulesApi", "announce_schedules"]
 
 _MAX_PREVIEW_FIRES = 1000
 
@@ -80,35 +80,34 @@ class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
         )
 
 
-class Scheduling(Lifetime):
-    """The half of an App that knows schedules."""
+class SchedulesApi(Noun):
+    """The schedules of the store; ``@app.task(schedule=…)`` declares one in code."""
 
-    async def schedules(self) -> list[ScheduleInfo]:
+    async def list(self) -> builtins.list[ScheduleInfo]:
         """Every schedule, by name."""
-        docs = await schedules.list_schedules(self.engine)
+        docs = await schedules.list_schedules(self._engine)
         tasks = await self._served() if docs else ()
         return [ScheduleInfo.of(doc, tasks) for doc in docs]
 
-    async def get_schedule(self, name: str) -> ScheduleInfo:
+    async def get(self, name: str) -> ScheduleInfo:
         """One schedule; :raises UnknownSchedule:"""
-        return await self._told(await schedules.find_schedule(self.engine, name))
+        return await self._info(await schedules.find_schedule(self._engine, name))
 
-    async def schedule(self, name: str, rule: Rule, draft: Draft[Any], *, by: str | None = None) -> ScheduleInfo:
+    async def set(self, name: str, rule: Rule, draft: Draft[Any], *, by: str | None = None) -> ScheduleInfo:
         """Make a schedule that submits the draft's task and payload whenever the rule fires.
 
-        A schedule of this name is changed; if it is paused, it stays paused until ``resume_schedule``. ``by``, here and
-        below: who does it, for ``audit``.
+        A schedule of this name is changed; if it is paused, it stays paused until ``resume``.
 
         :raises ConfigError: the rule never fires from now on, or code defines a schedule of this name
         """
         if not isinstance(draft, Draft):
             raise TypeError(f"schedule {name!r} takes a draft, as of task.draft(...), not {type(draft).__name__}")
         draft.refuse_times("a schedule says when its jobs run")
-        now = self.host.clock.now()
+        now = self._host.clock.now()
         doc = _firing(new_schedule(name, rule, draft.spec(now), draft.payload_text, now))
-        return await self._told(await schedules.create_schedule(self.engine, doc, self._act("set", by, doc.task)))
+        return await self._info(await schedules.create_schedule(self._engine, doc, self._act("set", by, doc.task)))
 
-    async def edit_schedule(
+    async def edit(
         self, name: str, rule: Rule, draft: Draft[Any] | None = None, *, by: str | None = None
     ) -> ScheduleInfo:
         """Change the rule of a schedule, and the payload to that of the draft; its task and their options stay.
@@ -116,13 +115,13 @@ class Scheduling(Lifetime):
         :raises UnknownSchedule:
         :raises ConfigError: the rule never fires from now on, or code defines the schedule
         """
-        known = await schedules.find_schedule(self.engine, name)
+        known = await schedules.find_schedule(self._engine, name)
         act = self._act("set", by, known.task)
         _firing(new_schedule(name, rule, known.spec, known.payload_text, act.at))
         payload = None if draft is None else draft.payload_text
-        return await self._told(await schedules.edit_schedule(self.engine, name, rule, payload, act.at, act))
+        return await self._info(await schedules.edit_schedule(self._engine, name, rule, payload, act.at, act))
 
-    async def next_fires(self, schedule: str | Cron | Every, n: int = 5) -> list[datetime]:
+    async def preview(self, schedule: str | Cron | Every, n: int = 5) -> builtins.list[datetime]:
         """The next ``n`` fires, in UTC, of a schedule by its name (as if it were not paused) or of a rule from now on.
 
         :raises UnknownSchedule:
@@ -130,54 +129,54 @@ class Scheduling(Lifetime):
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MAX_PREVIEW_FIRES:
             raise ConfigError(f"n must be a whole number from 1 to {_MAX_PREVIEW_FIRES}, not {shown(n)}")
-        now = self.host.clock.now()
+        now = self._host.clock.now()
         if isinstance(schedule, Cron | Every):
-            return preview(schedule, now, now, n)
+            return next_fires(schedule, now, now, n)
         if not isinstance(schedule, str):
-            raise ConfigError(f"next_fires takes the name of a schedule, a Cron or an Every, not {shown(schedule)}")
-        doc = await schedules.find_schedule(self.engine, schedule)
+            raise ConfigError(f"preview takes the name of a schedule, a Cron or an Every, not {shown(schedule)}")
+        doc = await schedules.find_schedule(self._engine, schedule)
         if isinstance(doc.rule, Continuous):
             raise ConfigError(f"schedule {shown(schedule)} is continuous: it runs all the time and has no fires")
-        return preview(doc.rule, max(now, doc.cursor), doc.anchor, n)
+        return next_fires(doc.rule, max(now, doc.cursor), doc.anchor, n)
 
-    async def pause_schedule(self, name: str, *, by: str | None = None) -> ScheduleInfo:
+    async def pause(self, name: str, *, by: str | None = None) -> ScheduleInfo:
         """Pause a schedule; current runs of a continuous one finish and are not followed; :raises UnknownSchedule:"""
-        return await self._told(await schedules.pause_schedule(self.engine, name, self._act("pause", by)))
+        return await self._info(await schedules.pause_schedule(self._engine, name, self._act("pause", by)))
 
-    async def resume_schedule(self, name: str, *, by: str | None = None) -> ScheduleInfo:
+    async def resume(self, name: str, *, by: str | None = None) -> ScheduleInfo:
         """Resume a paused schedule; missed fires are not made up for; :raises UnknownSchedule:"""
         act = self._act("resume", by)
-        return await self._told(await schedules.resume_schedule(self.engine, name, act.at, act))
+        return await self._info(await schedules.resume_schedule(self._engine, name, act.at, act))
 
-    async def trigger_schedule(self, name: str, *, by: str | None = None) -> JobHandle[Any]:
+    async def trigger(self, name: str, *, by: str | None = None) -> JobHandle[Any]:
         """Submit a schedule's job now, besides its fires; :raises UnknownSchedule:"""
-        job = await schedules.trigger_schedule(self.engine, self.lanes, self.host, name, by)
-        return JobHandle(cast("App", self), job.id, last=job)
+        job = await schedules.trigger_schedule(self._engine, self._session.lanes, self._host, name, by)
+        return JobHandle(self._app, job.id, last=job)
 
-    async def delete_schedule(self, name: str, *, by: str | None = None) -> None:
+    async def delete(self, name: str, *, by: str | None = None) -> None:
         """Remove a schedule; its jobs stay, but runs of a continuous one are cancelled; :raises UnknownSchedule:"""
-        await schedules.delete_schedule(self.engine, name, self._act("delete", by))
+        await schedules.delete_schedule(self._engine, name, self._act("delete", by))
         # What fails would be tried again and again, and nobody would be left to end that.
-        await cancel_surplus(self.engine, self.lanes, self.host, name, running=True)
+        await cancel_surplus(self._engine, self._session.lanes, self._host, name, running=True)
 
     def _act(self, verb: str, by: str | None, task: str | None = None) -> Event:
-        return audit.act(verb, self.host.clock.now(), by, None if task is None else {"task": task})
+        return audit.act(verb, self._host.clock.now(), by, None if task is None else {"task": task})
 
-    async def _told(self, doc: ScheduleDoc) -> ScheduleInfo:
+    async def _info(self, doc: ScheduleDoc) -> ScheduleInfo:
         return ScheduleInfo.of(doc, await self._served())
 
     async def _served(self) -> frozenset[str]:
         """The tasks of workers that are heard of."""
-        now, rules = self.host.clock.now(), self.engine.rules
-        rows = [row.as_heard(now, rules) for row in await self.engine.workers.list()]
+        now, rules = self._host.clock.now(), self._engine.rules
+        rows = [row.as_heard(now, rules) for row in await self._engine.workers.list()]
         return frozenset(task for row in rows if row.alive for task in row.info.tasks)
 
 
 def _firing(doc: ScheduleDoc) -> ScheduleDoc:
     """The schedule, if it will ever fire; :raises ConfigError:"""
     if doc.state() == "ended":
-        told = f"{doc.rule} has no fire after now and before its end"
-        raise ConfigError(f"schedule {doc.name!r} would never fire: {told}")
+        why = f"{doc.rule} has no fire after now and before its end"
+        raise ConfigError(f"schedule {doc.name!r} would never fire: {why}")
     return doc
 
 
@@ -188,7 +187,7 @@ async def announce_schedules(
     docs = []
     for task in {task.name: task for task in tasks}.values():
         if (rule := task.handler.policy.schedule) is not None:
-            draft = task.draft_bound({})
+            draft = task._draft_bound({})
             docs.append(new_schedule(task.name, rule, draft.spec(now), draft.payload_text, now, "code"))
     # By alias too: the schedule of a task that was renamed would fire on beside the one of its new name.
     await schedules.sync_schedules(engine, docs, now, tasks=names)

@@ -1,42 +1,32 @@
-"""Numbers about a store: charts of what was finished, how long tasks take, and counts read cheaply for metrics."""
+"""``app.stats``: counts of the store, charts of what workers finished, and how long tasks take."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, get_args
-
-from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT
-from headrace.core.stats.charts import By, Charts, charts_of, step_for
-from headrace.core.stats.histogram import Histogram
-from headrace.core.stats.rollup import Rollup, Step
-from headrace.core.times import Seconds
-from headrace.errors import ConfigError, shown
-
-if TYPE_CHECKING:
-    from headrace.client.session import Session
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
+from headrace.client.api.noun import Noun
 from headrace.client.api.workers import workers
 from headrace.core.codec.record import Record
+from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT
 from headrace.core.limits.settings import limits_of
 from headrace.core.query import Count, Ledger
 from headrace.core.schedule.schedule import ScheduleDoc
+from headrace.core.stats.charts import By, Charts, charts_of, step_for
+from headrace.core.stats.histogram import Histogram
+from headrace.core.stats.rollup import Rollup, Step
 from headrace.core.status import Status
+from headrace.core.times import Seconds
+from headrace.errors import ConfigError, shown
 from headrace.maintenance.schedules import list_schedules
 
-__all__ = [
-    "Moment",
-    "Stats",
-    "StoreSnapshot",
-    "charts",
-    "estimated_processing_time",
-    "rollups",
-    "running_times",
-    "standing",
-    "stats",
-]
+if TYPE_CHECKING:
+    from headrace.client.session import Session
+
+__all__ = ["Moment", "Stats", "StatsApi", "StoreSnapshot", "running_times"]
 
 
 Moment = datetime | timedelta | float
@@ -47,45 +37,12 @@ _DURATION_WINDOW = timedelta(days=7)
 """How far back it is looked for how long a task takes."""
 
 
-async def charts(
-    session: Session,
-    since: Moment | None,
-    until: Moment | None,
-    step: Step | str | None,
-    by: By = "series",
-    **of: str | None,
-) -> Charts:
-    """The charts of this time."""
-    now = session.host.clock.now()
-    end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR_SECONDS)
-    if by not in get_args(By):
-        raise ConfigError(f"by must be one of {', '.join(get_args(By))}, not {shown(by)}")
-    if begin >= end:
-        raise ConfigError(f"since must be before until, not {begin} and {end}")
-    wide = step_for(begin, end, now) if step is None else _step(step)
-    rows = await session.engine.rollups.read(begin, end, **of)
-    return charts_of(rows, begin, end, wide, by)
-
-
-async def rollups(session: Session, since: Moment, until: Moment) -> list[Rollup]:
-    """The rows of this time."""
-    now = session.host.clock.now()
-    return await session.engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
-
-
 async def running_times(session: Session, task: str | None = None, queue: str | None = None) -> Histogram:
     """How long attempts of this task, or in this queue, ran in the last days."""
     now, ran = session.host.clock.now(), Histogram({})
     for row in await session.engine.rollups.read(now - _DURATION_WINDOW, now + timedelta(minutes=1), task, queue):
         ran.merge(row.totals.ran)
     return ran
-
-
-async def estimated_processing_time(session: Session, task: str, quantile: float) -> float | None:
-    """The seconds that this share of the runs of a task take at most; None if nothing is known of it."""
-    if isinstance(quantile, bool) or not isinstance(quantile, int | float) or not 0 < quantile <= 1:
-        raise ConfigError(f"quantile must be more than 0 and at most 1, not {shown(quantile)}")
-    return (await running_times(session, task)).quantile(quantile)
 
 
 def _step(step: Step | str) -> Step:
@@ -145,25 +102,6 @@ class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return max(now - min(due, default=now), timedelta(0))
 
 
-async def standing(session: Session) -> StoreSnapshot:
-    """Read it."""
-    engine, now = session.engine, session.host.clock.now()
-    limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
-    rows = await workers(session)
-    served = {task for row in rows if row.alive for task in row.info.tasks}
-    schedules = [doc for doc in await list_schedules(engine) if doc.state(served=doc.task in served) == "active"]
-    return StoreSnapshot(
-        counts=await engine.records.count(now, history=False),
-        paused=frozenset(name for name, rule in limits.queues.items() if rule.paused),
-        named=frozenset(limits.queues),
-        alive=sum(row.alive for row in rows),
-        busy=sum(min(row.beat.busy, row.info.concurrency) for row in rows if row.alive),
-        slots=sum(row.info.concurrency for row in rows if row.alive),
-        silent=sum(row.silent_since is not None for row in rows),
-        schedules=schedules,
-    )
-
-
 class Stats(msgspec.Struct, Record, frozen=True):
     """Counts of the whole store."""
 
@@ -178,16 +116,78 @@ class Stats(msgspec.Struct, Record, frozen=True):
     """The last beat of those, the latest."""
 
 
-async def stats(session: Session) -> Stats:
-    """Count everything."""
-    engine, now = session.engine, session.host.clock.now()
-    statuses: dict[Status, int] = {}
-    oldest: list[datetime] = []
-    for count in await engine.records.count(now):
-        statuses[count.status] = statuses.get(count.status, 0) + count.jobs
-        if count.status is Status.QUEUED and count.oldest is not None:
-            oldest.append(count.oldest)
-    rows = await workers(session)
-    silent = [row.silent_since for row in rows if row.silent_since is not None]
-    alive, longest = sum(row.alive for row in rows), min(oldest, default=None)
-    return Stats(statuses, await engine.records.ledger(), alive, longest, len(silent), max(silent, default=None))
+class StatsApi(Noun):
+    """Numbers about the store."""
+
+    __slots__ = ()
+
+    async def counts(self) -> Stats:
+        """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
+        engine, now = self._engine, self._host.clock.now()
+        statuses: dict[Status, int] = {}
+        oldest: list[datetime] = []
+        for count in await engine.records.count(now):
+            statuses[count.status] = statuses.get(count.status, 0) + count.jobs
+            if count.status is Status.QUEUED and count.oldest is not None:
+                oldest.append(count.oldest)
+        rows = await workers(self._session)
+        silent = [row.silent_since for row in rows if row.silent_since is not None]
+        alive, longest = sum(row.alive for row in rows), min(oldest, default=None)
+        return Stats(statuses, await engine.records.ledger(), alive, longest, len(silent), max(silent, default=None))
+
+    async def snapshot(self) -> StoreSnapshot:
+        """The store at this moment, read as cheaply as can be, however many jobs it keeps: for readers that poll."""
+        engine, now = self._engine, self._host.clock.now()
+        limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
+        rows = await workers(self._session)
+        served = {task for row in rows if row.alive for task in row.info.tasks}
+        schedules = [doc for doc in await list_schedules(engine) if doc.state(served=doc.task in served) == "active"]
+        return StoreSnapshot(
+            counts=await engine.records.count(now, history=False),
+            paused=frozenset(name for name, rule in limits.queues.items() if rule.paused),
+            named=frozenset(limits.queues),
+            alive=sum(row.alive for row in rows),
+            busy=sum(min(row.beat.busy, row.info.concurrency) for row in rows if row.alive),
+            slots=sum(row.info.concurrency for row in rows if row.alive),
+            silent=sum(row.silent_since is not None for row in rows),
+            schedules=schedules,
+        )
+
+    async def charts(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        step: Step | Literal["minute", "hour", "day"] | None = None,
+        by: By = "series",
+    ) -> Charts:
+        """What workers finished, by task, queue and time, and how long it took; by default, of the last hour.
+
+        ``by``: what has a series of its own: each task in each queue, each ``task``, each ``queue``, or ``all``
+        together. ``since``, ``until``: a moment, or how long ago it was (seconds or a timedelta). Minutes are kept for
+        6 hours, hours for 7 days, days for 90. Approximate: a worker that is killed takes along what it finished since
+        its last beat.
+        """
+        now = self._host.clock.now()
+        end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR_SECONDS)
+        if by not in get_args(By):
+            raise ConfigError(f"by must be one of {', '.join(get_args(By))}, not {shown(by)}")
+        if begin >= end:
+            raise ConfigError(f"since must be before until, not {begin} and {end}")
+        wide = step_for(begin, end, now) if step is None else _step(step)
+        rows = await self._engine.rollups.read(begin, end, task, queue)
+        return charts_of(rows, begin, end, wide, by)
+
+    async def rollups(self, since: Moment, until: Moment = 0.0) -> list[Rollup]:
+        """The rows behind the charts: what was finished, added up by task, queue and time, in rows of a minute, an hour
+        or a day; also rows that are only partly within the time. There may be several rows of the same minute."""
+        now = self._host.clock.now()
+        return await self._engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
+
+    async def duration(self, task: str, *, quantile: float = 0.5) -> float | None:
+        """The seconds that this share of the runs of a task took at most, in the last 7 days; None if unknown."""
+        if isinstance(quantile, bool) or not isinstance(quantile, int | float) or not 0 < quantile <= 1:
+            raise ConfigError(f"quantile must be more than 0 and at most 1, not {shown(quantile)}")
+        return (await running_times(self._session, task)).quantile(quantile)

@@ -1,4 +1,4 @@
-"""The store as a whole: whether it answers, maintenance, pruning, shared secrets, the doctor's checks, verification."""
+"""``app.store``: the store as a whole: whether it answers, migration, pruning, the doctor's checks, verification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from uuid import UUID
 import msgspec
 
 from headrace.client.api.limit_settings import undefined_rates
+from headrace.client.api.noun import Noun
 from headrace.client.api.workers import workers
+from headrace.core.audit import Audited
+from headrace.core.defaults import MAX_AUDIT_ENTRIES
 from headrace.core.explain.explanation import many
 from headrace.core.lifecycle.liveness import told_silence
 from headrace.core.lifecycle.suspects import REQUIREMENT
@@ -23,7 +26,7 @@ from headrace.core.query import Filter
 from headrace.core.stats.verification import BOOKS, Invariant, Verification
 from headrace.core.status import Status
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
-from headrace.core.validation import checked_name
+from headrace.core.validation import checked_name, whole
 from headrace.core.webhooks.delivery import QUEUE as WEBHOOKS
 from headrace.core.webhooks.delivery import TASK as DELIVER
 from headrace.core.webhooks.subscription import Credentials
@@ -41,13 +44,10 @@ if TYPE_CHECKING:
 __all__ = [
     "SHARED",
     "Maintenance",
+    "StoreApi",
     "derived_webhooks",
-    "doctor",
     "findings",
-    "ping",
-    "prune",
     "shared_secret",
-    "verify",
 ]
 
 
@@ -85,18 +85,6 @@ class Maintenance:
 READY = "ready"
 """What whoever tries to write holds, all under one id: one row that is renewed, however many try."""
 _ANYBODY = UUID(int=0)
-
-
-async def ping(session: Session, *, write: bool = False) -> None:
-    """Ask the store for something small that is not known here, or have it write that.
-
-    :raises EngineError: it does not answer, or takes no write: its disk is full, or its role may only read
-    """
-    now = session.host.clock.now()
-    if write:
-        await session.engine.documents.lease(READY, _ANYBODY, 1.0, now)
-    else:
-        await session.engine.documents.holder("duty:sweeper", now)
 
 
 SHARED = "secret:"
@@ -177,34 +165,6 @@ _START = "start a worker: headrace worker MODULE:APP"
 _START_HUB = "start a hub, which delivers webhooks: headrace hub"
 _MAX_COUNTED_JOBS = 100
 """Jobs that nobody serves are counted up to this many."""
-
-
-async def prune(session: Session) -> int:
-    """Remove every ended job whose retention is over; how many."""
-    engine = session.engine
-    now, total = session.host.clock.now(), 0
-    cutoffs = engine.rules.retention.cutoffs(now)
-    while gone := await engine.jobs.delete(cutoffs, MAX_BATCH, now=now):
-        total += gone
-        if gone < MAX_BATCH:
-            break
-    return total
-
-
-async def doctor(session: Session, *, store: bool = True) -> list[Check]:
-    """Look for what is wrong, each finding with its remedy; ``store``: also in what the store says of itself."""
-    engine, now = session.engine, session.host.clock.now()
-    clock = session.host.store_clock
-    rows = await workers(session)
-    checks = await engine.check(now if clock is None else clock.local.now()) if store else ()
-    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
-    return [
-        *checks,
-        *_workers(rows, now),
-        *await _unserved(engine, rows, now, limits),
-        *await _settings(engine, limits),
-        *(await findings(session.vault) if store else ()),
-    ]
 
 
 def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
@@ -298,13 +258,77 @@ async def _settings(engine: Engine, limits: Limits) -> list[Check]:
     return found
 
 
-async def verify(session: Session, each: Callable[[Invariant], object] | None = None) -> Verification:
-    """Compare one book after another; ``each`` is called with every one as it is done."""
-    books = list[Invariant]()
-    for name in BOOKS:
-        # Only this one goes by the time: a hub of the version before does not take it.
-        now = session.host.clock.now() if name == "messages" else None
-        books.append(await session.engine.records.verify(name, now))
-        if each is not None:
-            each(books[-1])
-    return Verification(not any(book.wrong for book in books), tuple(books))
+class StoreApi(Noun):
+    """The store as a whole."""
+
+    __slots__ = ()
+
+    async def exists(self) -> bool:
+        """Whether there is a store to open; entering the App makes one where there is none. It need not be open."""
+        engine = self._app._new_engine()
+        with self._app._naming_url_source():
+            return await engine.exists()
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        """Migrate the schema (``plan``: only list the steps); the App need not be open."""
+        engine = self._app._new_engine()
+        with self._app._naming_url_source():
+            return await engine.migrate(plan=plan)
+
+    async def ping(self, *, write: bool = False) -> None:
+        """Read something small from the store, or with ``write`` have it write that.
+
+        :raises EngineError: it does not answer, or takes no write: its disk is full, or its role may only read
+        """
+        now = self._host.clock.now()
+        if write:
+            await self._engine.documents.lease(READY, _ANYBODY, 1.0, now)
+        else:
+            await self._engine.documents.holder("duty:sweeper", now)
+
+    async def prune(self) -> int:
+        """Remove every ended job whose retention is over; how many."""
+        engine = self._engine
+        now, total = self._host.clock.now(), 0
+        cutoffs = engine.rules.retention.cutoffs(now)
+        while gone := await engine.jobs.delete(cutoffs, MAX_BATCH, now=now):
+            total += gone
+            if gone < MAX_BATCH:
+                break
+        return total
+
+    async def verify(self, *, each: Callable[[Invariant], object] | None = None) -> Verification:
+        """Compare what the store keeps twice, while workers go on; ``each`` is called with every finished check."""
+        books: list[Invariant] = []
+        for name in BOOKS:
+            # Only this one goes by the time: a hub of the version before does not take it.
+            now = self._host.clock.now() if name == "messages" else None
+            books.append(await self._engine.records.verify(name, now))
+            if each is not None:
+                each(books[-1])
+        return Verification(not any(book.wrong for book in books), tuple(books))
+
+    async def doctor(self, *, store: bool = True) -> list[Check]:
+        """Check the store, the workers and the settings; each finding has a remedy.
+
+        ``store``: also what the store says about itself, which may take long; without it this may be called often.
+        """
+        engine, now = self._engine, self._host.clock.now()
+        clock = self._host.store_clock
+        rows = await workers(self._session)
+        checks = await engine.check(now if clock is None else clock.local.now()) if store else ()
+        limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
+        return [
+            *checks,
+            *_workers(rows, now),
+            *await _unserved(engine, rows, now, limits),
+            *await _settings(engine, limits),
+            *(await findings(self._session.vault) if store else ()),
+        ]
+
+    async def audit(self, limit: int = 50) -> list[Audited]:
+        """What people and programs did to queues, limits, rates, schedules and keys, newest first.
+
+        The newest 1,000 are kept. What was done to a job is in the history of the job.
+        """
+        return await self._engine.documents.audit(whole(limit, "limit", 1, MAX_AUDIT_ENTRIES))

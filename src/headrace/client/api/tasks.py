@@ -1,10 +1,11 @@
-"""What the store knows of tasks: workers record theirs at start, so that others can submit them by name."""
+"""``app.tasks``: the tasks of an App and of its store; workers record theirs, so that others submit them by name."""
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
@@ -14,6 +15,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.client.api.noun import Noun
 from headrace.client.options import TEMPLATES
 from headrace.core import audit
 from headrace.core.codec.record import Record
@@ -25,12 +27,13 @@ from headrace.errors import InvalidPayload
 from headrace.worker.handler import Handler
 
 if TYPE_CHECKING:
-    from headrace.client.session import Session
+    from headrace.client.task import Task
 
 __all__ = [
     "PREFIX",
     "TaskDoc",
     "TaskInfo",
+    "TasksApi",
     "UnregisteredTask",
     "check_payload",
     "find_task",
@@ -39,7 +42,6 @@ __all__ = [
     "note_submit",
     "register_tasks",
     "resembling",
-    "tasks",
     "told_unregistered",
     "warn_unregistered",
 ]
@@ -225,11 +227,36 @@ class TaskInfo(msgspec.Struct, Record, frozen=True):
     """How long its jobs are kept after their end; None: as the settings say."""
 
 
-async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:
-    """Every task known here or to the store, by name; where both know one, what this App says counts."""
-    docs = await known_tasks(session.engine)
-    own = {handler.name: TaskDoc.of(handler) for handler in handlers}
-    infos = []
-    for name, doc in sorted((docs | own).items()):
-        infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own, doc.retention))
-    return infos
+class TasksApi(Noun):
+    """The tasks of an App, by name and by alias (``app.tasks["add"]``), and all that its store knows."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> Task[Any, Any]:
+        return self._app._register.tasks[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._app._register.tasks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._app._register.tasks)
+
+    def __len__(self) -> int:
+        return len(self._app._register.tasks)
+
+    async def list(self) -> builtins.list[TaskInfo]:
+        """Every task of this App or of its store, by name; where both have one, the App describes it."""
+        docs = await known_tasks(self._engine)
+        own = {handler.name: TaskDoc.of(handler) for handler in self._app._handlers.values()}
+        infos = []
+        for name, doc in sorted((docs | own).items()):
+            infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own, doc.retention))
+        return infos
+
+    async def knows(self, name: str) -> bool:
+        """Whether this App or a worker of its store has a task of this name."""
+        return name in self or await self._session.find_task(name) is not None
+
+    async def announce(self) -> None:
+        """Record the tasks, limits and schedules of this App in the store; a worker does so at its start."""
+        await self._app._announce()

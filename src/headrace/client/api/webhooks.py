@@ -1,19 +1,20 @@
-"""Webhooks, as an App keeps them: subscriptions, their secrets, what was delivered, and what is sent once more."""
+"""``app.webhooks``: subscriptions, their secrets, and their deliveries."""
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
-from headrace.client.api.filters import Filters, Finding
+from headrace.client.api.filters import Filters
+from headrace.client.api.noun import Noun
 from headrace.client.handle import JobHandle
-from headrace.client.lifetime import Lifetime
 from headrace.core import audit
 from headrace.core.attempt import Event
 from headrace.core.codec.record import Record
@@ -37,7 +38,7 @@ from headrace.core.webhooks.subscription import (
     secret_of,
     succeeded,
 )
-from headrace.core.webhooks.target import GROUPS, Target, checked_events
+from headrace.core.webhooks.target import GROUPS, checked_events
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, TransitionRefused, Unavailable, UnknownWebhook
@@ -47,7 +48,14 @@ from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, re
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["NewWebhook", "Webhooked"]
+__all__ = [
+    "NewWebhook",
+    "WebhooksApi",
+    "forget_unused_webhooks",
+    "note_delivered",
+    "note_undelivered",
+    "webhook_credentials",
+]
 
 _log = logging.getLogger("headrace.webhooks")
 
@@ -65,20 +73,22 @@ class NewWebhook(msgspec.Struct, Record, frozen=True, kw_only=True):
         return f"<NewWebhook {self.webhook.id}>"
 
 
-class Webhooked(Lifetime):
-    """The half of an App that knows webhooks. ``by``, everywhere: who does it, for ``audit``."""
+class WebhooksApi(Noun):
+    """The webhooks of the store, and what is sent to them."""
 
-    async def webhooks(self, *, customer: str | None = None) -> list[Webhook]:
+    __slots__ = ()
+
+    async def list(self, *, customer: str | None = None) -> builtins.list[Webhook]:
         """Every subscription, the oldest first; ``customer``: only those of this one."""
-        found = read_webhooks(await self.engine.documents.settings(SUBSCRIPTIONS))
+        found = read_webhooks(await self._engine.documents.settings(SUBSCRIPTIONS))
         mine = (one for one in found if customer is None or one.customer == customer)
         return sorted(mine, key=lambda one: (one.created_at, one.id))
 
-    async def get_webhook(self, id: str) -> Webhook:
+    async def get(self, id: str) -> Webhook:
         """One webhook: a subscription, or an address that jobs name; :raises UnknownWebhook:"""
-        return (await _find(self.engine, id))[1]
+        return (await _find(self._engine, id))[1]
 
-    async def add_webhook(
+    async def add(
         self,
         url: str,
         *,
@@ -100,11 +110,11 @@ class Webhooked(Lifetime):
 
         :raises ConfigError: naming what cannot be used
         """
-        now, id = self.host.clock.now(), f"wh_{secret_bytes(16).hex()}"
+        now, id = self._host.clock.now(), f"wh_{secret_bytes(16).hex()}"
         kept, text = await self._secret(id, secret)
         token = None if bearer is None else checked_bearer(bearer)
         may = MAX_WEBHOOKS if customer is None else MAX_CUSTOMER_WEBHOOKS if most is None else whole(most, "most", 0)
-        if (there := sum(one.customer == customer for one in await self.webhooks())) >= may:
+        if (there := sum(one.customer == customer for one in await self.list())) >= may:
             whose = "there may be" if customer is None else "a customer may have"
             told = f"{whose} {may} webhooks, and there are {there} already"
             raise ConfigError(f"{told}: remove one, or let one be told of more tasks and queues")
@@ -122,19 +132,10 @@ class Webhooked(Lifetime):
             bearer=token is not None,
         )
         await self._put(SECRETS + webhook.id, Credentials((kept,), token), 0, None)
-        await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._webhook_act("add", by))
+        await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._act("add", by))
         return NewWebhook(webhook=webhook, secret=text)
 
-    async def messages_of(self, customer: str, task: str, queue: str, targets: Sequence[Target] = ()) -> int:
-        """How many messages are foreseen, to webhooks of a customer, of a new job of it that may name some itself."""
-        return await self.lanes.submits.webhooks.messages_of(customer, task, queue, targets)
-
-    async def audience(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
-        """Who may hear of live jobs of a customer: of which tasks (none: of all), and how many messages of each such
-        job are foreseen at most, without retries and progress."""
-        return await self.lanes.submits.webhooks.audience(customer, new=new)
-
-    async def set_webhook(
+    async def set(
         self,
         id: str,
         *,
@@ -161,14 +162,14 @@ class Webhooked(Lifetime):
             changed["queues"] = checked_names(queues, "queues")
         if description is not None:
             changed["description"] = checked_note(description, "description")
-        now = self.host.clock.now()
+        now = self._host.clock.now()
         if on is True:
             changed |= {"off_at": None, "off_because": None, "failures": 0}
         elif on is False:
             changed |= {"off_at": now, "off_because": f"switched off by {by}" if by else "switched off"}
-        return await self._edit_webhook(id, lambda one: replace(one, **changed), self._webhook_act("set", by))
+        return await self._edit(id, lambda one: replace(one, **changed), self._act("set", by))
 
-    async def rotate_webhook(
+    async def rotate(
         self, id: str, *, keep: Seconds = 86_400.0, secret: str | None = None, by: str | None = None
     ) -> NewWebhook:
         """Give a webhook a new secret; for ``keep`` seconds messages are signed with the old one, too.
@@ -176,28 +177,26 @@ class Webhooked(Lifetime):
         :raises UnknownWebhook, ConfigError:
         """
         made, text = await self._secret(id, secret)
-        now, wait = self.host.clock.now(), timedelta(seconds=seconds(keep, "keep"))
-        await _find(self.engine, id)
+        now, wait = self._host.clock.now(), timedelta(seconds=seconds(keep, "keep"))
+        await _find(self._engine, id)
         for _ in range(_MAX_TRIES):
-            setting = await _setting(self.engine, SECRETS + id)
+            setting = await _setting(self._engine, SECRETS + id)
             kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
             new = rotated(kept, made, now, now + wait)
             if await self._put(SECRETS + id, new, 0 if setting is None else setting.rev, None):
-                act = self._webhook_act("rotate", by)
-                return NewWebhook(
-                    webhook=await self._edit_webhook(id, lambda one: replace(one, signed=True), act), secret=text
-                )
+                act = self._act("rotate", by)
+                return NewWebhook(webhook=await self._edit(id, lambda one: replace(one, signed=True), act), secret=text)
         raise _contended(id)
 
-    async def delete_webhook(self, id: str, *, by: str | None = None) -> None:
+    async def delete(self, id: str, *, by: str | None = None) -> None:
         """Remove a webhook with its secrets; what waits to be delivered to it fails. :raises UnknownWebhook:"""
         for _ in range(_MAX_TRIES):
-            setting, _ = await _find(self.engine, id)
-            if await self._put(setting.key, None, setting.rev, self._webhook_act("delete", by)):
+            setting, _ = await _find(self._engine, id)
+            if await self._put(setting.key, None, setting.rev, self._act("delete", by)):
                 break
         else:
             raise _contended(id)
-        while (secret := await _setting(self.engine, SECRETS + id)) is not None:
+        while (secret := await _setting(self._engine, SECRETS + id)) is not None:
             await self._put(secret.key, None, secret.rev, None)
 
     # -- deliveries
@@ -220,7 +219,7 @@ class Webhooked(Lifetime):
             raise ConfigError("deliveries are listed of a webhook or of a job, not of both")
         tag = webhook if job is None else str(as_id(job))
         filters: Filters = {"task": TASK, "tag": tag, "status": status, "customer": customer}
-        return await cast("Finding", self).jobs(limit=limit, cursor=cursor, **filters)
+        return await self._app.jobs.list(limit=limit, cursor=cursor, **filters)
 
     async def redeliver(self, id: UUID | str, *, by: str | None = None) -> Job:
         """Send a message once more: one that waits for its next attempt goes out now, one that was given up gets eight
@@ -229,8 +228,8 @@ class Webhooked(Lifetime):
         :raises JobNotFound: there is no such job
         :raises TransitionRefused: it is no delivery, is being sent, or waits for one before it
         """
-        app = cast("App", self)
-        job = await app.get(id)
+        app = self._app
+        job = await app.jobs.get(id)
         if job.task != TASK:
             raise TransitionRefused(job, Verb.RERUN, "it is no delivery of a webhook")
         if job.status is Status.COMPLETED:
@@ -239,50 +238,14 @@ class Webhooked(Lifetime):
             return await app.retry(job.id, by=by)
         return await app.run_now(job.id, by=by)
 
-    async def test_webhook(self, id: str, *, by: str | None = None) -> JobHandle[Any]:
+    async def test(self, id: str, *, by: str | None = None) -> JobHandle[Any]:
         """Send a message of type ``webhook.test``, now and also if it is switched off; :raises UnknownWebhook:"""
-        webhook, app, now = (await _find(self.engine, id))[1], cast("App", self), await self.lanes.now()
+        webhook, session = (await _find(self._engine, id))[1], self._session
+        now = await session.lanes.now()
         data = {"webhook": webhook.id, "by": checked_note(by, "by")}
         message = {"type": "webhook.test", "timestamp": now, "data": data}
-        answer = await self.lanes.insert(delivery(app.new_id(now), webhook.target, message, now))
-        return JobHandle(app, answer.job.id, last=answer.job)
-
-    # -- for whoever delivers
-
-    async def webhook_credentials(self, id: str) -> Credentials:
-        """By what a webhook knows that a message is ours; for whoever sends it, and never to be shown."""
-        setting = await _setting(self.engine, SECRETS + id)
-        kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
-        if not kept.derived:
-            return kept
-        vault = self.session.vault
-        await vault.derives()
-        return kept.filled(lambda generation: _derived(vault, id, generation))
-
-    async def note_delivered(self, webhook: Webhook) -> None:
-        """Note that a webhook took a message, if it had not taken the one before."""
-        if webhook.failures:
-            await self._edit_webhook(webhook.id, succeeded, None)
-
-    async def note_undelivered(self, id: str, why: str, *, gone: bool = False) -> Webhook:
-        """Note that a delivery was given up; after 10 in a row a subscription is switched off, and says so."""
-        now = self.host.clock.now()
-        before = await self.get_webhook(id)
-        after = await self._edit_webhook(id, lambda one: failed(one, now, why, at_once=gone), None)
-        if before.on and not after.on:
-            _log.warning("webhook %s is switched off: %s", id, after.off_because)
-        return after
-
-    async def forget_unused_webhooks(self) -> int:
-        """Remove the addresses that no submit has named for 35 days; how many."""
-        now, count = self.host.clock.now(), 0
-        for setting in await self.engine.documents.settings(OF_JOBS):
-            for one in read_webhooks([setting]):
-                if one.used_at is not None and now - one.used_at > WEBHOOK_ADDRESS_RETENTION:
-                    count += await self._put(setting.key, None, setting.rev, None)
-                    if (secret := await _setting(self.engine, SECRETS + one.id)) is not None:
-                        await self._put(secret.key, None, secret.rev, None)
-        return count
+        answer = await session.lanes.insert(delivery(session.host.new_id(now), webhook.target, message, now))
+        return JobHandle(self._app, answer.job.id, last=answer.job)
 
     # -- writing
 
@@ -290,16 +253,16 @@ class Webhooked(Lifetime):
         """A new secret of a webhook as it is kept, and as it is shown; :raises SecretMismatch, ConfigError:"""
         if given is not None:
             return KeptSecret(checked_secret(given), given=True), given
-        vault = self.session.vault
+        vault = self._session.vault
         if await vault.derives():
             generation = secret_bytes(8).hex()
             return KeptSecret(generation=generation), _derived(vault, id, generation)
         text = secret_of(secret_bytes(32))
         return KeptSecret(text), text
 
-    async def _edit_webhook(self, id: str, change: Callable[[Webhook], Webhook], act: Event | None) -> Webhook:
+    async def _edit(self, id: str, change: Callable[[Webhook], Webhook], act: Event | None) -> Webhook:
         for _ in range(_MAX_TRIES):
-            setting, webhook = await _find(self.engine, id)
+            setting, webhook = await _find(self._engine, id)
             new = change(webhook)
             if new == webhook or await self._put(setting.key, new, setting.rev, act):
                 return new
@@ -307,14 +270,53 @@ class Webhooked(Lifetime):
 
     async def _put(self, key: str, value: msgspec.Struct | None, rev: int, act: Event | None) -> bool:
         text = None if value is None else msgspec.json.encode(value).decode()
-        if await self.engine.documents.put_setting(key, text, rev, act) is None:
+        if await self._engine.documents.put_setting(key, text, rev, act) is None:
             return False
-        self.lanes.submits.webhooks.forget()
-        self.engine.bus.send(Hint(Topic.SETTINGS, (key,)))
+        self._session.lanes.submits.webhooks.forget()
+        self._engine.bus.send(Hint(Topic.SETTINGS, (key,)))
         return True
 
-    def _webhook_act(self, verb: str, by: str | None) -> Event:
-        return audit.act(verb, self.host.clock.now(), by)
+    def _act(self, verb: str, by: str | None) -> Event:
+        return audit.act(verb, self._host.clock.now(), by)
+
+
+async def webhook_credentials(app: App, id: str) -> Credentials:
+    """By what a webhook knows that a message is ours; for whoever sends it, and never to be shown."""
+    setting = await _setting(app.session.engine, SECRETS + id)
+    kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
+    if not kept.derived:
+        return kept
+    vault = app.session.vault
+    await vault.derives()
+    return kept.filled(lambda generation: _derived(vault, id, generation))
+
+
+async def note_delivered(app: App, webhook: Webhook) -> None:
+    """Note that a webhook took a message, if it had not taken the one before."""
+    if webhook.failures:
+        await app.webhooks._edit(webhook.id, succeeded, None)
+
+
+async def note_undelivered(app: App, id: str, why: str, *, gone: bool = False) -> Webhook:
+    """Note that a delivery was given up; after 10 in a row a subscription is switched off, and says so."""
+    now = app.host.clock.now()
+    before = await app.webhooks.get(id)
+    after = await app.webhooks._edit(id, lambda one: failed(one, now, why, at_once=gone), None)
+    if before.on and not after.on:
+        _log.warning("webhook %s is switched off: %s", id, after.off_because)
+    return after
+
+
+async def forget_unused_webhooks(app: App) -> int:
+    """Remove the addresses that no submit has named for 35 days; how many."""
+    now, count = app.host.clock.now(), 0
+    for setting in await app.session.engine.documents.settings(OF_JOBS):
+        for one in read_webhooks([setting]):
+            if one.used_at is not None and now - one.used_at > WEBHOOK_ADDRESS_RETENTION:
+                count += await app.webhooks._put(setting.key, None, setting.rev, None)
+                if (secret := await _setting(app.session.engine, SECRETS + one.id)) is not None:
+                    await app.webhooks._put(secret.key, None, secret.rev, None)
+    return count
 
 
 def _derived(vault: Vault, id: str, generation: str) -> str:

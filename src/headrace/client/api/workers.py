@@ -1,7 +1,8 @@
-"""Workers: those of the store and those in this process, why one gets nothing, and how to have one leave."""
+"""``app.workers``: list, explain and drain the workers of the store, and find those of this process."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -9,11 +10,13 @@ from weakref import ref
 
 import msgspec
 
+from headrace.client.api.limit_settings import announce_limits
+from headrace.client.api.noun import Noun
 from headrace.core import audit
 from headrace.core.explain.explanation import Explanation
 from headrace.core.explain.worker import MAX_QUEUE_JOBS, queues_to_look_at
 from headrace.core.explain.worker import explain_worker as tell_worker
-from headrace.core.job import Job
+from headrace.core.job import Job, as_id
 from headrace.core.limits.settings import group_of, limits_of
 from headrace.core.query import Filter
 from headrace.core.status import HELD, Status
@@ -21,48 +24,34 @@ from headrace.engine import WorkerRow
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import UnknownWorker
 from headrace.worker.drain import DRAIN, wish_about
+from headrace.worker.handler import Handler
+from headrace.worker.options import check_worker_options
 from headrace.worker.worker import Worker
 
 if TYPE_CHECKING:
+    from headrace.app import App
     from headrace.client.session import Session
 
-__all__ = ["LocalWorkers", "drain_worker", "explain_worker", "workers"]
-
-
-async def drain_worker(session: Session, id: UUID, by: str | None) -> WorkerRow:
-    """Wish that a worker leaves; the worker as it was then."""
-    engine, now, rows = session.engine, session.host.clock.now(), await workers(session)
-    row = next((one for one in rows if one.info.id == id), None)
-    if row is None or row.beat.state == "dead":
-        raise UnknownWorker(id)
-    key, act = f"{DRAIN}{id}", audit.act("drain", now, by)
-    if await wish_about(engine, id) is None:  # else, or if another is faster, it is wished already
-        await engine.documents.put_setting(key, msgspec.json.encode({"by": by, "at": now}).decode(), 0, act)
-    engine.bus.send(Hint(Topic.SETTINGS, (key,)))
-    there = {f"{DRAIN}{one.info.id}" for one in rows}
-    for wish in await engine.documents.settings(DRAIN):
-        if wish.key not in there:  # a worker that was killed did not take it along
-            await engine.documents.put_setting(wish.key, None, wish.rev)
-    return row
+__all__ = ["LocalWorkers", "WorkersApi", "own_worker", "workers"]
 
 
 class LocalWorkers:
-    """Knows every worker that is still in use, and tells of each one as it is made; may be asked on any thread."""
+    """The workers that this App has made in this process and that are still in use; may be used on any thread."""
 
     def __init__(self) -> None:
         self._made: tuple[ref[Worker], ...] = ()
-        self._told: list[Callable[[Worker], object]] = []
+        self._listeners: list[Callable[[Worker], object]] = []
 
     def add(self, worker: Worker) -> Worker:
-        """The same worker, made known."""
+        """Add a worker, call the listeners with it, and return it."""
         self._made = (*(one for one in self._made if one() is not None), ref(worker))
-        for tell in self._told:
-            tell(worker)
+        for call in self._listeners:
+            call(worker)
         return worker
 
-    def tell(self, each: Callable[[Worker], object]) -> None:
-        """Call this with every worker, those included that were made before."""
-        self._told.append(each)
+    def on_each(self, each: Callable[[Worker], object]) -> None:
+        """Call a function with every worker: those that are there, and those still to come."""
+        self._listeners.append(each)
         for worker in self.all():
             each(worker)
 
@@ -81,20 +70,78 @@ async def workers(session: Session) -> list[WorkerRow]:
     return [row.as_heard(now, session.engine.rules) for row in await session.engine.workers.list()]
 
 
-async def explain_worker(session: Session, id: UUID) -> Explanation:
-    """Why a worker is given jobs, or none."""
-    engine, now = session.engine, session.host.clock.now()
-    row = next((one for one in await workers(session) if one.info.id == id), None)
-    if row is None:
-        raise UnknownWorker(id)
-    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
-    counts, jobs = await engine.records.count(now, history=False), list[Job]()
-    for queue in queues_to_look_at(row, counts, limits)[:_MAX_EXPLAINED_QUEUES]:
-        wanted = Filter(status=frozenset({Status.QUEUED}), queue=frozenset({queue}))
-        jobs += (await engine.records.find(wanted, now, MAX_QUEUE_JOBS)).items
-    groups = {group_of(one) for one in jobs}
-    usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
-    held: Sequence[Job] = ()
-    if row.holds and row.info.customers is not None and row.info.customers.strict:
-        held = (await engine.records.find(Filter(status=HELD, worker=frozenset({id})), now, MAX_QUEUE_JOBS)).items
-    return tell_worker(row, now, counts, jobs, limits, usage, held)
+class WorkersApi(Noun):
+    """The workers of the store; ``app.worker`` makes one."""
+
+    __slots__ = ("local",)
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app)
+        self.local = LocalWorkers()
+        """The workers that this App has made in this process."""
+
+    async def list(self) -> builtins.list[WorkerRow]:
+        """Every worker that the store knows, oldest first; not ``alive`` if it has missed its lease."""
+        return await workers(self._session)
+
+    async def drain(self, id: UUID | str, *, by: str | None = None) -> WorkerRow:
+        """Have a worker claim no more, finish what it runs, however long that takes, and leave: also one that runs
+        elsewhere, within a beat. Returns the worker as it is now.
+
+        :raises UnknownWorker: there is none, or it is dead
+        """
+        worker, engine, now, rows = as_id(id), self._engine, self._host.clock.now(), await self.list()
+        row = next((one for one in rows if one.info.id == worker), None)
+        if row is None or row.beat.state == "dead":
+            raise UnknownWorker(worker)
+        key, act = f"{DRAIN}{worker}", audit.act("drain", now, by)
+        if await wish_about(engine, worker) is None:  # else, or if another is faster, it is wished already
+            await engine.documents.put_setting(key, msgspec.json.encode({"by": by, "at": now}).decode(), 0, act)
+        engine.bus.send(Hint(Topic.SETTINGS, (key,)))
+        there = {f"{DRAIN}{one.info.id}" for one in rows}
+        for wish in await engine.documents.settings(DRAIN):
+            if wish.key not in there:  # a worker that was killed did not take it along
+                await engine.documents.put_setting(wish.key, None, wish.rev)
+        return row
+
+    async def explain(self, id: UUID | str) -> Explanation:
+        """Why a worker gets jobs, or none: its state, and what keeps it from the queued ones.
+
+        :raises UnknownWorker:
+        """
+        worker, engine, now = as_id(id), self._engine, self._host.clock.now()
+        row = next((one for one in await self.list() if one.info.id == worker), None)
+        if row is None:
+            raise UnknownWorker(worker)
+        limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
+        jobs: builtins.list[Job] = []
+        counts = await engine.records.count(now, history=False)
+        for queue in queues_to_look_at(row, counts, limits)[:_MAX_EXPLAINED_QUEUES]:
+            wanted = Filter(status=frozenset({Status.QUEUED}), queue=frozenset({queue}))
+            jobs += (await engine.records.find(wanted, now, MAX_QUEUE_JOBS)).items
+        groups = {group_of(one) for one in jobs}
+        usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
+        held: Sequence[Job] = ()
+        if row.holds and row.info.customers is not None and row.info.customers.strict:
+            own = Filter(status=HELD, worker=frozenset({worker}))
+            held = (await engine.records.find(own, now, MAX_QUEUE_JOBS)).items
+        return tell_worker(row, now, counts, jobs, limits, usage, held)
+
+
+def own_worker(app: App, handlers: Sequence[Handler], *, queue: str, version: str, concurrency: int = 10) -> Worker:
+    """A worker for tasks that are headrace's own and not of the App, such as the delivery of webhooks.
+
+    It serves one queue, has no duties in the store, and does not know the tasks of the App.
+    """
+    session, options = app.session, check_worker_options({"concurrency": concurrency, "queues": [queue]})
+    del options["tasks"]
+    own = {handler.name: handler for handler in handlers}
+    return Worker(
+        session.engine,
+        own,
+        host=session.host,
+        lanes=session.lanes,
+        announce=lambda: app._announced(lambda: announce_limits(session.engine, {}, own)),
+        version=version,
+        **options,
+    )

@@ -69,8 +69,12 @@ class Feed:
     that it knows ended; ``Changed.dropped`` says how many changes it did not look at.
     """
 
-    def __init__(self, engine: Engine, host: Host, filter: Filter) -> None:
-        self._engine, self._host, self._filter = engine, host, filter
+    _engine: Engine
+    _host: Host
+
+    def __init__(self, attach: Callable[[Feed], tuple[Engine, Host]], filter: Filter) -> None:
+        """``attach``: called when it is opened, on the loop that reads it; returns what it reads with."""
+        self._attach, self._filter = attach, filter
         self._any_status = replace(filter, status=frozenset())
         self._hinted: dict[str, None] = {}
         """Jobs to read, in the order of their first hint."""
@@ -142,6 +146,7 @@ class Feed:
         """Listen, and learn what is there: the end of a job that is live now must not be missed."""
         if self._closed or self._unlisten is not None:
             return
+        self._engine, self._host = self._attach(self)
         self._unlisten = self._listen()
         try:
             now = self._host.clock.now()

@@ -57,7 +57,7 @@ class Transaction:
 class Awaited(Protocol[T]):
     """A task whose jobs others wait for."""
 
-    async def results_for(self, job: Job) -> list[T]:
+    async def _results_for(self, job: Job) -> list[T]:
         """The results of its jobs that this one waited for."""
         ...
 
@@ -134,8 +134,8 @@ class Context:
     """The current run of a job, for its handler: progress, steps, results, stop requests."""
 
     __headrace_context__ = True
-    __slots__ = ("_places", "attempt", "caller", "job", "started_at", "stopping", "trace")
-    trace: dict[str, str]  # headers of the span of this run; not set where there is none
+    __slots__ = ("_calls", "_caller", "_trace", "attempt", "job", "started_at", "stopping")
+    _trace: dict[str, str]  # headers of the span of this run; not set where there is none
 
     def __init__(self, job: Job, attempt: int, started_at: datetime, caller: Caller = _NOBODY) -> None:
         self.job = job
@@ -146,8 +146,8 @@ class Context:
         """Why the handler should stop, once it should."""
         self.started_at = started_at
         """When the handler was called."""
-        self.caller = caller  # not for handlers
-        self._places: Counter[str] | None = None
+        self._caller = caller
+        self._calls: Counter[str] | None = None
 
     @classmethod
     def current(cls) -> Context:
@@ -160,12 +160,12 @@ class Context:
         return current
 
     @classmethod
-    def current_or_none(cls) -> Context | None:
+    def _current_or_none(cls) -> Context | None:
         """The Context of the handler this code runs in, if it runs in one."""
         return _current.get()
 
     @classmethod
-    def detached(cls, job: Job) -> Context:
+    def _detached(cls, job: Job) -> Context:
         """A Context for calling a task's function directly: reports go nowhere, nothing asks it to stop."""
         return cls(job, max(job.attempt, 1), job.created_at)
 
@@ -222,7 +222,7 @@ class Context:
                 # Decoded: the handler may go on with its own.
                 details=None if details is None else progress_details(details, "details"),
             )
-        self.caller.report(report.cut())
+        self._caller.report(report.cut())
 
     def check(self) -> None:
         """Stop here if the run should stop: how a thread or process handler co-operates.
@@ -234,7 +234,7 @@ class Context:
 
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
-        await self.caller.flush()
+        await self._caller.flush()
 
     @overload
     async def step(
@@ -266,33 +266,33 @@ class Context:
         :raises JobFailed, JobCancelled: one of them did not succeed, which ``after_when="ended"`` allows
         :raises JobNotFound: one was pruned since: this job had ended, and was retried later than its retention
         """
-        return await task.results_for(self.job)
+        return await task._results_for(self.job)
 
-    def place(self, call: str) -> int:
+    def _place(self, call: str) -> int:
         """How many calls like this one the run has made before; also when its threads make them at once."""
         with _counting:
-            if self._places is None:
-                self._places = Counter()
-            self._places[call] += 1
-            return self._places[call] - 1
+            if self._calls is None:
+                self._calls = Counter()
+            self._calls[call] += 1
+            return self._calls[call] - 1
 
-    def places(self) -> Counter[str]:
+    def _places(self) -> Counter[str]:
         """The calls the run has made so far."""
-        return Counter(self._places)
+        return Counter(self._calls)
 
-    def rewind(self, places: Counter[str]) -> None:
+    def _rewind(self, places: Counter[str]) -> None:
         """The handler is called again in this attempt, from where those were its calls: it finds the jobs it submitted
         and the steps it kept."""
         with _counting:
-            self._places = Counter(places)
-        if (writer := self.caller.entry_writer()) is not None:
+            self._calls = Counter(places)
+        if (writer := self._caller.entry_writer()) is not None:
             writer.stepped.clear()
 
     @property
     def stream_position(self) -> int:
         """How many items of this job's stream earlier attempts have kept. A generator that asks for it, before its
         first item, says that it goes on behind them; one that does not begins the stream anew."""
-        if (writer := self.caller.entry_writer()) is None:
+        if (writer := self._caller.entry_writer()) is None:
             return 0
         writer.resumes = True
         return writer.position
@@ -303,7 +303,7 @@ class Context:
         :raises NotOpen: outside a worker, or the resource is of another App
         :raises NotSupported: in a child process (``run_in="process"``)
         """
-        return self.caller.resource(resource)
+        return self._caller.resource(resource)
 
     async def complete(self, result: Any = None, *, connection: Any) -> None:
         """End the job with this result as part of the transaction that is open on the connection.
@@ -316,24 +316,24 @@ class Context:
         :raises NotSupported: the engine, or this kind of connection, or this kind of handler cannot do it
         :raises InvalidResult: the result is not what the handler promised
         """
-        await self.caller.completer().complete(self, result, connection)
+        await self._caller.completer().complete(self, result, connection)
 
     def complete_sync(self, result: Any = None, *, connection: Any) -> None:
         """``complete`` for plain handlers: the connection is used on this very thread; raises the same."""
-        self.caller.completer().complete_blocking(self, result, connection)
+        self._caller.completer().complete_blocking(self, result, connection)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction on a connection of the engine's: ``async with ctx.transaction() as tx:``.
 
         Write through ``tx.connection``, and call ``tx.complete(result)`` to end the job with it.
         """
-        return self.caller.completer().transaction(self)
+        return self._caller.completer().transaction(self)
 
-    def entered(self) -> Token[Context | None]:
+    def _entered(self) -> Token[Context | None]:
         """Make this the current Context of the running task or thread, until ``left``."""
         return _current.set(self)
 
     @staticmethod
-    def left(token: Token[Context | None]) -> None:
+    def _left(token: Token[Context | None]) -> None:
         """The handler is done: what its task or thread does next has nothing to do with it."""
         _current.reset(token)

@@ -1,0 +1,30 @@
+"""``app.batches``: batches by id, and all that are kept."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from headrace.client.api.filters import checked_limit
+from headrace.client.api.noun import Noun
+from headrace.client.batch import BatchHandle
+from headrace.core.batch import Batch
+from headrace.core.job import as_id
+from headrace.core.query import Page
+from headrace.core.validation import checked_key
+
+__all__ = ["BatchesApi"]
+
+
+class BatchesApi(Noun):
+    """The batches of the store; ``app.batch`` makes one."""
+
+    __slots__ = ()
+
+    def handle(self, id: UUID | str) -> BatchHandle:
+        """A batch by its id, without a look into the store."""
+        return BatchHandle(self._app, as_id(id))
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None, customer: str | None = None) -> Page[Batch]:
+        """Every batch that is kept, newest first, a page at a time; ``customer``: those with jobs of this one alone."""
+        only = None if customer is None else checked_key(customer, "customer")
+        return await self._engine.families.find_batches(checked_limit(limit), cursor, only)
