@@ -6,8 +6,7 @@ import importlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cache, partial
-from importlib.metadata import version
+from functools import partial
 from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
@@ -27,7 +26,7 @@ from headrace.client.api.stats import Stats, StatsApi
 from headrace.client.api.store import Maintenance, StoreApi
 from headrace.client.api.tasks import TaskInfo, TasksApi, register_tasks
 from headrace.client.api.webhooks import WebhooksApi
-from headrace.client.api.workers import WorkersApi
+from headrace.client.api.workers import WorkersApi, installed_version
 from headrace.client.batch import BatchHandle
 from headrace.client.bulk_task import BulkDecorator
 from headrace.client.draft import Draft
@@ -55,8 +54,6 @@ from headrace.worker.worker import Worker
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "QueuePosition", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
-
-_version = cache(version)  # which reads and parses a file
 
 R = TypeVar("R")
 
@@ -121,7 +118,7 @@ class App(Hooked, ActingOnMany):
         self.store = StoreApi(self)
         """The store as a whole."""
         self._tasks = Tasks()
-        self._tasks.bind(self, self._register)
+        self._tasks._bind(self, self._register)
 
     # -- tasks
 
@@ -149,7 +146,7 @@ class App(Hooked, ActingOnMany):
         """
         if not isinstance(tasks, Tasks):
             raise ConfigError(f"include takes a Tasks collection, not {shown(tasks)}")
-        tasks.bind(self, self._register)
+        tasks._bind(self, self._register)
 
     def queue(
         self,
@@ -259,7 +256,7 @@ class App(Hooked, ActingOnMany):
             lanes=session.lanes,
             services=duties,
             announce=lambda: self._announced(self._announce),
-            version=_version("headrace"),
+            version=installed_version(),
             resources=self._resources,
             sums=sums,
             **options,

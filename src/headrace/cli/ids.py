@@ -122,7 +122,7 @@ async def every(app: App, **filters: Any) -> AsyncIterator[Job]:
     """All jobs that match, page by page."""
     cursor: str | None = None
     while True:
-        page = await app.jobs(**filters, limit=200, cursor=cursor)
+        page = await app.jobs.list(**filters, limit=200, cursor=cursor)
         for job in page.items:
             yield job
         cursor = page.cursor
@@ -140,7 +140,7 @@ async def resolve_batch(app: App, text: str) -> UUID:
         id = await resolve(app, text)
     except NoSuchJob:
         raise NoSuchBatch(text) from None
-    [job] = await app.get_many([id])
+    [job] = await app.jobs.get_many([id])
     if job is None:
         return id  # whoever looks for the batch says whether there is one
     if job.batch is None:
@@ -157,7 +157,7 @@ async def resolve_worker(app: App, text: str) -> UUID:
     :raises click.UsageError: it fits several.
     """
     part = text.strip().lower()
-    rows = await app.workers()
+    rows = await app.workers.list()
     called = [row for row in rows if row.info.name == text.strip()]
     found = [row.info.id for row in called if row.alive] or [row.info.id for row in called]
     found = found or [
@@ -183,7 +183,7 @@ async def resolve_fingerprint(app: App, text: str) -> str:
         raise click.UsageError(
             f"{text!r} is not a fingerprint: give at least {MIN_PREFIX_CHARACTERS} of its first digits"
         )
-    groups = await app.failures(limit=1000, status=list(Status))
+    groups = await app.jobs.failures(limit=1000, status=list(Status))
     found = [group.fingerprint for group in groups if group.fingerprint and group.fingerprint.startswith(part)]
     if not found:
         raise NoSuchFailure(text)
@@ -215,7 +215,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     if "batch" in found:
         found["batch"] = await resolve_batch(app, found["batch"])
     if "root" in found:
-        [job] = await app.get_many([found["root"]])
+        [job] = await app.jobs.get_many([found["root"]])
         if job is not None and job.root is not None:
             # Its root in its stead would be the kind of help that cancels more than was meant.
             raise click.UsageError(

@@ -116,7 +116,7 @@ def whose_url(app: App) -> str:
     """Where the URL comes from, and what it wins over."""
     from headrace.config import OVERRIDE
 
-    won, others = app.whose_url()
+    won, others = app._url_source()
     won = "--url" if won == OVERRIDE else won
     return f"from {won}, which wins over {' and '.join(others)}" if others else f"from {won}"
 
@@ -124,9 +124,9 @@ def whose_url(app: App) -> str:
 @asynccontextmanager
 async def opened(app: App, *, creates: bool = True) -> AsyncIterator[App]:
     """Open the App. A URL that means nothing is bad usage; a store that cannot be opened is a matter of its own."""
-    app.new_engine()
+    app._new_engine()
     try:
-        if not creates and not await app.store_exists():
+        if not creates and not await app.store.exists():
             raise StoreUnusable(missing(app))
         await app.__aenter__()
     except ConfigError as error:

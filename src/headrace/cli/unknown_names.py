@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.cli.output.console import warn
+from headrace.client.api.limit_settings import strange_name, unreadable_settings
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -19,7 +20,7 @@ REWRITTEN = "a worker whose code still has it stores it again when it starts"
 
 async def note_strange(app: App, of: Named, name: str, *, undo: bool = True) -> None:
     """Say so if nobody knows the name. ``undo``: something was set by it, and can be taken back."""
-    message = await app.strange_name(of, name)
+    message = await strange_name(app, of, name)
     if message is None:
         return
     group = "limits" if of == "task" else f"{of}s"
@@ -36,10 +37,10 @@ async def check_task(app: App, name: str) -> None:
     from headrace.client.api.tasks import resembling
     from headrace.errors import UnknownTask
 
-    app.load()
-    if not app.by_name or await app.knows_task(name):
+    app._load()
+    if not app.tasks or await app.tasks.knows(name):
         return
-    known = {*app.by_name, *(task.name for task in await app.tasks())}
+    known = {*app.tasks, *(task.name for task in await app.tasks.list())}
     hint = resembling(name, known) or f"there are {', '.join(sorted(known))}"
     where = "this App has no task of that name, nor has any worker of its store"
     raise UnknownTask(name, f"{name!r}: {where}; {hint} (for a service yet to start, use --url URL without --app)")
@@ -47,7 +48,7 @@ async def check_task(app: App, name: str) -> None:
 
 async def note_undefined(app: App, names: Iterable[str]) -> None:
     """Say which of these rates nobody has defined although somebody names them."""
-    undefined = await app.undefined_rates() if names else {}
+    undefined = await app.rates.undefined() if names else {}
     for name in names:
         if name in undefined:
             warn(f"{undefined[name]}: it limits nothing until headrace rates set {name}, or app.rate in code")
@@ -55,5 +56,5 @@ async def note_undefined(app: App, names: Iterable[str]) -> None:
 
 async def note_unreadable(app: App, prefix: str) -> None:
     """Say which settings of these only another version can read."""
-    for sentence in await app.unreadable_settings(prefix):
+    for sentence in await unreadable_settings(app, prefix):
         warn(sentence)

@@ -97,7 +97,7 @@ class BackgroundLoop:
 
     def forget(self) -> None:
         """The process forked, and the thread stayed behind: its Apps are not open here."""
-        self._kept = [app.forget(self.loop) for app in self._apps.values()]
+        self._kept = [app._forget(self.loop) for app in self._apps.values()]
 
 
 _lock = threading.Lock()
@@ -181,7 +181,7 @@ def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
             "a handler of signals has interrupted a submit of this thread, and waiting for the store here would never"
             " end: note the signal in the handler, and act on it after it has returned"
         )
-    background, ctx = _started(), Context.current_or_none()
+    background, ctx = _started(), Context._current_or_none()
     # A handler that was asked to stop before does what it has to do on its way out.
     check = None if ctx is None or ctx.stopping is not None else ctx.check
     return background.run(background.inside(app, work), check=check)
@@ -204,7 +204,7 @@ def session_of(app: App) -> Session | None:
     It may be closed at any moment.
     """
     background = _background
-    return None if background is None or _has_loop() else app.session_on(background.loop)
+    return None if background is None or _has_loop() else app._session_on(background.loop)
 
 
 def is_here() -> bool:

@@ -116,7 +116,7 @@ class BatchHandle:
         :raises TransitionRefused: it was cancelled meanwhile; what was stored before that is cancelled with it
         """
         drafts = list({draft.id: draft for draft in self._drafts}.values())
-        if self._app.submit_middlewares:
+        if self._app._submit_middlewares:
             self._handles = await through(self._app, drafts, self._store_passed)
         else:
             await self._store(drafts)
@@ -127,7 +127,7 @@ class BatchHandle:
         return await self._store(drafts)
 
     async def _store(self, given: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
-        session, now = self._app.session, await self._app.lanes.now()
+        session, now = self._app.session, await self._app.session.lanes.now()
         drafts = arranged(given)
         parentage = child_of_handler(self._app)
         id = self._id = self._id or self._new_id(None if parentage is None else parentage.parent)
@@ -155,7 +155,7 @@ class BatchHandle:
                 last=answer.job,
                 duplicate=isinstance(answer, Duplicated),
                 replaced=isinstance(answer, Duplicated) and answer.replaced,
-                handler=draft.handler,
+                handler=draft._handler,
             )
             for draft, answer in zip(drafts, answers, strict=True)
         }
@@ -166,11 +166,11 @@ class BatchHandle:
 
     def _new_id(self, parent: UUID | None) -> UUID:
         """In a handler that of the same batch in an earlier attempt: one of the same jobs, in whatever order."""
-        ctx = Context.current_or_none()
+        ctx = Context._current_or_none()
         if parent is None or ctx is None or not all(one.options.get("derived_id", True) for one in self._drafts):
-            return self._app.new_id()
+            return self._app.host.new_id()
         call = "batch:" + ",".join(sorted(str(draft.id) for draft in self._drafts))
-        return child_id(parent, call, ctx.place(call))
+        return child_id(parent, call, ctx._place(call))
 
     # -- looking
 
@@ -205,7 +205,7 @@ class BatchHandle:
     async def _members(self, **wanted: Any) -> AsyncIterator[Job]:
         cursor, filter = None, Filter(batch=self.id, **wanted)
         while True:
-            page = await self._app.engine.records.find(filter, self._app.host.clock.now(), MAX_BATCH, cursor)
+            page = await self._app.session.engine.records.find(filter, self._app.host.clock.now(), MAX_BATCH, cursor)
             for job in page.items:
                 yield job
             if (cursor := page.cursor) is None:
@@ -216,7 +216,7 @@ class BatchHandle:
 
         :raises JobNotFound: there is no such batch
         """
-        [found] = await self._app.engine.families.batches([self.id])
+        [found] = await self._app.session.engine.families.batches([self.id])
         if found is None:
             raise no_batch(self.id)
         self.last = found
@@ -296,7 +296,9 @@ class BatchHandle:
         live = [handle for handle in handles if handle.last is None or not handle.last.ended]
         for start in range(0, len(live), MAX_BATCH):
             part = live[start : start + MAX_BATCH]
-            for handle, job in zip(part, await self._app.engine.jobs.get([one.id for one in part]), strict=True):
+            for handle, job in zip(
+                part, await self._app.session.engine.jobs.get([one.id for one in part]), strict=True
+            ):
                 if job is None:
                     raise JobNotFound(handle.id)
                 handle.last = job
@@ -336,7 +338,7 @@ class _Looks:
         """Yields the slot of a handler that waits here."""
 
     async def __aenter__(self) -> Self:
-        self._unlisten = self._app.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
+        self._unlisten = self._app.session.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
         return self
 
     async def __aexit__(
@@ -374,7 +376,7 @@ def _call(
     draft: Draft[Any], batch: UUID, name: str, trace: dict[str, str] | None, customer: str | None
 ) -> BatchCallback:
     """``customer``: that of the handler which makes the batch; what follows is the customer's, too."""
-    spec = draft.spec(draft.app.host.clock.now())
+    spec = draft._spec(draft._app.host.clock.now())
     if "customer" not in draft.options:
         spec = replace(spec, customer=customer)
     spec = replace(spec, metadata={**spec.metadata, "batch": str(batch)}, trace=spec.trace or trace)

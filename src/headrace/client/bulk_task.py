@@ -70,7 +70,7 @@ class BulkDecorator:
         :raises ConfigError: an option or the signature cannot be used
         :raises DuplicateTask: the name is taken
         """
-        return self._home.add(fn, self._options)
+        return self._home._add(fn, self._options)
 
 
 def make_handler(fn: Callable[..., Any], bulk: tuple[int, float] | None, *, name: str, **options: Any) -> Handler:

@@ -81,7 +81,7 @@ class JobHandle(Generic[R_co]):
         :raises NotCommitted: it was submitted within a transaction that is not committed
         """
         with self._in_store():
-            self.last = await self._app.get(self.id)
+            self.last = await self._app.jobs.get(self.id)
         return self.last
 
     @contextmanager
@@ -126,14 +126,14 @@ class JobHandle(Generic[R_co]):
         return job
 
     def _decoded(self, job: Job) -> Any:
-        handler = self._handler or self._app.handlers.get(job.task)
+        handler = self._handler or self._app._handlers.get(job.task)
         if handler is None or job.result_text is None:
             return job.result
         return handler.decode_result(job.result_text)
 
     async def watch(self) -> AsyncIterator[Job]:
         """The record as it is, then whenever it changed, until the job ended."""
-        following = self._app.watch(self.id)
+        following = self._app.jobs.watch(self.id)
         while True:
             with self._in_store():
                 job = await anext(following, None)
@@ -146,15 +146,15 @@ class JobHandle(Generic[R_co]):
         """The items of its stream, from the first, and those still to come; the job goes on whether or not they are
         read. ``start``: how many to leave out, or the last ``StreamItem`` read: then a new attempt since is noticed.
         """
-        return Stream(lambda: self._app.lanes.entry_reader, self.id, self._decode_item, start)
+        return Stream(lambda: self._app.session.lanes.entry_reader, self.id, self._decode_item, start)
 
     def _decode_item(self, text: str) -> Any:
-        handler = self._handler or (None if self.last is None else self._app.handlers.get(self.last.task))
+        handler = self._handler or (None if self.last is None else self._app._handlers.get(self.last.task))
         return msgspec.json.decode(text) if handler is None else handler.decode_item(text)
 
     def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncIterator[LogLine]:
         """The log lines of its handler, oldest first; ``follow``: also new ones, until the job has ended."""
-        return self._app.logs(self.id, follow=follow, attempt=attempt)
+        return self._app.jobs.logs(self.id, follow=follow, attempt=attempt)
 
     async def cancel(self, *, by: str | None = None) -> Job:
         """End it, or ask its worker to stop it; a second time changes nothing.
@@ -251,7 +251,7 @@ class JobHandle(Generic[R_co]):
     async def explain(self) -> Explanation:
         """Why the job is in its status, in a few lines; for a queued job, its position and its expected start."""
         with self._in_store():
-            return await self._app.explain(self.id)
+            return await self._app.jobs.explain(self.id)
 
 
 class StreamHandle(JobHandle[int], Generic[T_co]):

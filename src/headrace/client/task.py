@@ -109,7 +109,7 @@ class Task(Generic[P, R_co]):
 
         :raises ConfigError: naming the option
         """
-        return self.with_options(options)
+        return self._with_options(options)
 
     def _with_options(self, options: Mapping[str, Any]) -> Self:
         """Like ``options``, for options that are data."""
@@ -126,7 +126,7 @@ class Task(Generic[P, R_co]):
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
         draft = self.draft(*args, **kwargs)
-        return await draft.app.submit_draft(draft)
+        return await draft._app.submit_draft(draft)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
@@ -134,11 +134,11 @@ class Task(Generic[P, R_co]):
         :raises SyncInAsync: this thread has a running event loop
         """
         draft = self.draft(*args, **kwargs)
-        return draft.app.submit_draft_sync(draft)
+        return draft._app.submit_draft_sync(draft)
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
         """A job with an id that is not stored yet: submitting it twice inserts it once."""
-        return self.draft_bound(self.handler.bind(args, kwargs))
+        return self._draft_bound(self.handler.bind(args, kwargs))
 
     def _draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
         """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
@@ -177,7 +177,7 @@ class Task(Generic[P, R_co]):
         else:
             raise TypeError(f"{self.name}.map: item {index} must be a tuple or a mapping, not {type(item).__name__}")
         try:
-            return self.draft_bound(self.handler.bind(args, kwargs), now)
+            return self._draft_bound(self.handler.bind(args, kwargs), now)
         except InvalidPayload as error:
             error.args = (f"item {index}: {error}",)
             raise
@@ -194,11 +194,11 @@ class Task(Generic[P, R_co]):
         submitting = asyncio.ensure_future(draft.submit())
         try:
             handle = await asyncio.shield(submitting)
-            await self.revive(handle)
+            await self._revive(handle)
             return await handle.result()
         except asyncio.CancelledError:
             if not is_found_again(draft):
-                await asyncio.shield(self.abandon(submitting, draft.id))
+                await asyncio.shield(self._abandon(submitting, draft.id))
             raise
 
     async def _abandon(self, submitting: asyncio.Future[JobHandle[Any]], id: UUID) -> None:
@@ -217,7 +217,7 @@ class Task(Generic[P, R_co]):
         """Give a job another go that an earlier attempt of a handler abandoned: now there is somebody who wants it."""
         if handle.last is None or handle.last.status is not Status.CANCELLED or handle.duplicate:
             return
-        cancels = [event for event in (await self.app.history(handle.id)).events if event.verb == Verb.CANCEL]
+        cancels = [event for event in (await self.app.jobs.history(handle.id)).events if event.verb == Verb.CANCEL]
         if cancels and cancels[-1].by == _OWNER:
             with suppress(TransitionRefused, Duplicate):
                 await handle.retry(by=_OWNER)
@@ -228,7 +228,7 @@ class Task(Generic[P, R_co]):
 
     async def _results_for(self, job: Job) -> list[R_co]:
         """What ``ctx.results(task)`` gives: the results of those jobs of this task that the job waited for."""
-        names, engine = {self.name, *self.handler.aliases}, self.app.engine
+        names, engine = {self.name, *self.handler.aliases}, self.app.session.engine
         first: Job | None = job
         while first is not None and not first.after and first.rerun_of is not None:
             first = (await engine.jobs.get([first.rerun_of]))[
@@ -253,13 +253,13 @@ class Task(Generic[P, R_co]):
         return self.fn(*args, **kwargs)
 
     def _detached(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Context:
-        host = self._home.host_or_none or Host()
+        host = self._home._host_or_none or Host()
         now = host.clock.now()
         try:
             text = self.handler.encode(args, kwargs)
         except InvalidPayload:
             text = "{}"  # a direct call may pass what could never be stored, such as a test's stand-in
-        return Context.detached(submit(host.dice.new_id(now), Spec(task=self.name, created_at=now), text, now))
+        return Context._detached(submit(host.dice.new_id(now), Spec(task=self.name, created_at=now), text, now))
 
 
 class AsyncTask(Task[P, R_co]):
@@ -310,7 +310,7 @@ class _Owned(Stream[T_co]):
     def __init__(self, task: StreamTask[Any, T_co], draft: Draft[int]) -> None:
         if draft.options.get("connection") is not None:
             raise ConfigError("connection: stream reads the items, and there is no job to run before the commit")
-        super().__init__(lambda: task.app.lanes.entry_reader, draft.id, task.handler.decode_item)
+        super().__init__(lambda: task.app.session.lanes.entry_reader, draft.id, task.handler.decode_item)
         self._task, self._draft = task, draft
 
     def reference(self) -> StreamRef:
@@ -323,7 +323,7 @@ class _Owned(Stream[T_co]):
         try:
             handle = await asyncio.shield(submitting)
             self.id = handle.id  # of another job, if the dedup key was taken
-            await self._task.revive(handle)
+            await self._task._revive(handle)
             async with aclosing(super()._read()) as found:
                 try:
                     async for item in found:
@@ -335,7 +335,7 @@ class _Owned(Stream[T_co]):
         finally:
             if not over and not is_found_again(self._draft):
                 with suppress(NotOpen):  # left behind when the App was: there is no way to reach the job any more
-                    await asyncio.shield(self._task.abandon(submitting, self._draft.id))
+                    await asyncio.shield(self._task._abandon(submitting, self._draft.id))
 
 
 def _streaming(handle: JobHandle[int], task: StreamTask[Any, T_co]) -> StreamHandle[T_co]:

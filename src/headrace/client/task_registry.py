@@ -236,7 +236,7 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
 
 def _set_policy(task: Task[Any, Any], defaults: Mapping[str, Any]) -> None:
     """Let the handler say what its jobs get unless a submit says otherwise."""
-    options = merged(defaults, task.own_options)
+    options = merged(defaults, task._own_options)
     fields = {name: options[name] for name in _POLICY if name in options}
     templates: dict[str, Any] = {name: options.get(place) for name, place in TEMPLATES.items()}
     old = task.handler.policy

@@ -66,11 +66,11 @@ def instrument(app: App, tracer_provider: TracerProvider | None = None) -> None:
     if not isinstance(app, App):
         raise ConfigError(f"instrument takes the App, as in instrument(app), not {app!r}")
     tracer = trace.get_tracer("headrace", version("headrace"), tracer_provider)
-    if isinstance(app.tracing, _Spans):
-        app.tracing.tracer = tracer
+    if isinstance(app._tracing, _Spans):
+        app._tracing.tracer = tracer
         return
     spans = _Spans(tracer)
-    app.trace(spans)
+    app._trace(spans)
     app.submit_middleware(spans.submit)
     log_capture.more_labels = _labels
 
@@ -140,7 +140,7 @@ class _Spans:
         token = contexts.attach(trace.set_span_in_context(span, context))
         try:
             if headers := _headers():
-                ctx.trace = headers
+                ctx._trace = headers
             try:
                 ending = await call()
             except asyncio.CancelledError:
@@ -189,7 +189,7 @@ def _carrying(
         options = alike.get(id(old))
         if options is None:
             options = alike[id(old)] = {**old, "trace": headers}
-        made.append(Draft(draft.app, draft.id, draft.task, draft.payload_text, options, draft.handler))
+        made.append(Draft(draft._app, draft.id, draft.task, draft.payload_text, options, draft._handler))
     return made
 
 

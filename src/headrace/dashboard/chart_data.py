@@ -73,7 +73,7 @@ class Past:
         """The sums of the last seconds, for charts of this step."""
         now = self._app.host.clock.now()
         since = begin_of(now - timedelta(seconds=seconds), step)
-        rows = await self._app.rollups(since, now) if step is Step.MINUTE else await self._hourly(since, now)
+        rows = await self._app.stats.rollups(since, now) if step is Step.MINUTE else await self._hourly(since, now)
         return Span(rows, since, now, step)
 
     async def _hourly(self, since: datetime, now: datetime) -> list[Rollup]:
@@ -86,9 +86,9 @@ class Past:
                 self._since = self._until = until = begin_of(since, Step.DAY)
                 self._hours, self._read_at = [], self._app.host.clock.monotonic()
             for low, high in _parts(until, edge):
-                self._hours += _hours(await self._app.rollups(low, high), low)
+                self._hours += _hours(await self._app.stats.rollups(low, high), low)
                 self._until = high
-            return [*self._hours, *_hours(await self._app.rollups(edge, now), edge)]
+            return [*self._hours, *_hours(await self._app.stats.rollups(edge, now), edge)]
 
 
 def _parts(low: datetime, edge: datetime) -> Iterator[tuple[datetime, datetime]]:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from headrace.client.api.store import shared_secret
 from headrace.dashboard import static_files
 from headrace.dashboard.access import Access, Gate, HostGate
 from headrace.dashboard.actions import ACTS
@@ -71,7 +72,7 @@ class Dashboard:
     async def tokens(self) -> Tokens:
         """By what requests of our own pages are known."""
         if self._tokens is None:
-            self._tokens = Tokens(await self.app.shared_secret("dashboard"))
+            self._tokens = Tokens(await shared_secret(self.app.session.vault, "dashboard"))
         return self._tokens
 
     def _endpoint(self, view: PageView) -> acting.Endpoint:

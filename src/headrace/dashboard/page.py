@@ -114,7 +114,7 @@ class PageRequest:
 
     async def queues(self) -> list[QueueInfo]:
         """Every queue, with its jobs counted but for those that completed or were cancelled."""
-        return await self.shared("queues", lambda: self.app.queues(history=False))
+        return await self.shared("queues", lambda: self.app.queues.list(history=False))
 
     async def hour(self) -> Span:
         """What was finished in the last hour, by minutes."""
@@ -157,7 +157,7 @@ class PageRequest:
     async def job(self, id: str) -> Job:
         """A job that the viewer may see; :raises Missing:"""
         try:
-            job = await self.app.get(id)
+            job = await self.app.jobs.get(id)
         except (JobNotFound, ValueError):
             raise Missing(f"job {id}") from None
         except Unreadable:
@@ -204,11 +204,11 @@ PAGE_ENTRIES = 20
 
 async def audit_of_job(ask: PageRequest, job: Job) -> list[Audited]:
     """That it was submitted by hand, and by whom, if it was; its other acts are in its history."""
-    acts, key = await ask.shared("audit", lambda: ask.app.audit(MAX_AUDIT_ENTRIES)), f"task:{job.task}"
+    acts, key = await ask.shared("audit", lambda: ask.app.store.audit(MAX_AUDIT_ENTRIES)), f"task:{job.task}"
     return [one for one in acts if one.key == key and (one.details or {}).get("job") == str(job.id)]
 
 
 async def audit_of(ask: PageRequest, *keys: str) -> list[Audited]:
     """The newest acts on these settings."""
-    acts = await ask.shared("audit", lambda: ask.app.audit(MAX_AUDIT_ENTRIES))
+    acts = await ask.shared("audit", lambda: ask.app.store.audit(MAX_AUDIT_ENTRIES))
     return [one for one in acts if one.key in keys][:PAGE_ENTRIES]

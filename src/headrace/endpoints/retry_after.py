@@ -73,7 +73,7 @@ class Estimates:
         self._takes[task] = now + DURATION_CACHE_SECONDS, takes  # one asks, whoever comes meanwhile takes what is known
         try:
             async with asyncio.timeout(ESTIMATE_TIMEOUT_SECONDS):
-                takes = await self._app.estimated_processing_time(task)
+                takes = await self._app.stats.duration(task)
         except (EngineError, TimeoutError):
             return takes
         self._takes[task] = now + DURATION_CACHE_SECONDS, takes

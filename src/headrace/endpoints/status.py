@@ -117,7 +117,7 @@ class StatusPages:
             with suppress(TimeoutError):
                 async with (
                     asyncio.timeout(min(wait, MAX_ENDPOINT_WAIT_SECONDS)),
-                    aclosing(self.app.watch(job.id)) as following,
+                    aclosing(self.app.jobs.watch(job.id)) as following,
                 ):
                     async for last in following:
                         if is_it(last):
@@ -205,7 +205,7 @@ class StatusPages:
             if not await self._tokens.admits(id, given[0] if given else None):
                 title, detail = "A token is needed", f"ask with the {TOKEN} of the address that the submit answered"
                 raise Problem(403, "status-token", title, detail)
-        [job] = await self.app.get_many([id])
+        [job] = await self.app.jobs.get_many([id])
         if job is None or (self._known and (asked.identity is None or job.customer != asked.identity)):
             raise absent(id, self.app)
         return job

@@ -117,7 +117,7 @@ class Submitting:
             "request_key": key_of(asked, self._shared),
         }
         said = {name: one for name, one in options.items() if one}
-        return task.draft_bound(arguments).with_checked(check_options(said) if said else said)
+        return task._draft_bound(arguments)._with_checked(check_options(said) if said else said)
 
     async def _ended(self, handle: JobHandle[Any], wait: float, asked: EndpointRequest) -> Job:
         """The job as it is when it has ended, or when the time is up."""

@@ -44,7 +44,7 @@ class Positions:
         self._busy = True
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
-                found = await self._app.position(job)
+                found = await self._app.jobs.position(job)
         except (EngineError, TimeoutError):  # the job is stored, whatever is known of its place
             return _UNKNOWN
         finally:

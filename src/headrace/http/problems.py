@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from headrace import errors
+from headrace.core.lifecycle.retention import may_be_pruned
 from headrace.errors import shown
 
 if TYPE_CHECKING:
@@ -138,6 +139,6 @@ def id_of(text: str) -> UUID:
 
 def absent(id: UUID, app: App) -> Problem:
     """What is said of a job that is not there, by the age of its id alone: so nobody learns whether it is another's."""
-    if app.may_be_pruned(id):
+    if may_be_pruned(id, app.settings.retention(), app.host.clock.now()):
         return Problem(410, "gone", "The job is gone", f"no job {id}: ended jobs are not kept for as long as that")
     return Problem(404, "not-found", "There is no such job", f"no job {id}")

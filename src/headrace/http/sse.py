@@ -73,7 +73,7 @@ async def tell_job(app: App, job: Job, since: str | None, teller: Teller) -> Tel
     None: all of them were read.
     """
     mark = None if since is None else ResumeToken.read(since)
-    reader = await app.follow(job, mark)
+    reader = await app.jobs.follow(job, mark)
     try:
         first = await reader.take()
         assert first is not None

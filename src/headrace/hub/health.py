@@ -95,9 +95,9 @@ class Vitals:
         # once at a time.
         app, monotonic = self._hub.app, self._hub.app.host.clock.monotonic
         if self._ping is None or self._ping.done():
-            self._ping = asyncio.create_task(app.ping())
+            self._ping = asyncio.create_task(app.store.ping())
         if self._write is None or self._write.done():
-            self._write, self._writing_since = asyncio.create_task(app.ping(write=True)), monotonic()
+            self._write, self._writing_since = asyncio.create_task(app.store.ping(write=True)), monotonic()
         await asyncio.wait({self._ping}, timeout=PROBE_TIMEOUT_SECONDS)
         await asyncio.wait({self._write}, timeout=WRITE_WAIT_SECONDS)
         error = (

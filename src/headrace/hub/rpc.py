@@ -113,7 +113,7 @@ _IS_MSGPACK = (b"content-type", _MSGPACK)
 
 async def _answer(hub: Hub, verb: WireCall, arguments: Any) -> Any:
     app = hub.app
-    said = await do(app.engine, verb, arguments)
+    said = await do(app.session.engine, verb, arguments)
     if verb.path == "session/time":
         # A store that is a file of this machine has its time: the clock of whoever asks must not matter.
         return said or app.host.clock.now()
@@ -138,7 +138,7 @@ def _version() -> str:
 
 
 async def _hello(ask: OperationRequest) -> OperationReply:
-    engine, options = ask.hub.app.engine, ask.hub.options
+    engine, options = ask.hub.app.session.engine, ask.hub.options
     return OperationReply(
         Hello(
             newest=PROTOCOL,
@@ -230,7 +230,7 @@ class _HintSocket(ServedSocket):
 
     def __init__(self, hub: Hub, websocket: WebSocket, caller: Caller | None) -> None:
         super().__init__(hub, websocket, caller)
-        self._bus = hub.app.engine.bus
+        self._bus = hub.app.session.engine.bus
         self._unlisten: Callable[[], None] = lambda: None
         self._unwant: Callable[[], None] = lambda: None
         self._pending: list[Hint] = []
@@ -238,7 +238,7 @@ class _HintSocket(ServedSocket):
         self._wanted: frozenset[Topic] | None = None
         self._attends: tuple[UUID, str] | None = None
         """The worker whose connection this is, and by which proof it says so with its beats."""
-        self._cadence = hub.app.engine.rules.beat
+        self._cadence = hub.app.session.engine.rules.beat
         """Seconds between two of these."""
 
     def _leave(self, cut_off: bool) -> None:

@@ -52,17 +52,17 @@ class Harness:
         async with AsyncExitStack() as stack:
             stack.enter_context(self.app.override(url="memory://", clock=self.clock))
             await stack.enter_async_context(self.app)
-            app, engine, lanes, host = self.app, self.app.engine, self.app.lanes, self.app.host
-            self._runner = Inline(engine, lanes, host, lambda: app.handlers, app.resources)
+            app, engine, lanes, host = self.app, self.app.session.engine, self.app.session.lanes, self.app.host
+            self._runner = Inline(engine, lanes, host, lambda: app._handlers, app._resources)
             stack.callback(self._runner.close)
             stack.push_async_callback(self._runner.resources.close)
             await self._runner.resources.open()
             stack.callback(setattr, app, "waiter", None)
-            app.waiter = self._runner.waiter()
+            app._waiter = self._runner.waiter()
             self._planner = Planner(engine, lanes, host, self._runner.id)
             self._sweeper = Sweeper(engine, lanes, host, self._runner.id)
             await self._runner.register()
-            await app.announce()
+            await app.tasks.announce()
             self._record()
             self._stack = stack.pop_all()
         return self
@@ -78,7 +78,7 @@ class Harness:
         That is seen at the store, where the jobs of batches pass by, too, and what follows their end. With ``inline``
         jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
         """
-        engine, lanes = self.app.engine, self.app.lanes
+        engine, lanes = self.app.session.engine, self.app.session.lanes
         insert, settle = engine.jobs.insert, engine.families.settle
 
         async def inserted(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
@@ -130,7 +130,7 @@ class Harness:
         :raises JobNotFound:
         """
         id = job if isinstance(job, UUID) else job.id
-        (found,) = await self.app.engine.jobs.get([id])
+        (found,) = await self.app.session.engine.jobs.get([id])
         if found is None:
             raise JobNotFound(id)
         return found

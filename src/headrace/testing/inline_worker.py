@@ -98,7 +98,7 @@ class Inline:
 
         def wait(work: Coroutine[Any, Any, Any]) -> Any:
             refuse_in_loop(work)
-            return run_on(loop, self._waited(work, Context.current_or_none() is not None))
+            return run_on(loop, self._waited(work, Context._current_or_none() is not None))
 
         return wait
 

@@ -59,7 +59,7 @@ class _Catcher:
                     self._pass_on = None
 
     def see(self, logger: logging.Logger, record: logging.LogRecord) -> None:
-        ctx, ours = Context.current_or_none(), _is_ours(record.name)
+        ctx, ours = Context._current_or_none(), _is_ours(record.name)
         if ours:
             with contextlib.suppress(Exception):
                 make_printable(record)
@@ -67,7 +67,7 @@ class _Catcher:
             with contextlib.suppress(Exception):  # a bug here must not disturb the user's logging
                 _mark(record, ctx, ours=ours)
                 if not ours:
-                    ctx.caller.log(log_data(record.levelname, record.name, _text(record)))
+                    ctx._caller.log(log_data(record.levelname, record.name, _text(record)))
         if _shown.style == "json":
             _shown.dress(logger)
         if (pass_on := self._pass_on) is not None:
@@ -92,7 +92,7 @@ def _mark(record: logging.LogRecord, ctx: Context, *, ours: bool) -> None:
     if ours and "job_id" in said:
         return  # it says itself which job it is about
     about = labels(ctx.job, ctx.attempt)
-    if not ctx.caller.of_one:  # a call for many jobs
+    if not ctx._caller.of_one:  # a call for many jobs
         del about["job_id"], about["attempt"]
     if more_labels is not None:
         about |= more_labels()

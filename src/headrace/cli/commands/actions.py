@@ -150,7 +150,7 @@ def rerun(
     async def do(app: App, id: UUID) -> Job:
         body = whole
         if laid_over:
-            body = ((await app.get(id)).payload if whole is None else whole) | laid_over
+            body = ((await app.jobs.get(id)).payload if whole is None else whole) | laid_over
         handle = await app.rerun(id, payload=body, by=me(), **options)
         return handle.last or await handle.refresh()
 

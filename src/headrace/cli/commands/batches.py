@@ -53,7 +53,7 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
     seen: list[Batch] = []
 
     async def work(app: App) -> int:
-        handle = app.batch_handle(await resolve_batch(app, id))
+        handle = app.batches.handle(await resolve_batch(app, id))
         record = await handle.refresh()
         if cancel and cancelled(record, app.host.clock.now(), me()) is not None:
             await confirm(Verb.CANCEL, record.tally.live, yes)
@@ -69,7 +69,7 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
             from headrace.cli.output.batches import batch_view
 
             calls = [call.id for call in (record.on_complete, record.on_failure) if call is not None]
-            follow = {job.id: job for job in await app.get_many(calls) if job is not None}
+            follow = {job.id: job for job in await app.jobs.get_many(calls) if job is not None}
             console().print(batch_view(record, follow, app.host.clock.now()))
         return DONE
 
@@ -93,7 +93,7 @@ def batches(state: State, limit: int, cursor: str | None) -> None:
     """List batches, newest first."""
 
     async def work(app: App) -> None:
-        page = await app.batches(limit=limit, cursor=cursor)
+        page = await app.batches.list(limit=limit, cursor=cursor)
         if state.json:
             document(page)
             return

@@ -104,8 +104,8 @@ def _app_checks(state: State) -> list[Check]:
     except ConfigError as error:
         return [Check("app" if state.app else "settings", "fail", str(error), None)]
     found = []
-    if app.handlers:
-        names = sorted({handler.name for handler in app.handlers.values()})
+    if app._handlers:
+        names = sorted({handler.name for handler in app._handlers.values()})
         found.append(Check("app", "ok", f"{many(len(names), 'task')}: {', '.join(names)}"))
     try:
         with app.override(url=url) if url else nullcontext():
@@ -124,7 +124,7 @@ def _settings(app: App, state: State) -> Check:
     others = [source for source in _sources(state) if source != "HEADRACE_URL"]
     read = f"; settings are read from {', '.join(others)}" if others else ""
     message = f"url {redact(app.settings.url)} {whose_url(app)}{read}"
-    won, lost = app.whose_url()
+    won, lost = app._url_source()
     if won == "App(...)" and any("HEADRACE_URL" in one for one in lost):
         return Check(
             "settings", "warn", message, "leave the url out of App(...) to have HEADRACE_URL decide, or unset it"
@@ -147,10 +147,10 @@ async def _ask(app: App) -> list[Check]:
     """What the store says; it is not made for that."""
     from headrace.engine import Check
 
-    if not await app.store_exists():
+    if not await app.store.exists():
         return [Check("store", "fail", missing(app), "check the url; headrace migrate makes the store at once")]
     async with opened(app):
-        return await app.doctor()
+        return await app.store.doctor()
 
 
 def _print(found: list[Check]) -> None:

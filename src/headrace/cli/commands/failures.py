@@ -39,7 +39,7 @@ def failures(state: State, limit: int, **chosen: Any) -> None:
     filters = given(**chosen)
 
     async def work(app: App) -> None:
-        groups = await app.failures(limit=limit, **await wanted(app, filters))
+        groups = await app.jobs.failures(limit=limit, **await wanted(app, filters))
         if state.json:
             document([group.to_dict() for group in groups])
         elif not groups:

@@ -42,7 +42,7 @@ def feed(state: State, **chosen: Any) -> int:
     async def work(app: App) -> int:
         nonlocal jobs
         see = _viewer(state)
-        async with app.feed(**await wanted(app, filters)) as changes:
+        async with app.jobs.feed(**await wanted(app, filters)) as changes:
             say("waiting for changes; Ctrl-C ends it")
             async for changed in changes:
                 jobs += len(changed.jobs)

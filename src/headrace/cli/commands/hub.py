@@ -212,7 +212,7 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
     async with AsyncExitStack() as stack:
         logs = stack.enter_context(teller.logs(False))
         await stack.enter_async_context(opened(app))
-        app.load()
+        app._load()
         server, listener = prepare(app, options)
 
         def stop() -> None:
@@ -300,7 +300,7 @@ async def start(server: HubServer, listener: socket.socket, teller: Teller) -> a
     address = f"{'https' if options.certfile else 'http'}://{shown}:{port}{options.root_path}"
     teller("started", f"hub at {address} on {redact(app.settings.url)}", url=address)
     teller.say(f"open {address}/ in a browser for the dashboard")
-    if not await app.keys():
+    if not await app.keys.list():
         teller.say("there are no keys: only programs of this machine are answered")
     if server.most < options.sockets:
         told = f"the system lets this process have {server.most} connections, and not {options.sockets}: see ulimit -n"

@@ -39,7 +39,7 @@ def jobs(state: State, limit: int, cursor: str | None, whole: bool, only_count: 
 
         chosen = await wanted(app, filters)
         if only_count:
-            count = await app.count(**chosen)
+            count = await app.jobs.count(**chosen)
             document({"count": count}) if state.json else echo(f"{count:,}")
             return
         if whole:
@@ -68,7 +68,7 @@ async def _page(app: App, chosen: dict[str, Any], limit: int, cursor: str | None
 
     items: tuple[Job, ...] = ()
     while True:
-        page = await app.jobs(**chosen, limit=limit - len(items), cursor=cursor)
+        page = await app.jobs.list(**chosen, limit=limit - len(items), cursor=cursor)
         items, cursor = items + page.items, page.cursor
         if len(items) == limit or cursor is None:
             return Page(items, cursor)
@@ -85,7 +85,7 @@ def show(state: State, id: str) -> None:
 
     async def work(app: App) -> None:
         found = await resolve(app, id)
-        job, history = await app.get(found), await app.history(found)
+        job, history = await app.jobs.get(found), await app.jobs.history(found)
         if state.json:
             document(job.to_dict(history))
             return
@@ -93,7 +93,7 @@ def show(state: State, id: str) -> None:
         from headrace.cli.output.jobs import job_view
 
         out = console()
-        crew = await app.workers() if job.worker else []
+        crew = await app.workers.list() if job.worker else []
         silent = next((row.silent_since for row in crew if row.info.id == job.worker), None)
         out.print(job_view(job, history, app.host.clock.now(), out, silent))
         for view in family_view(job, await relatives(app, job), app.host.clock.now(), out):
@@ -137,10 +137,10 @@ def explain(state: State, id: str | None, worker: str | None) -> None:
     async def work(app: App) -> None:
         if worker is not None:
             found = await resolve_worker(app, worker)
-            told = await app.explain_worker(found)
+            told = await app.workers.explain(found)
         else:
             found = await resolve(app, id or "")
-            told = await app.explain(found)
+            told = await app.jobs.explain(found)
         answer: dict[str, Any] = {"id": str(found), "explanation": str(told), "facts": told.facts}
         document(answer) if state.json else tell(str(told))
 

@@ -39,7 +39,7 @@ def list_(state: State) -> None:
 
 
 async def _list(app: App, state: State) -> None:
-    found = await app.keys()
+    found = await app.keys.list()
     if state.json:
         document(found)
     elif not found:
@@ -113,7 +113,7 @@ def create(
     """Make a key for the hub and print it, once: the store keeps only its digest."""
 
     async def work(app: App) -> None:
-        made = await app.create_key(
+        made = await app.keys.create(
             name,
             cast("list[Scope]", _words(scopes)),
             customer=customer,
@@ -143,7 +143,7 @@ def revoke(state: State, name: str) -> None:
     """Refuse a key from now on, on every hub, and close what it has open."""
 
     async def work(app: App) -> None:
-        gone = await app.revoke_key(name, by=me())
+        gone = await app.keys.revoke(name, by=me())
         document({"revoked": gone}) if state.json else say(f"key {gone} is revoked: every hub refuses it")
 
     with_app(state, work)
@@ -156,7 +156,7 @@ def rotate(state: State, forget: bool) -> None:
     """Sign the leases of workers behind hubs with a new secret."""
 
     async def work(app: App) -> None:
-        await app.rotate_leases(forget=forget, by=me())
+        await app.keys.rotate_leases(forget=forget, by=me())
         if state.json:
             document({"rotated": True, "forgot": forget})
         else:
@@ -174,7 +174,7 @@ def replace_secret(state: State) -> None:
     """
 
     async def work(app: App) -> None:
-        changed = await app.replace_secret(by=me())
+        changed = await app.keys.replace_secret(by=me())
         if state.json:
             document({"replaced": True, "webhooks": changed})
             return

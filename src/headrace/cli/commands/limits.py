@@ -29,7 +29,7 @@ def limits(state: State) -> None:
 
 
 async def _limits(app: App, state: State, task: str | None = None) -> None:
-    found = [one for one in await app.limits() if task in (None, one.task)]
+    found = [one for one in await app.limits.list() if task in (None, one.task)]
     if state.json:
         document(found)
     elif not found:
@@ -55,7 +55,7 @@ def set_limit(
         raise click.UsageError("nothing to set: give --max-concurrency, --max-per-key or --rate")
 
     async def work(app: App) -> None:
-        await app.set_limit(
+        await app.limits.set(
             task, max_concurrency=max_concurrency, max_per_key=max_per_key, rates=names or None, by=me()
         )
         await _limits(app, state, task)
@@ -72,7 +72,7 @@ def reset_limit(state: State, task: str) -> None:
     """Drop what was set while running; the code applies again."""
 
     async def work(app: App) -> None:
-        await app.reset_limit(task, by=me())
+        await app.limits.reset(task, by=me())
         await _limits(app, state, task)
         await note_strange(app, "task", task, undo=False)
 
@@ -86,7 +86,7 @@ def forget_limit(state: State, task: str) -> None:
     """Delete all stored limits of a task, those from code included; its jobs stay."""
 
     async def work(app: App) -> None:
-        await app.forget_limit(task, by=me())
+        await app.limits.forget(task, by=me())
         document({"forgotten": task}) if state.json else say(f"task {task} has no limits any more; {REWRITTEN}")
 
     with_app(state, work)
@@ -101,7 +101,7 @@ def rates(state: State) -> None:
 
 
 async def _rates(app: App, state: State, name: str | None = None) -> None:
-    found = {one: rate for one, rate in (await app.rates()).items() if name in (None, one)}
+    found = {one: rate for one, rate in (await app.rates.list()).items() if name in (None, one)}
     if state.json:
         document(found)
     elif not found:
@@ -129,13 +129,13 @@ def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind 
     """Make or change a rate limit; this overrides the code until reset. An option left out stays as it is."""
 
     async def work(app: App) -> None:
-        old = (await app.rates()).get(name)
+        old = (await app.rates.list()).get(name)
         span = per if old is None or per is not None else old.per
         if span is None:
             raise click.UsageError(f"there is no rate {name!r} yet: give --per")
         of_kind = kind or ("fixed" if old is None else old.kind)
         by_key = keyed if keyed is not None else old is not None and old.keyed
-        await app.set_rate(name, Rate(limit, per=span, kind=of_kind, keyed=by_key), by=me())
+        await app.rates.set(name, Rate(limit, per=span, kind=of_kind, keyed=by_key), by=me())
         await _rates(app, state, name)
         await note_strange(app, "rate", name)
 
@@ -149,7 +149,7 @@ def reset_rate(state: State, name: str) -> None:
     """Drop what was set while running; the code applies again."""
 
     async def work(app: App) -> None:
-        await app.reset_rate(name, by=me())
+        await app.rates.reset(name, by=me())
         await _rates(app, state, name)
         await note_strange(app, "rate", name, undo=False)
 
@@ -163,7 +163,7 @@ def forget_rate(state: State, name: str) -> None:
     """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more."""
 
     async def work(app: App) -> None:
-        await app.forget_rate(name, by=me())
+        await app.rates.forget(name, by=me())
         document({"forgotten": name}) if state.json else say(f"rate {name} is deleted; {REWRITTEN}")
         await note_undefined(app, [name])
 

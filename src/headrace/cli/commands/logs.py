@@ -40,7 +40,7 @@ def logs(state: State, id: str, follow: bool, attempt: int | None) -> int:
         nonlocal lines
         wanted = await resolve(app, id)
         found: list[dict[str, object]] = []
-        async for one in app.logs(wanted, follow=follow, attempt=attempt):
+        async for one in app.jobs.logs(wanted, follow=follow, attempt=attempt):
             lines += 1
             if not state.json:
                 echo(_words(one), lines=True)

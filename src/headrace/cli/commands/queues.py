@@ -30,7 +30,7 @@ def queues(state: State, limit: int, cursor: str | None) -> None:
 async def _list(app: App, state: State, limit: int, cursor: str | None) -> None:
     from headrace.client.api.queues import page_of_queues
 
-    page = page_of_queues(await app.queues(), limit, cursor)
+    page = page_of_queues(await app.queues.list(), limit, cursor)
     if state.json:
         document(page.items)
     elif not page.items:
@@ -46,7 +46,7 @@ async def _list(app: App, state: State, limit: int, cursor: str | None) -> None:
 
 async def _one(app: App, name: str, state: State, what: str) -> None:
     if state.json:
-        document([queue for queue in await app.queues() if queue.name == name])
+        document([queue for queue in await app.queues.list() if queue.name == name])
     else:
         say(f"queue {name} {what}")
 
@@ -59,7 +59,7 @@ def pause(state: State, name: str, by: str | None) -> None:
     """Pause the queue: none of its jobs are started, running ones go on."""
 
     async def work(app: App) -> None:
-        await app.pause_queue(name, by=by or me())
+        await app.queues.pause(name, by=by or me())
         await _one(app, name, state, "is paused: headrace queues resume opens it again")
         await note_strange(app, "queue", name)
 
@@ -73,7 +73,7 @@ def resume(state: State, name: str) -> None:
     """Resume a paused queue."""
 
     async def work(app: App) -> None:
-        await app.resume_queue(name, by=me())
+        await app.queues.resume(name, by=me())
         await _one(app, name, state, "is open")
         await note_strange(app, "queue", name)
 
@@ -105,7 +105,7 @@ def set_(
 
     async def work(app: App) -> None:
         limits: dict[str, Any] = {"priority": priority, "max_concurrency": max_concurrency, "rates": rates or None}
-        await app.set_queue(name, **limits, by_customer=by_customer, by=me())
+        await app.queues.set(name, **limits, by_customer=by_customer, by=me())
         said = [f"priority {priority}"] if priority is not None else []
         said += [f"at most {max_concurrency} at once"] if max_concurrency is not None else []
         said += [f"the rates {', '.join(rates)}"] if rates else []
@@ -124,7 +124,7 @@ def reset(state: State, name: str) -> None:
     """Drop what was set while running, a pause included; the code applies again."""
 
     async def work(app: App) -> None:
-        await app.reset_queue(name, by=me())
+        await app.queues.reset(name, by=me())
         await _one(app, name, state, "is as the code says")
         await note_strange(app, "queue", name, undo=False)
 
@@ -138,7 +138,7 @@ def forget(state: State, name: str) -> None:
     """Delete all stored settings of the queue, those from code and a pause included; its jobs stay."""
 
     async def work(app: App) -> None:
-        await app.forget_queue(name, by=me())
+        await app.queues.forget(name, by=me())
         document({"forgotten": name}) if state.json else say(
             f"queue {name} has no stored settings any more; {REWRITTEN}"
         )

@@ -30,7 +30,7 @@ def schedules(state: State) -> None:
 
 
 async def _list(app: App, state: State) -> None:
-    found = await app.schedules()
+    found = await app.schedules.list()
     if state.json:
         document(found)
     elif not found:
@@ -43,7 +43,7 @@ async def _list(app: App, state: State) -> None:
 
 async def _one(app: App, name: str, state: State, what: str) -> None:
     if state.json:
-        document([await app.get_schedule(name)])
+        document([await app.schedules.get(name)])
     else:
         say(f"schedule {name} {what}")
 
@@ -95,8 +95,8 @@ def create(
     async def work(app: App) -> None:
         await check_task(app, task)
         draft = await app.draft(task, body, **options)
-        replaced = any(one.name == name for one in await app.schedules())
-        made = await app.schedule(name, when, draft, by=me())
+        replaced = any(one.name == name for one in await app.schedules.list())
+        made = await app.schedules.set(name, when, draft, by=me())
         what = f"submits {task}" + (" (it replaces the one of that name)" if replaced else "")
         rests = f", and is still paused: headrace schedules resume {name} lets it fire" if made.paused else ""
         await _one(app, name, state, what + rests)
@@ -133,7 +133,7 @@ def show(state: State, name: str) -> None:
     """Show everything about a schedule."""
 
     async def work(app: App) -> None:
-        found = await app.get_schedule(name)
+        found = await app.schedules.get(name)
         if state.json:
             document(found)
         else:
@@ -152,8 +152,8 @@ def next_(state: State, name: str, n: int) -> None:
     """Show when a schedule fires next, in local time and, if it has another time zone, in that."""
 
     async def work(app: App) -> None:
-        found = await app.get_schedule(name)
-        fires = [_Fire(at, found) for at in await app.next_fires(name, n)]
+        found = await app.schedules.get(name)
+        fires = [_Fire(at, found) for at in await app.schedules.preview(name, n)]
         if state.json:
             document([fire.as_dict() for fire in fires])
             return
@@ -191,7 +191,7 @@ def pause(state: State, name: str) -> None:
     """Stop a schedule from firing."""
 
     async def work(app: App) -> None:
-        await app.pause_schedule(name, by=me())
+        await app.schedules.pause(name, by=me())
         await _one(app, name, state, "is paused")
 
     with_app(state, work)
@@ -204,7 +204,7 @@ def resume(state: State, name: str) -> None:
     """Let a paused schedule fire again."""
 
     async def work(app: App) -> None:
-        await app.resume_schedule(name, by=me())
+        await app.schedules.resume(name, by=me())
         await _one(app, name, state, "is on")
 
     with_app(state, work)
@@ -217,7 +217,7 @@ def trigger(state: State, name: str) -> None:
     """Submit a schedule's job now, and print its id."""
 
     async def work(app: App) -> None:
-        handle = await app.trigger_schedule(name, by=me())
+        handle = await app.schedules.trigger(name, by=me())
         document((handle.last or await handle.refresh()).to_dict()) if state.json else echo(str(handle.id))
 
     with_app(state, work)
@@ -230,7 +230,7 @@ def delete(state: State, name: str) -> None:
     """Remove a schedule; the jobs it has submitted stay."""
 
     async def work(app: App) -> None:
-        await app.delete_schedule(name, by=me())
+        await app.schedules.delete(name, by=me())
         document({"deleted": name}) if state.json else say(f"schedule {name} deleted")
 
     with_app(state, work)

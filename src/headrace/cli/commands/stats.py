@@ -60,7 +60,7 @@ def charts(
     async def work(app: App) -> None:
         hour_ago, now = 3600.0 if since is None else since, 0.0 if until is None else until
         check_range(app.host.clock.now(), hour_ago, now, "--since", "--until")
-        found = await app.charts(task=task, queue=queue, since=since, until=until, step=step)  # type: ignore[arg-type]
+        found = await app.stats.charts(task=task, queue=queue, since=since, until=until, step=step)  # type: ignore[arg-type]
         if state.json:
             document(found)
         elif not found.series:
@@ -134,7 +134,7 @@ def stats(state: State) -> None:
     """Count jobs by status, and check the ledger: submitted = live + ended + pruned."""
 
     async def work(app: App) -> None:
-        found = await app.stats()
+        found = await app.stats.counts()
         if state.json:
             document(found)
             return

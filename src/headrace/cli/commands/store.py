@@ -25,7 +25,7 @@ def audit(state: State, limit: int) -> None:
     """Show who changed queues, limits, rates, schedules and keys, and when; of a job, `headrace show` says it."""
 
     async def work(app: App) -> None:
-        found = await app.audit(limit)
+        found = await app.store.audit(limit)
         if state.json:
             document(found)
         elif not found:
@@ -44,7 +44,7 @@ def prune(state: State) -> None:
     """Delete ended jobs that are past their retention; workers do this by themselves."""
 
     async def work(app: App) -> None:
-        gone = await app.prune()
+        gone = await app.store.prune()
         document({"pruned": gone}) if state.json else echo(f"{gone} pruned")
 
     with_app(state, work)
@@ -61,9 +61,9 @@ def migrate(state: State, plan: bool) -> None:
     # An App whose store needs a migration cannot be opened, so this one command works on a closed one.
     app, url = choose(state)
     with app.override(url=url) if url else nullcontext():
-        app.new_engine()
+        app._new_engine()
         try:
-            names = asyncio.run(app.migrate(plan=plan))
+            names = asyncio.run(app.store.migrate(plan=plan))
         except ConfigError as error:
             raise StoreUnusable(f"{error}{noted(error)}") from error
     if state.json:

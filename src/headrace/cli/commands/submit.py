@@ -235,4 +235,4 @@ async def _explain_silence(app: App, handle: JobHandle[Any]) -> None:
     await asyncio.sleep(SILENCE_SECONDS)
     job = await handle.refresh()
     if not job.held and not job.ended:
-        say(await app.explain(handle.id))
+        say(await app.jobs.explain(handle.id))

@@ -22,7 +22,7 @@ def tasks(state: State) -> None:
     """List the tasks that workers have registered, and those of the App itself."""
 
     async def work(app: App) -> None:
-        found = await app.tasks()
+        found = await app.tasks.list()
         if state.json:
             document(found)
         elif not found:

@@ -45,7 +45,7 @@ def up(state: State, where: str | None, concurrency: int, verbose: bool, log_for
         app, url = choose(state)
         if url:
             stack.enter_context(app.override(url=url))
-        app.load()
+        app._load()
         check_tasks(app)
         return run_owned(_run(app, options, teller, concurrency, verbose), loop_factory=fast_loop(), goes_on=are_ours)
 

@@ -33,7 +33,7 @@ def verify(state: State) -> int:
 
     async def work(app: App) -> Verification:
         with _progress() as each:
-            return await app.verify(each=each)
+            return await app.store.verify(each=each)
 
     found = with_app(state, work)
     if state.json:

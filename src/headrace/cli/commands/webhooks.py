@@ -40,7 +40,7 @@ def list_(state: State) -> None:
 
 
 async def _list(app: App, state: State) -> None:
-    found = await app.webhooks()
+    found = await app.webhooks.list()
     if state.json:
         document(found)
     elif not found:
@@ -73,7 +73,7 @@ def _told_of(one: Webhook) -> str:
 
 async def _meant(app: App, name: str) -> str:
     """The id that this is, or begins; :raises UnknownWebhook: that of none, or of several"""
-    ids = [one.id for one in await app.webhooks() if one.id.startswith(name)]
+    ids = [one.id for one in await app.webhooks.list() if one.id.startswith(name)]
     return ids[0] if len(ids) == 1 and len(name) > len("wh_") else name
 
 
@@ -84,7 +84,7 @@ def show(state: State, id: str) -> None:
     """Show one webhook."""
 
     async def work(app: App) -> None:
-        one = await app.get_webhook(await _meant(app, id))
+        one = await app.webhooks.get(await _meant(app, id))
         document(one) if state.json else console().print(_view([one], app.host.clock.now()))
 
     with_app(state, work)
@@ -123,7 +123,7 @@ def add(
     """Tell an address of jobs that are submitted from now on, and print its secret, once."""
 
     async def work(app: App) -> None:
-        made = await app.add_webhook(
+        made = await app.webhooks.add(
             address,
             events=_words(events) or None,
             tasks=_words(tasks),
@@ -152,7 +152,7 @@ def _say_secret(state: State, made: NewWebhook, what: str) -> None:
 
 def _switch(state: State, id: str, on: bool) -> None:
     async def work(app: App) -> None:
-        one = await app.set_webhook(await _meant(app, id), on=on, by=me())
+        one = await app.webhooks.set(await _meant(app, id), on=on, by=me())
         document(one) if state.json else say(f"webhook {one.id} is {'on' if one.on else 'off'}")
 
     with_app(state, work)
@@ -189,7 +189,7 @@ def rotate(state: State, id: str, keep: float) -> None:
     """Give a webhook a new secret and print it, once; for a while messages are signed with the old one, too."""
 
     async def work(app: App) -> None:
-        made = await app.rotate_webhook(await _meant(app, id), keep=keep, by=me())
+        made = await app.webhooks.rotate(await _meant(app, id), keep=keep, by=me())
         _say_secret(state, made, f"webhook {made.webhook.id} has a new secret")
 
     with_app(state, work)
@@ -203,7 +203,7 @@ def delete(state: State, id: str) -> None:
 
     async def work(app: App) -> None:
         meant = await _meant(app, id)
-        await app.delete_webhook(meant, by=me())
+        await app.webhooks.delete(meant, by=me())
         document({"deleted": meant}) if state.json else say(f"webhook {meant} is removed")
 
     with_app(state, work)
@@ -216,7 +216,7 @@ def test(state: State, id: str) -> None:
     """Send a webhook a message of type webhook.test; a hub delivers it."""
 
     async def work(app: App) -> None:
-        job = await (await app.test_webhook(await _meant(app, id), by=me())).refresh()
+        job = await (await app.webhooks.test(await _meant(app, id), by=me())).refresh()
         document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}: headrace watch {job.id}")
 
     with_app(state, work)
@@ -235,7 +235,7 @@ def deliveries(
     """List what was sent to webhooks, or is to be: jobs, newest first."""
 
     async def work(app: App) -> None:
-        page = await app.deliveries(
+        page = await app.webhooks.deliveries(
             webhook=None if webhook is None else await _meant(app, webhook),
             job=None if job is None else await resolve(app, job),
             status=statuses or None,
@@ -264,7 +264,7 @@ def redeliver(state: State, delivery: str) -> None:
     """Send a message once more, now; it has the same webhook-id, so that a receiver knows it."""
 
     async def work(app: App) -> None:
-        job = await app.redeliver(await resolve(app, delivery), by=me())
+        job = await app.webhooks.redeliver(await resolve(app, delivery), by=me())
         document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}")
 
     with_app(state, work)

@@ -241,7 +241,7 @@ def _serve(state: State, options: Options, place: Place) -> int:
 
 def check_tasks(app: App) -> None:
     """:raises UsageError: the App has no tasks"""
-    if not app.handlers:
+    if not app._handlers:
         raise click.UsageError("no tasks to run: name an App that has some, as in headrace worker quick:app")
 
 

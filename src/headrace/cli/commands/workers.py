@@ -27,7 +27,7 @@ def workers(state: State, explain: bool) -> None:
     """List the workers the store knows, and how they are; or have one leave."""
 
     async def work(app: App) -> None:
-        found = await app.workers()
+        found = await app.workers.list()
         if explain and found:
             await _explain(app, found, state)
         elif state.json:
@@ -46,7 +46,7 @@ def workers(state: State, explain: bool) -> None:
 async def _explain(app: App, found: Sequence[WorkerRow], state: State) -> None:
     answers = list[dict[str, Any]]()
     for row in found:
-        told = await app.explain_worker(row.info.id)
+        told = await app.workers.explain(row.info.id)
         answers.append({"id": row.info.id, "name": row.info.name, "explanation": str(told), "facts": told.facts})
         if not state.json:
             tell(f"{row.info.described}: {told}")
@@ -61,7 +61,7 @@ def drain(state: State, id: str) -> None:
     """Have a worker claim no more, finish what it runs, however long that takes, and leave."""
 
     async def work(app: App) -> None:
-        row = await app.drain_worker(await resolve_worker(app, id), by=me())
+        row = await app.workers.drain(await resolve_worker(app, id), by=me())
         if state.json:
             document(row)
         else:

@@ -158,7 +158,7 @@ async def _sum_up(app: App, rounds: list[Scenario]) -> None:
         return
     from headrace.cli.demo.screen import ENDS
 
-    statuses = (await app.stats()).statuses
+    statuses = (await app.stats.counts()).statuses
     ends = [f"{statuses.get(status, 0):,} {status}" for status in ENDS if statuses.get(status, 0)]
     left = sum(statuses.values()) - sum(statuses.get(status, 0) for status in ENDS)
     took = span((app.host.clock.now() - rounds[0].began).total_seconds())
@@ -170,7 +170,7 @@ async def _say_where(app: App, store: str) -> None:
     """Say how to look at what is there now."""
     from headrace.core.status import Status
 
-    found = await app.jobs(status=[Status.FAILED], limit=1)
+    found = await app.jobs.list(status=[Status.FAILED], limit=1)
     hints = [hint("jobs", "--url", store), *(hint("show", short(job.id), "--url", store) for job in found.items)]
     # Not wrapped between words: the terminal breaks what is too long so that it can still be copied.
     echo("\n".join(["look at the jobs, or at one, as long as you like:", *hints]), err=True, lines=True)

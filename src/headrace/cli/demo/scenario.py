@@ -81,7 +81,7 @@ class Scenario:
 
     async def _await_ticks(self) -> None:
         while len(self._ticks) < TICK_FIRES:
-            page = await self._app.jobs(task="tick", status=Status.COMPLETED)
+            page = await self._app.jobs.list(task="tick", status=Status.COMPLETED)
             self._ticks = [job for job in page.items if job.spec.schedule is not None]
             await asyncio.sleep(0.1)
 
@@ -91,8 +91,8 @@ class Scenario:
         images = [await handle.refresh() for handle in self._images]
         sums = [await handle.refresh() for handle in self._sums]
         right = sum(job.result == 2 * number for number, job in enumerate(sums))
-        failed = [attempt.outcome for attempt in (await self._app.history(one["unsteady"].id)).attempts]
-        ledger = (await self._app.stats()).ledger
+        failed = [attempt.outcome for attempt in (await self._app.jobs.history(one["unsteady"].id)).attempts]
+        ledger = (await self._app.stats.counts()).ledger
         return [
             _finding("thumbnails with progress", f"{len(IMAGES)} completed", _tally(images)),
             _finding("sums in threads", f"{SUM_JOBS} right", f"{right} right"),

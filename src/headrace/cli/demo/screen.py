@@ -88,7 +88,7 @@ def _each(happened: Sequence[Happening], tell: Callable[[Happening], None]) -> N
 
 async def _look(app: App, see: Callable[[Moment], None]) -> None:
     while True:
-        page, stats = await app.jobs(limit=200), await app.stats()
+        page, stats = await app.jobs.list(limit=200), await app.stats.counts()
         see(Moment(page.items, stats.statuses, app.host.clock.now()))
         await asyncio.sleep(REFRESH_SECONDS)
 

@@ -44,9 +44,9 @@ class Relatives(NamedTuple):
 
 async def relatives(app: App, job: Job) -> Relatives:
     """Ask the store who is around a job."""
-    after = await app.get_many(job.after)
-    page = await app.jobs(root=job.root or job.id, limit=MAX_MEMBERS)
-    [root] = await app.get_many([job.root]) if job.root else [None]
+    after = await app.jobs.get_many(job.after)
+    page = await app.jobs.list(root=job.root or job.id, limit=MAX_MEMBERS)
+    [root] = await app.jobs.get_many([job.root]) if job.root else [None]
     return Relatives(after, root, page.items[::-1], page.cursor is not None)
 
 

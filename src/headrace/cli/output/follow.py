@@ -46,11 +46,11 @@ def until_left(state: State, following: Callable[[], int], seen: Callable[[], st
 
 async def follow(app: App, id: UUID, state: State, seen: list[Job], timeout: float | None = None) -> int:
     """Show every change of the job until it has ended, ``seen`` is the last; the exit code its end deserves."""
-    job = await app.get(id)
+    job = await app.jobs.get(id)
     with viewer(state) as see:
         try:
             async with asyncio.timeout(timeout):
-                async for job in app.watch(id):
+                async for job in app.jobs.watch(id):
                     seen[:] = [job]
                     see(job)
         except TimeoutError:

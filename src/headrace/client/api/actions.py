@@ -124,7 +124,7 @@ class Acting(Lifetime):
         # Before the result is looked at: whoever errs about the job is told so.
         check(job, Verb.RESOLVE, Status.COMPLETED if info is None else Status.FAILED)
         # Without a result the job is completed with none, whatever the task returns.
-        task = None if result is None else cast("App", self).by_name.get(job.task)
+        task = None if result is None else cast("App", self).tasks.get(job.task)
         handler = None if task is None else task.handler
         text = encode_value(_ANY, result, "result") if handler is None else handler.encode_result(result)
         return await self._decide(
@@ -167,7 +167,7 @@ class Acting(Lifetime):
         raises = changed.get("on_duplicate") == "raise"
         job = actions.rerun(
             old,
-            app.new_id(),
+            app.host.new_id(),
             now,
             payload_text=text,
             not_after=changed.pop("not_after", None),

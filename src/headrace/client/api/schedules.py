@@ -102,9 +102,9 @@ class SchedulesApi(Noun):
         """
         if not isinstance(draft, Draft):
             raise TypeError(f"schedule {name!r} takes a draft, as of task.draft(...), not {type(draft).__name__}")
-        draft.refuse_times("a schedule says when its jobs run")
+        draft._refuse_times("a schedule says when its jobs run")
         now = self._host.clock.now()
-        doc = _firing(new_schedule(name, rule, draft.spec(now), draft.payload_text, now))
+        doc = _firing(new_schedule(name, rule, draft._spec(now), draft.payload_text, now))
         return await self._info(await schedules.create_schedule(self._engine, doc, self._act("set", by, doc.task)))
 
     async def edit(
@@ -188,6 +188,6 @@ async def announce_schedules(
     for task in {task.name: task for task in tasks}.values():
         if (rule := task.handler.policy.schedule) is not None:
             draft = task._draft_bound({})
-            docs.append(new_schedule(task.name, rule, draft.spec(now), draft.payload_text, now, "code"))
+            docs.append(new_schedule(task.name, rule, draft._spec(now), draft.payload_text, now, "code"))
     # By alias too: the schedule of a task that was renamed would fire on beside the one of its new name.
     await schedules.sync_schedules(engine, docs, now, tasks=names)

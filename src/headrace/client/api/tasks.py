@@ -235,6 +235,10 @@ class TasksApi(Noun):
     def __getitem__(self, name: str) -> Task[Any, Any]:
         return self._app._register.tasks[name]
 
+    def get(self, name: str) -> Task[Any, Any] | None:
+        """The task of this App that has this name or alias; None: there is none."""
+        return self._app._register.tasks.get(name)
+
     def __contains__(self, name: object) -> bool:
         return name in self._app._register.tasks
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 from uuid import UUID
 from weakref import ref
@@ -32,7 +34,13 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.client.session import Session
 
-__all__ = ["LocalWorkers", "WorkersApi", "own_worker", "workers"]
+__all__ = ["LocalWorkers", "WorkersApi", "installed_version", "own_worker", "workers"]
+
+
+@cache  # which reads and parses a file
+def installed_version() -> str:
+    """The version of headrace that is installed."""
+    return version("headrace")
 
 
 class LocalWorkers:
@@ -128,7 +136,7 @@ class WorkersApi(Noun):
         return tell_worker(row, now, counts, jobs, limits, usage, held)
 
 
-def own_worker(app: App, handlers: Sequence[Handler], *, queue: str, version: str, concurrency: int = 10) -> Worker:
+def own_worker(app: App, handlers: Sequence[Handler], *, queue: str, concurrency: int = 10) -> Worker:
     """A worker for tasks that are headrace's own and not of the App, such as the delivery of webhooks.
 
     It serves one queue, has no duties in the store, and does not know the tasks of the App.
@@ -142,6 +150,6 @@ def own_worker(app: App, handlers: Sequence[Handler], *, queue: str, version: st
         host=session.host,
         lanes=session.lanes,
         announce=lambda: app._announced(lambda: announce_limits(session.engine, {}, own)),
-        version=version,
+        version=installed_version(),
         **options,
     )

@@ -44,7 +44,7 @@ def submit(app: App, draft: Draft[R]) -> JobHandle[R]:
 
 def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     """Store a job that has no relations, and of which nothing but its commit must be waited for; None: not this way."""
-    session = None if app.waiter is not None or app.submit_middlewares else background.session_of(app)
+    session = None if app._waiter is not None or app._submit_middlewares else background.session_of(app)
     direct = None if session is None else session.engine.direct
     if session is None or direct is None or draft.options.get("requires") or current.get() is not None:
         return None
@@ -53,7 +53,7 @@ def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     now = session.lanes.now_unless_old()
     if now is None:
         return None
-    job, thread = draft.job(now), get_ident()
+    job, thread = draft._job(now), get_ident()
     if thread in background.writing:
         return None  # which says why
     try:

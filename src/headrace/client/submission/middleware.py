@@ -52,7 +52,7 @@ def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -
     for index, item in enumerate(items):
         if not isinstance(item, Draft):
             raise TypeError(f"{what}: item {index} must be a draft, as of task.draft(...), not {type(item).__name__}")
-        if item.app is not app:
+        if item._app is not app:
             raise ConfigError(f"{what}: item {index} belongs to a task of another App")
 
 
@@ -60,7 +60,7 @@ async def through(app: App, drafts: Sequence[Draft[Any]], store: SubmitNext) -> 
     """Store drafts inside the middleware of the App, the first registered outermost; a handle for each."""
     check_drafts(app, drafts)
     call = store
-    for middleware in reversed(app.submit_middlewares):
+    for middleware in reversed(app._submit_middlewares):
         call = partial(_call, app, middleware, call)
     return await call(drafts)
 

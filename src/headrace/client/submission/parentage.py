@@ -38,8 +38,8 @@ class Parentage(msgspec.Struct, frozen=True):
 
 def _parent(app: App) -> Context | None:
     """The handler this code runs in, if it is one of this App and its run is of one job."""
-    ctx = Context.current_or_none()
-    if ctx is None or not ctx.caller.of_one or ctx.job.task not in app.by_name:
+    ctx = Context._current_or_none()
+    if ctx is None or not ctx._caller.of_one or ctx.job.task not in app.tasks:
         return None
     return ctx
 
@@ -57,18 +57,18 @@ def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], n
     that submit from several tasks at once would mistake one call for another, and leave one out.
     """
     if current.get() is None:  # as in most programs that submit
-        return app.new_id(now)
+        return app.host.new_id(now)
     ctx = _parent(app) if options.get("derived_id", True) else None
     if ctx is None:
-        return app.new_id(now)
+        return app.host.new_id(now)
     call = f"{task}({payload_text})"
-    return child_id(ctx.job.id, call, ctx.place(call))
+    return child_id(ctx.job.id, call, ctx._place(call))
 
 
 def is_found_again(draft: Draft[Any]) -> bool:
     """Whether the handler this code runs in was stopped so that a later attempt finds this job of it: by a time-out, a
     shutdown or a loss. What it runs may go on, then; a cancel reaches it as a child."""
-    ctx = _parent(draft.app)
+    ctx = _parent(draft._app)
     return ctx is not None and ctx.stopping not in (None, "cancelled") and bool(draft.options.get("derived_id", True))
 
 

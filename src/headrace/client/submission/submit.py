@@ -38,9 +38,9 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     connection = draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
-    parentage, lanes = None if current.get() is None else child_of_handler(draft.app), session.lanes
+    parentage, lanes = None if current.get() is None else child_of_handler(draft._app), session.lanes
     now, submits = lanes.now_unless_old() or await lanes.now(), lanes.submits
-    job = draft.job(now, parentage)
+    job = draft._job(now, parentage)
     if "webhook" in draft.options:
         job = await submits.webhooks.wished(job, draft.options["webhook"])
     alone = submits.insert_alone(job)
@@ -80,10 +80,10 @@ def child_of_handler(app: App) -> Parentage | None:
 
     Not so within a transaction: nobody sees what it submits before the commit, and its completion may be in it, too.
     """
-    ctx = Context.current_or_none()
+    ctx = Context._current_or_none()
     if ctx is None:
         return None
-    ctx.caller.acted()
+    ctx._caller.acted()
     return parentage_here(app)
 
 
@@ -98,7 +98,7 @@ def jobs_of(
         key = (draft.task, id(draft.options))
         like = alike.get(key)
         if like is None or like.spec.request_key is not None:
-            like = alike[key] = draft.job(now, parentage, batch)
+            like = alike[key] = draft._job(now, parentage, batch)
         jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
     return jobs
 
@@ -115,7 +115,7 @@ async def wished(session: Session, drafts: Sequence[Draft[Any]], jobs: list[Job]
 async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
     """Store jobs each for itself, many in one write: a handle for each, or why it was not stored."""
     check_drafts(app, drafts, "submit_each")
-    if app.submit_middlewares or any(draft.options.get("connection") is not None for draft in drafts):
+    if app._submit_middlewares or any(draft.options.get("connection") is not None for draft in drafts):
         return [await _alone(draft) for draft in drafts]
     session = app.session
     jobs = jobs_of(drafts, await session.lanes.now(), child_of_handler(app))

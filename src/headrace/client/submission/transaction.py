@@ -117,16 +117,16 @@ def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bo
     """
     job = answer.job
     if not isinstance(answer, Duplicated):
-        return JobHandle(draft.app, job.id, last=job, handler=draft.handler, uncommitted=uncommitted)
+        return JobHandle(draft._app, job.id, last=job, handler=draft._handler, uncommitted=uncommitted)
     if draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, job):
         raise Duplicate(job)
     return JobHandle(
-        draft.app,
+        draft._app,
         job.id,
         last=job,
         duplicate=True,
         replaced=answer.replaced,
-        handler=draft.handler,
+        handler=draft._handler,
         uncommitted=uncommitted,
     )
 
@@ -150,9 +150,9 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequence[Job], Companions]:
     """The jobs, and the deliveries that tell of them."""
-    now, parentage, submits = await session.lanes.now(), parentage_here(drafts[0].app), session.lanes.submits
+    now, parentage, submits = await session.lanes.now(), parentage_here(drafts[0]._app), session.lanes.submits
     try:
-        wishes = [(draft.job(now, parentage), draft.options.get("webhook")) for draft in drafts]
+        wishes = [(draft._job(now, parentage), draft.options.get("webhook")) for draft in drafts]
         jobs = [await submits.webhooks.wished(job, wish) for job, wish in wishes]
     except Unavailable as error:
         error.add_note(

@@ -90,8 +90,8 @@ class JobAdmin(admin.ModelAdmin):
         tasks, queues = list[str](), list[str]()
         try:
             page = app.wait(_found(given))
-            tasks = [one.name for one in app.wait(app.tasks())]
-            queues = sorted(one.name for one in app.wait(app.queues(history=False)))
+            tasks = [one.name for one in app.wait(app.tasks.list())]
+            queues = sorted(one.name for one in app.wait(app.queues.list(history=False)))
         except ConfigError as error:  # in the address
             problem, status = str(error), 400
         except EngineError as error:
@@ -175,9 +175,9 @@ async def _found(given: Any) -> Page[StoredJob]:
     app, wanted, cursor = project_app(), given.get("q", "").strip(), given.get("cursor") or None
     filters = cast("Filters", {name: given[name] for name in FILTERS if given.get(name)})
     if not wanted:
-        return await app.jobs(limit=PAGE_JOBS, cursor=cursor, **filters)
+        return await app.jobs.list(limit=PAGE_JOBS, cursor=cursor, **filters)
     try:
-        job = await app.get(wanted)
+        job = await app.jobs.get(wanted)
     except (ConfigError, JobNotFound):
         pass  # it is no id, or none that is there
     else:
@@ -185,7 +185,7 @@ async def _found(given: Any) -> Page[StoredJob]:
     filters["text"] = wanted
     found = list[StoredJob]()
     for _ in range(MAX_SEARCH_ROUNDS):
-        page = await app.jobs(limit=PAGE_JOBS - len(found), cursor=cursor, **filters)
+        page = await app.jobs.list(limit=PAGE_JOBS - len(found), cursor=cursor, **filters)
         found, cursor = [*found, *page.items], page.cursor
         if cursor is None or len(found) >= PAGE_JOBS:
             break

@@ -88,7 +88,7 @@ class HeadraceBackend(BaseTaskBackend):
     def _task(self, task: DjangoTask) -> Task[Any, Any]:
         """The task of headrace's that runs the function."""
         app = project_app()
-        known = app.by_name.get(task.module_path)
+        known = app.tasks.get(task.module_path)
         if known is not None:
             return known
         make = _coroutine if inspect.iscoroutinefunction(task.func) else _plain
@@ -123,7 +123,7 @@ class HeadraceBackend(BaseTaskBackend):
         job = submit_then(draft, told)
         if job is not None:
             return self._result(task, job)
-        later = self._result(task, draft.job(project_app().host.clock.now()))
+        later = self._result(task, draft._job(project_app().host.clock.now()))
         object.__setattr__(later, "enqueued_at", None)  # which the commit does
         return later
 
@@ -139,8 +139,8 @@ class HeadraceBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id) from None
 
         async def read() -> tuple[Job, Sequence[Attempt]] | None:
-            [job] = await app.get_many([id])
-            return None if job is None else (job, (await app.history(id)).attempts)
+            [job] = await app.jobs.get_many([id])
+            return None if job is None else (job, (await app.jobs.history(id)).attempts)
 
         found = waited(app, read())
         if found is None or MARK not in found[0].metadata:

@@ -54,8 +54,8 @@ def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
 
 async def about(app: App, id: UUID, zone: tzinfo) -> dict[str, Any]:
     """All that is shown of a job; ``zone``: of the reader. :raises JobNotFound:"""
-    job = await app.get(id)
-    history, why = await asyncio.gather(app.history(id), app.explain(id, zone=zone))
+    job = await app.jobs.get(id)
+    history, why = await asyncio.gather(app.jobs.history(id), app.jobs.explain(id, zone=zone))
     return {
         "job": _fields(job, _SHOWN),
         "why": why,

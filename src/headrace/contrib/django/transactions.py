@@ -41,7 +41,7 @@ def submit_then(draft: Draft[Any], then: Callable[[Job], object], *, using: str 
     connection = connections[alias]
 
     def store(draft: Draft[Any]) -> Job:
-        handle = draft.submit_sync() if "connection" in draft.options else waited(draft.app, draft.submit())
+        handle = draft.submit_sync() if "connection" in draft.options else waited(draft._app, draft.submit())
         assert handle.last is not None  # what was just stored is known
         then(handle.last)
         return handle.last

@@ -21,8 +21,7 @@ __all__ = ["app", "with_fresh_connections"]
 
 def with_fresh_connections(app: App) -> None:
     """Have plain handlers find no connection that is broken or too old, and leave none: on their own threads."""
-    for task in app.by_name.values():
-        handler = task.handler
+    for handler in app._handlers.values():
         if handler.mode == "thread" and not hasattr(handler.fn, _MARK):
             handler.fn = _fresh(handler.fn)
 
@@ -50,7 +49,7 @@ def _ready() -> App:
     if getattr(settings, "ROOT_URLCONF", None):
         import_module(settings.ROOT_URLCONF)  # and with it the views that are jobs
     found = project_app()
-    found.load()
+    found._load()
     with_fresh_connections(found)
     return found
 

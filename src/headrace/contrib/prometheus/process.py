@@ -34,7 +34,7 @@ class Process:
     def __init__(self, app: App) -> None:
         self._app = app
         self._sums: list[FinishTotals] = []
-        app.local_workers.tell(self._follow)
+        app.workers.local.on_each(self._follow)
 
     def _follow(self, worker: Worker) -> None:
         self.follow(worker.sums)
@@ -46,7 +46,7 @@ class Process:
 
     def families(self) -> Iterator[Family]:
         """All metrics of the process."""
-        workers = self._app.local_workers.all()
+        workers = self._app.workers.local.all()
         # The tasks of these workers in their own queues are told from the first, with nothing: a count that appears
         # with its first job looks, to Prometheus, as if nothing had been added.
         pairs = {(one.name, one.policy.queue) for worker in workers for one in worker.handlers.values()}

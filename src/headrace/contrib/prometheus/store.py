@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.client.api.stats import standing
-
 if TYPE_CHECKING:
     from headrace.app import App
 
@@ -82,7 +80,7 @@ class StoreReader:
         """Have the store read, and wait for it; where an event loop runs on this thread, do not wait."""
         if self._now() < self._again_from and self._asked_at is None:
             return
-        if (loop := self._app.open_loop()) is None:
+        if (loop := self._app._open_loop()) is None:
             self._failed, self._asked_at = True, None
             return
         self._asked_at = self._now() if self._asked_at is None else self._asked_at
@@ -110,12 +108,12 @@ class StoreReader:
         self._asked_at = began if self._asked_at is None else self._asked_at
         pause = self._every
         try:
-            found = await standing(self._app.session)
+            found = await self._app.stats.snapshot()
             took = self._now() - began
             self._last, self._failed = Figures(found, self._now(), took), False
             pause = max(pause, _MIN_PAUSE_RATIO * took * max(1, found.alive))
         except Exception as error:  # whatever is wrong with the store, a scrape says so and goes on
-            if not self._failed and self._app.open_loop() is not None:  # and not about to be closed
+            if not self._failed and self._app._open_loop() is not None:  # and not about to be closed
                 _log.warning("metrics: the store cannot be read: %s", error)
             self._failed = True
         finally:
@@ -163,7 +161,7 @@ class Store:
 
     def _standing(self, standing: StoreSnapshot) -> Iterator[Family]:
         now = self._app.host.clock.now()
-        own = {handler.policy.queue for handler in self._app.handlers.values()}
+        own = {handler.policy.queue for handler in self._app._handlers.values()}
         for queue in sorted({*own, *standing.named}) + [count.queue for count in standing.counts]:
             if len(self._queues) < MAX_QUEUES:
                 self._queues.add(queue)

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from headrace.client.api.actions import ActionResult, answered
 from headrace.client.api.filters import Filters
+from headrace.client.api.tasks import note_submit
 from headrace.client.draft import Draft
 from headrace.core.defaults import MAX_NAME_CHARACTERS
 from headrace.core.job import Job
@@ -180,7 +181,7 @@ async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[s
         raise ActionRefused(400, "This is done to one job at a time.")
     if told.ids is not None:
         if told.dry:
-            found = [job for job in await ask.app.get_many(told.ids) if job is not None]
+            found = [job for job in await ask.app.jobs.get_many(told.ids) if job is not None]
             mine = [job for job in found if ask.viewer.customer in (None, job.customer)]
             return Done(count=sum(job.status in TRANSITIONS[verb] for job in mine))
         acting, of = _each(ask, verb, told, told.ids), len(told.ids)
@@ -291,7 +292,7 @@ async def submit(ask: PageRequest, told: NewJob) -> Done:
     draft = await _draft(ask, told)
     handle = await draft.submit()
     try:
-        await ask.app.note_submit(draft.task, handle.id, by=ask.viewer.name)
+        await note_submit(ask.app.session.engine, draft.task, handle.id, ask.viewer.name, ask.now)
     except (
         HeadraceError
     ) as error:  # the job is there, and says who submitted it: told of an error, people would do so again
@@ -330,7 +331,7 @@ class OfId(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
 async def cancel_batch(ask: PageRequest, told: OfId) -> Done:
     """Cancel those jobs of a batch that have not ended."""
     batch = await batch_of(ask, str(told.id))
-    live = await ask.app.batch_handle(batch.id).cancel(by=ask.viewer.name)
+    live = await ask.app.batches.handle(batch.id).cancel(by=ask.viewer.name)
     return Done(told=f"{count(live)} jobs of the batch are cancelled.")
 
 
@@ -339,7 +340,7 @@ async def redeliver(ask: PageRequest, told: OfId) -> Done:
     job = await ask.job(str(told.id))
     if job.ended:
         await ask.dashboard.gate.admit(ask.viewer, job)
-    await ask.app.redeliver(job.id, by=ask.viewer.name)
+    await ask.app.webhooks.redeliver(job.id, by=ask.viewer.name)
     return Done(told="The message is sent once more.")
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from headrace.client.api.limit_settings import strange_name
 from headrace.core.defaults import MAX_COUNT, MAX_NAME_CHARACTERS
 from headrace.core.limits.rate import Rate
 from headrace.core.schedule.localtime import zone
@@ -59,45 +60,45 @@ class SetRate(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 async def pause_queue(ask: PageRequest, told: Named) -> Done:
     """Start none of its jobs."""
-    await ask.app.pause_queue(told.name, by=ask.viewer.name)
+    await ask.app.queues.pause(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is paused; what runs goes on.")
 
 
 async def resume_queue(ask: PageRequest, told: Named) -> Done:
     """Start its jobs again."""
-    await ask.app.resume_queue(told.name, by=ask.viewer.name)
+    await ask.app.queues.resume(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} goes on.")
 
 
 async def set_queue(ask: PageRequest, told: SetQueue) -> Done:
     """Change its settings."""
     said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
-    await ask.app.set_queue(told.name, **said, by=ask.viewer.name)
+    await ask.app.queues.set(told.name, **said, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is set.")
 
 
 async def reset_queue(ask: PageRequest, told: Named) -> Done:
     """Let the code say what holds."""
-    await ask.app.reset_queue(told.name, by=ask.viewer.name)
+    await ask.app.queues.reset(told.name, by=ask.viewer.name)
     return Done(told=f"For queue {told.name} the code applies again.")
 
 
 async def set_limit(ask: PageRequest, told: SetLimit) -> Done:
     """Change the limits of a task."""
     said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
-    await ask.app.set_limit(told.name, **said, by=ask.viewer.name)
+    await ask.app.limits.set(told.name, **said, by=ask.viewer.name)
     return Done(told=f"The limits of {told.name} are set.", go=ask.link(f"/limits/{told.name}"))
 
 
 async def reset_limit(ask: PageRequest, told: Named) -> Done:
     """Let the code say what holds."""
-    await ask.app.reset_limit(told.name, by=ask.viewer.name)
+    await ask.app.limits.reset(told.name, by=ask.viewer.name)
     return Done(told=f"For task {told.name} the code applies again.")
 
 
 async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
     """Whether the rates are there: one that is not limits nothing, and may be a slip."""
-    known = await ask.shared("rates", ask.app.rates)
+    known = await ask.shared("rates", ask.app.rates.list)
     for name in told.rates or ():
         if name not in known:
             raise ActionRefused(400, f"There is no rate {name!r}: it limits nothing until it is set.", "rates")
@@ -106,7 +107,7 @@ async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
 
 async def check_limit(ask: PageRequest, told: SetLimit) -> Done:
     """Whether somebody knows the task, and the rates are there."""
-    if (strange := await ask.app.strange_name("task", told.name)) is not None:
+    if (strange := await strange_name(ask.app, "task", told.name)) is not None:
         raise ActionRefused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
     return await check_rates(ask, told)
 
@@ -114,7 +115,7 @@ async def check_limit(ask: PageRequest, told: SetLimit) -> Done:
 async def check_rate(ask: PageRequest, told: SetRate) -> Done:
     """Whether it is a rate, and whether there is one of this name."""
     Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
-    if (there := (await ask.shared("rates", ask.app.rates)).get(told.name)) is not None:
+    if (there := (await ask.shared("rates", ask.app.rates.list)).get(told.name)) is not None:
         raise ActionRefused(
             400, f"It is there, and allows {there.limit} in {length(there.per)}: this changes it.", "name"
         )
@@ -124,13 +125,13 @@ async def check_rate(ask: PageRequest, told: SetRate) -> Done:
 async def set_rate(ask: PageRequest, told: SetRate) -> Done:
     """Make or change a rate."""
     rate = Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
-    await ask.app.set_rate(told.name, rate, by=ask.viewer.name)
+    await ask.app.rates.set(told.name, rate, by=ask.viewer.name)
     return Done(told=f"The rate {told.name} is set.")
 
 
 async def forget_rate(ask: PageRequest, told: Named) -> Done:
     """Delete a rate."""
-    await ask.app.forget_rate(told.name, by=ask.viewer.name)
+    await ask.app.rates.forget(told.name, by=ask.viewer.name)
     return Done(told=f"The rate {told.name} is deleted.")
 
 
@@ -172,7 +173,7 @@ class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
 async def try_schedule(ask: PageRequest, told: SetSchedule) -> Done:
     """When it would fire, and whether its payload fits the task."""
     rule = told.rule()
-    fires = fires_of(rule, await ask.app.next_fires(rule, 6))
+    fires = fires_of(rule, await ask.app.schedules.preview(rule, 6))
     data = [{"at": one.at, "local": one.local, "offset": one.offset, "shifted": one.shifted} for one in fires]
     await payload_of(ask, told.task, told.payload, data)
     return Done(data=data)
@@ -184,42 +185,42 @@ async def set_schedule(ask: PageRequest, told: SetSchedule) -> Done:
         raise ActionRefused(400, "Give it a name.", "name")
     draft = await payload_of(ask, told.task, told.payload)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
-    await ask.app.schedule(told.name, told.rule(), draft, by=ask.viewer.name)
+    await ask.app.schedules.set(told.name, told.rule(), draft, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is set.", go=ask.link(f"/schedules/{told.name}"))
 
 
 async def edit_schedule(ask: PageRequest, told: SetSchedule) -> Done:
     """Change the rule and the payload of a schedule."""
-    known = await ask.app.get_schedule(told.name)
+    known = await ask.app.schedules.get(told.name)
     may_submit(ask, known.task, known.queue)
     draft = await payload_of(ask, known.task, told.payload)
-    await ask.app.edit_schedule(told.name, told.rule(known.rule), draft, by=ask.viewer.name)
+    await ask.app.schedules.edit(told.name, told.rule(known.rule), draft, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is changed.")
 
 
 async def pause_schedule(ask: PageRequest, told: Named) -> Done:
     """Let it rest."""
-    await ask.app.pause_schedule(told.name, by=ask.viewer.name)
+    await ask.app.schedules.pause(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is paused.")
 
 
 async def resume_schedule(ask: PageRequest, told: Named) -> Done:
     """Let it fire again."""
-    await ask.app.resume_schedule(told.name, by=ask.viewer.name)
+    await ask.app.schedules.resume(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} fires again.")
 
 
 async def trigger_schedule(ask: PageRequest, told: Named) -> Done:
     """Submit its job now."""
-    known = await ask.app.get_schedule(told.name)
+    known = await ask.app.schedules.get(told.name)
     may_submit(ask, known.task, known.queue)
-    handle = await ask.app.trigger_schedule(told.name, by=ask.viewer.name)
+    handle = await ask.app.schedules.trigger(told.name, by=ask.viewer.name)
     return Done(told="The job is submitted.", go=ask.link(f"/jobs/{handle.id}"))
 
 
 async def delete_schedule(ask: PageRequest, told: Named) -> Done:
     """Remove it."""
-    await ask.app.delete_schedule(told.name, by=ask.viewer.name)
+    await ask.app.schedules.delete(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is deleted; its jobs stay.", go=ask.link("/schedules"))
 
 
@@ -234,10 +235,10 @@ class OfWorker(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 
 async def drain_worker(ask: PageRequest, told: OfWorker) -> Done:
     """Have a worker finish what it has, and leave."""
-    row = next((one for one in await ask.app.workers() if one.info.id == told.id), None)
+    row = next((one for one in await ask.app.workers.list() if one.info.id == told.id), None)
     if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
         raise ActionRefused(409, "This worker is part of a hub, and leaves with it.")
-    await ask.app.drain_worker(told.id, by=ask.viewer.name)
+    await ask.app.workers.drain(told.id, by=ask.viewer.name)
     return Done(told="The worker takes no more jobs, and leaves when it is done.")
 
 

@@ -14,7 +14,7 @@ async def batches(ask: PageRequest) -> Shown:
     """All of them, newest first."""
     whose, cursor = ask.viewer.customer, ask.given("cursor")
     page = await ask.shared(
-        ("batches", whose, cursor), lambda: ask.app.batches(limit=50, cursor=cursor, customer=whose)
+        ("batches", whose, cursor), lambda: ask.app.batches.list(limit=50, cursor=cursor, customer=whose)
     )
     return Shown("batches.html", "Batches", {"page": page, "cursor": cursor})
 
@@ -23,7 +23,7 @@ async def batch(ask: PageRequest) -> Shown:
     """One of them."""
     found, cursor = await batch_of(ask, ask.request.path_params["id"]), ask.given("cursor")
     key = ("jobs of batch", found.id, ask.viewer.customer, cursor)
-    page = await ask.shared(key, lambda: ask.app.jobs(limit=50, cursor=cursor, **ask.kept({"batch": found.id})))
+    page = await ask.shared(key, lambda: ask.app.jobs.list(limit=50, cursor=cursor, **ask.kept({"batch": found.id})))
     page = Page(ask.seen(page.items), page.cursor)
     own = ask.viewer.customer
     calls = [
@@ -38,7 +38,7 @@ async def batch(ask: PageRequest) -> Shown:
 async def batch_of(ask: PageRequest, id: str) -> Batch:
     """A batch that the viewer may see; :raises Missing:"""
     try:
-        found = await ask.app.batch_handle(id).refresh()
+        found = await ask.app.batches.handle(id).refresh()
     except (JobNotFound, ValueError):
         raise Missing(f"batch {id}") from None
     if ask.viewer.customer not in (None, found.customer):

@@ -87,13 +87,13 @@ def _drawn(sums: Span, task: str | None, queue: str | None) -> charting.Drawing 
 
 
 async def _groups(ask: PageRequest, filters: Filters) -> dict[str, Any]:
-    groups = await ask.app.failures(limit=MAX_GROUPS, among=MAX_COUNTED_JOBS, **filters)
+    groups = await ask.app.jobs.failures(limit=MAX_GROUPS, among=MAX_COUNTED_JOBS, **filters)
     found = list[tuple[FailureGroup, Spark | None, Job | None]]()
     for group in groups:
         page: Sequence[Job] = ()
         if len(found) < MAX_DRAWN_GROUPS and group.fingerprint is not None:
             alike: Filters = {**filters, "fingerprint": group.fingerprint}
-            page = (await ask.app.jobs(limit=SAMPLE_JOBS, **alike)).items
+            page = (await ask.app.jobs.list(limit=SAMPLE_JOBS, **alike)).items
         example = next((one for one in ask.seen(page) if one.id == group.example), None)
         found.append((hidden_group(group) if ask.hides else group, _spark(group, page), example))
     jobs, counted = sum(group.jobs for group in groups), await counted_of(ask)

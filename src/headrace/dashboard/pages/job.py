@@ -69,17 +69,17 @@ async def job(ask: PageRequest) -> Shown:
 async def _about(ask: PageRequest, job: Job) -> dict[str, Any]:
     app, to = ask.app, ask.viewer.customer
     history, told, steps, lines, items = await asyncio.gather(
-        app.history(job.id),
-        app.explain(job.id, to=to, zone=ask.zone, hide_errors=ask.hides),
-        app.steps(job.id),
-        app.log_end(job.id, limit=MAX_LOG_LINES),
-        app.item_page(job.id, limit=MAX_ITEMS),
+        app.jobs.history(job.id),
+        app.jobs.explain(job.id, to=to, zone=ask.zone, hide_errors=ask.hides),
+        app.jobs.steps(job.id),
+        app.jobs.log_tail(job.id, limit=MAX_LOG_LINES),
+        app.jobs.items(job.id, limit=MAX_ITEMS),
     )
     relatives, chain, deliveries = await asyncio.gather(_relatives(ask, job), _chain(ask, job), _deliveries(ask, job))
     if ask.hides:
         history = hidden_history(history, job)
-    position = await app.position(job) if seen_status(job, ask.now) is Status.QUEUED else None
-    workers = {} if to is not None else {row.info.id: row for row in await ask.shared("workers", app.workers)}
+    position = await app.jobs.position(job) if seen_status(job, ask.now) is Status.QUEUED else None
+    workers = {} if to is not None else {row.info.id: row for row in await ask.shared("workers", app.workers.list)}
     return {
         "history": history,
         "facts": told.facts,
@@ -101,7 +101,7 @@ async def _about(ask: PageRequest, job: Job) -> dict[str, Any]:
 async def _deliveries(ask: PageRequest, job: Job) -> Sequence[Job]:
     if not job.webhook:
         return ()
-    return ask.seen((await ask.app.deliveries(job=job.id, customer=ask.viewer.customer, limit=50)).items)
+    return ask.seen((await ask.app.webhooks.deliveries(job=job.id, customer=ask.viewer.customer, limit=50)).items)
 
 
 async def _chain(ask: PageRequest, job: Job) -> Chain:
@@ -117,7 +117,7 @@ async def _chain(ask: PageRequest, job: Job) -> Chain:
     open_ends = [first]
     while open_ends and whole:
         one = open_ends.pop()
-        page = await ask.app.jobs(limit=MAX_RERUNS, **ask.kept({"rerun_of": one.id}))
+        page = await ask.app.jobs.list(limit=MAX_RERUNS, **ask.kept({"rerun_of": one.id}))
         open_ends += page.items
         known |= {other.id: other for other in page.items}
         whole = len(known) < MAX_RERUNS
@@ -128,17 +128,19 @@ async def _relatives(ask: PageRequest, job: Job) -> list[Job]:
     """Those that it has to do with, and that the viewer may see."""
     app = ask.app
     root = job.root or job.id
-    found = list((await app.jobs(limit=MAX_RELATIVES, **ask.kept({"root": root}))).items)
-    found += (await app.jobs(limit=MAX_RELATIVES, **ask.kept({"parent": job.id}))).items
+    found = list((await app.jobs.list(limit=MAX_RELATIVES, **ask.kept({"root": root}))).items)
+    found += (await app.jobs.list(limit=MAX_RELATIVES, **ask.kept({"parent": job.id}))).items
     wanted = {one for one in (*job.after, job.parent, job.root) if one is not None}
     wanted |= {other for one in found for other in one.after}
     known = {one.id for one in found} | {job.id}
-    for other in await app.get_many(list(wanted - known)[:MAX_RELATIVES]):
+    for other in await app.jobs.get_many(list(wanted - known)[:MAX_RELATIVES]):
         if other is not None and ask.viewer.customer in (None, other.customer):
             found.append(other)
     if job.batch is not None and not found:
         found += [
-            one for one in (await app.jobs(limit=MAX_RELATIVES, **ask.kept({"batch": job.batch}))).items if one.after
+            one
+            for one in (await app.jobs.list(limit=MAX_RELATIVES, **ask.kept({"batch": job.batch}))).items
+            if one.after
         ]
     return list(ask.seen({one.id: one for one in found if one.id != job.id}.values()))
 
@@ -148,7 +150,7 @@ async def _seen(ask: PageRequest, id: Any) -> Job | None:
     if id is None:
         return None
     try:
-        found = await ask.app.get(id)
+        found = await ask.app.jobs.get(id)
     except JobNotFound:
         return None
     return found if ask.viewer.customer in (None, found.customer) else None
@@ -157,7 +159,7 @@ async def _seen(ask: PageRequest, id: Any) -> Job | None:
 async def log(ask: PageRequest) -> Shown:
     """The log of a job from its beginning, a page at a time."""
     found, cursor = await ask.job(ask.request.path_params["id"]), ask.given("cursor")
-    page = await ask.app.log_page(found.id, limit=MAX_LOG_LINES, cursor=cursor)
+    page = await ask.app.jobs.log_page(found.id, limit=MAX_LOG_LINES, cursor=cursor)
     data = {
         "job": found,
         "lines": page.items,

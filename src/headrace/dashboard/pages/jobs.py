@@ -91,10 +91,10 @@ async def jobs(ask: PageRequest) -> Shown:
 async def _look(ask: PageRequest, filters: Filters, cursor: str | None) -> tuple[Page[Job], int]:
     """A page, and at how many jobs it looked for a text; 0: an index found them."""
     if "text" not in filters:
-        return await ask.app.jobs(limit=PAGE_JOBS, cursor=cursor, **filters), 0
+        return await ask.app.jobs.list(limit=PAGE_JOBS, cursor=cursor, **filters), 0
     found, looks = list[Job](), 0
     while looks < MAX_SEARCH_ROUNDS:
-        page = await ask.app.jobs(limit=PAGE_JOBS - len(found), cursor=cursor, **filters)
+        page = await ask.app.jobs.list(limit=PAGE_JOBS - len(found), cursor=cursor, **filters)
         found, cursor, looks = [*found, *page.items], page.cursor, looks + 1
         if cursor is None or len(found) >= PAGE_JOBS:
             break
@@ -105,7 +105,7 @@ async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str,
     """What the filters can be set to."""
     tasks, queues = list[str](), list[str]()
     if ask.viewer.customer is None:
-        tasks = [one.name for one in await ask.soon("tasks", ask.app.tasks) or ()]
+        tasks = [one.name for one in await ask.soon("tasks", ask.app.tasks.list) or ()]
         queues = [one.name for one in await ask.soon("queue names", ask.queues, NAMES_CACHE_SECONDS) or ()]
     hidden = {name: value for name, value in asked.items() if name in (*IDS, "worker", "fingerprint", "schedule")}
     return {
@@ -126,7 +126,7 @@ async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str,
 async def _exported(ask: PageRequest, kept: Filters) -> AsyncIterator[Job]:
     cursor, left = None, MAX_EXPORT_JOBS
     while left > 0:
-        page = await ask.app.jobs(limit=min(500, left), cursor=cursor, **kept)
+        page = await ask.app.jobs.list(limit=min(500, left), cursor=cursor, **kept)
         for job in ask.seen(page.items):
             yield job
         left -= len(page.items) or 500

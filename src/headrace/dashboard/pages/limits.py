@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.client.api.limit_settings import strange_name
 from headrace.client.api.limits import LimitInfo
 from headrace.client.api.queues import QueueInfo
 from headrace.core.job import Job
@@ -38,18 +39,18 @@ class KeyLine:
 async def limits(ask: PageRequest) -> Shown:
     """Everything that limits anything."""
     app = ask.app
-    found = await ask.shared("limits", app.limits)
-    usage = await ask.shared("usage", app.usage)
-    rates = await ask.shared("rates", app.rates)
+    found = await ask.shared("limits", app.limits.list)
+    usage = await ask.shared("usage", app.limits.usage)
+    rates = await ask.shared("rates", app.rates.list)
     queues = await ask.queues()
-    undefined = await ask.shared("undefined rates", app.undefined_rates, 5.0)
+    undefined = await ask.shared("undefined rates", app.rates.undefined, 5.0)
     data = {
         "limits": found,
         "usage": usage,
         "rates": sorted(rates.items()),
         "limited_queues": [one for one in queues if one.max_concurrency is not None or one.rates],
         "undefined": undefined,
-        "tasks": [one.name for one in await ask.shared("tasks", app.tasks, 5.0)],
+        "tasks": [one.name for one in await ask.shared("tasks", app.tasks.list, 5.0)],
         "users": {name: _users(name, found, queues) for name in rates},
         "audit": await audit_of(ask, *(f"rate:{name}" for name in rates), *(f"limit:{one.task}" for one in found)),
     }
@@ -64,15 +65,15 @@ def _users(rate: str, limits: Iterable[LimitInfo], queues: Iterable[QueueInfo]) 
 async def limit(ask: PageRequest) -> Shown:
     """The limits of one task, and who holds its slots."""
     app, task = ask.app, ask.request.path_params["task"]
-    known = {one.task: one for one in await ask.shared("limits", app.limits)}
-    if task not in known and await app.strange_name("task", task):
+    known = {one.task: one for one in await ask.shared("limits", app.limits.list)}
+    if task not in known and await strange_name(app, "task", task):
         raise Missing(f"task {task}")
-    usage = await ask.shared("usage", app.usage)
+    usage = await ask.shared("usage", app.limits.usage)
     rule = known.get(task) or LimitInfo(task, None, None, (), False)
-    holders = await ask.shared(("holders", task), lambda: app.jobs(task=task, status=[*HELD], limit=MAX_HOLDERS))
-    recent = await ask.shared(("recent", task), lambda: app.jobs(task=task, limit=MAX_READ_JOBS))
+    holders = await ask.shared(("holders", task), lambda: app.jobs.list(task=task, status=[*HELD], limit=MAX_HOLDERS))
+    recent = await ask.shared(("recent", task), lambda: app.jobs.list(task=task, limit=MAX_READ_JOBS))
     queued = await ask.shared(
-        ("queued of task", task), lambda: app.jobs(task=task, status=[Status.QUEUED], limit=MAX_QUEUED_JOBS)
+        ("queued of task", task), lambda: app.jobs.list(task=task, status=[Status.QUEUED], limit=MAX_QUEUED_JOBS)
     )
     data = {
         "limit": rule,
@@ -82,7 +83,7 @@ async def limit(ask: PageRequest) -> Shown:
         "looked_at": MAX_READ_JOBS if recent.cursor else None,
         "queued_at": MAX_QUEUED_JOBS if queued.cursor else None,
         "rates": {name: usage.rates.get(name) for name in rule.rates},
-        "known_rates": sorted(await ask.shared("rates", app.rates)),
+        "known_rates": sorted(await ask.shared("rates", app.rates.list)),
         "audit": await audit_of(ask, f"limit:{task}"),
     }
     return Shown("limit.html", f"Limits of {task}", data)

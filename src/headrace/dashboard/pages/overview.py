@@ -43,12 +43,14 @@ async def overview(ask: PageRequest) -> Shown:
         _problems(ask),
         asyncio.gather(
             ask.queues(),
-            ask.shared("workers", app.workers),
+            ask.shared("workers", app.workers.list),
             ask.hour(),
-            ask.shared("running", lambda: app.jobs(status=[Status.RUNNING], limit=MAX_RUNNING_JOBS)),
+            ask.shared("running", lambda: app.jobs.list(status=[Status.RUNNING], limit=MAX_RUNNING_JOBS)),
             ask.soon(
                 "groups",
-                lambda: app.failures(limit=MAX_ERROR_GROUPS, among=MAX_COUNTED_JOBS, finished_after=now - ERROR_WINDOW),
+                lambda: app.jobs.failures(
+                    limit=MAX_ERROR_GROUPS, among=MAX_COUNTED_JOBS, finished_after=now - ERROR_WINDOW
+                ),
             ),
         ),
     )
@@ -142,10 +144,10 @@ def _drawn(sums: Span, by: str) -> tuple[charting.Drawing, charting.Drawing]:
 async def _problems(ask: PageRequest) -> list[alerts.Alert]:
     app = ask.app
     checks, queues, limits, usage, hour = await asyncio.gather(
-        ask.soon("doctor", lambda: app.doctor(store=False), 10.0),
+        ask.soon("doctor", lambda: app.store.doctor(store=False), 10.0),
         ask.queues(),
-        ask.shared("limits", app.limits),
-        ask.shared("usage", app.usage),
+        ask.shared("limits", app.limits.list),
+        ask.shared("usage", app.limits.usage),
         ask.hour(),
     )
     found = [

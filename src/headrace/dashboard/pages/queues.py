@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from headrace.client.api.limit_settings import strange_name
 from headrace.client.api.queues import QueueInfo, page_of_queues
 from headrace.core.job import Job
 from headrace.core.query import Page
@@ -28,7 +29,7 @@ async def queues(ask: PageRequest) -> Shown:
     """A page of them, in the order in which workers serve them."""
     cursor = ask.given("cursor")
     page = page_of_queues(await ask.queues(), PAGE_QUEUES, cursor)
-    usage = await ask.shared("usage", ask.app.usage)
+    usage = await ask.shared("usage", ask.app.limits.usage)
     charts = (await ask.hour()).charts("queue")
     hour = {series.queue: series.total for series in charts.series}
     return Shown("queues.html", "Queues", {"page": page, "cursor": cursor, "held": usage.queues, "hour": hour})
@@ -38,15 +39,15 @@ async def queue(ask: PageRequest) -> Shown:
     """One of them."""
     app, name = ask.app, ask.request.path_params["name"]
     known = {one.name: one for one in await ask.queues()}
-    if name not in known and await app.strange_name("queue", name):
+    if name not in known and await strange_name(app, "queue", name):
         raise Missing(f"queue {name}")
-    usage = await ask.shared("usage", app.usage)
+    usage = await ask.shared("usage", app.limits.usage)
     charts = (await ask.hour()).charts(queue=name)
     holders = await ask.shared(
-        ("holders of queue", name), lambda: app.jobs(queue=name, status=[*HELD], limit=MAX_SHOWN_JOBS)
+        ("holders of queue", name), lambda: app.jobs.list(queue=name, status=[*HELD], limit=MAX_SHOWN_JOBS)
     )
     line = await ask.shared(
-        ("line of queue", name), lambda: app.jobs(queue=name, status=[Status.QUEUED], limit=MAX_SHOWN_JOBS)
+        ("line of queue", name), lambda: app.jobs.list(queue=name, status=[Status.QUEUED], limit=MAX_SHOWN_JOBS)
     )
     shown = known.get(name) or QueueInfo(name, 0, False, {}, None)
     data = {
@@ -57,7 +58,7 @@ async def queue(ask: PageRequest) -> Shown:
         "line": line.items,
         "drawing": charting.stacked(charts, charting.by_outcome(charts), count),
         "audit": await audit_of(ask, f"queue:{name}"),
-        "rates": sorted(await ask.shared("rates", app.rates)),
+        "rates": sorted(await ask.shared("rates", app.rates.list)),
     }
     return Shown("queue.html", f"Queue {name}", data)
 
@@ -74,7 +75,7 @@ class Customers:
 
 async def _customers(ask: PageRequest, queue: str) -> Customers:
     async def newest(*statuses: Status) -> Page[Job]:
-        find = partial(ask.app.jobs, queue=queue, status=[*statuses], limit=MAX_READ_JOBS)
+        find = partial(ask.app.jobs.list, queue=queue, status=[*statuses], limit=MAX_READ_JOBS)
         return await ask.shared(("customers of", queue, statuses), find)
 
     held, queued = await newest(*HELD), await newest(Status.QUEUED)

@@ -47,7 +47,7 @@ async def schedules(ask: PageRequest) -> Shown:
     """All of them."""
     app, now = ask.app, ask.now
     span = ask.given("span") if ask.given("span") in SPANS else "24h"
-    found = await ask.shared("schedules", app.schedules)
+    found = await ask.shared("schedules", app.schedules.list)
     seconds = SPANS[span or "24h"][1]
     lines = await ask.shared(("lines", span), lambda: _lines(ask, found, now, seconds))
     data = {
@@ -56,7 +56,9 @@ async def schedules(ask: PageRequest) -> Shown:
         "spans": SPANS,
         "wide": TIMELINE_WIDTH,
         "until": now + timedelta(seconds=seconds),
-        "tasks": [one for one in await ask.shared("tasks", app.tasks, 5.0) if not one.name.startswith("headrace.")],
+        "tasks": [
+            one for one in await ask.shared("tasks", app.tasks.list, 5.0) if not one.name.startswith("headrace.")
+        ],
         "zones": _zones(),
         "audit": await audit_of(ask, *(f"schedule:{one.name}" for one in found)),
     }
@@ -78,7 +80,7 @@ async def _lines(ask: PageRequest, found: Sequence[ScheduleInfo], now: datetime,
 
 async def _next(ask: PageRequest, name: str, number: int) -> list[datetime]:
     try:
-        return await ask.app.next_fires(name, number)
+        return await ask.app.schedules.preview(name, number)
     except (ConfigError, UnknownSchedule):
         return []
 
@@ -87,11 +89,11 @@ async def schedule(ask: PageRequest) -> Shown:
     """One of them."""
     app, name = ask.app, ask.request.path_params["name"]
     try:
-        info = await app.get_schedule(name)
+        info = await app.schedules.get(name)
     except UnknownSchedule:
         raise Missing(f"schedule {name}") from None
     moments = await ask.shared(("fires", name), lambda: _next(ask, name, MAX_LISTED_FIRES))
-    made = await ask.shared(("made", name), lambda: app.jobs(schedule=name, limit=15))
+    made = await ask.shared(("made", name), lambda: app.jobs.list(schedule=name, limit=15))
     data = {
         "info": info,
         "kind": type(info.rule).__name__.lower(),

@@ -67,13 +67,13 @@ async def _nothing() -> list[Found]:
 async def _named(ask: PageRequest, lower: str) -> list[Found]:
     """Whose names have the text in them; those that begin with it are first."""
     app, found = ask.app, list[Found]()
-    for task in await ask.shared("tasks", app.tasks, 5.0):
+    for task in await ask.shared("tasks", app.tasks.list, 5.0):
         found.append(Found("task", task.name, f"queue {task.queue}", ask.link(f"/tasks/{task.name}")))
     for queue in await ask.soon("queue names", ask.queues, NAMES_CACHE_SECONDS) or ():
         found.append(Found("queue", queue.name, "paused" if queue.paused else "", ask.link(f"/queues/{queue.name}")))
-    for one in await ask.shared("schedules", app.schedules):
+    for one in await ask.shared("schedules", app.schedules.list):
         found.append(Found("schedule", one.name, str(one.rule), ask.link(f"/schedules/{one.name}")))
-    for row in await ask.shared("workers", app.workers):
+    for row in await ask.shared("workers", app.workers.list):
         name = row.info.name or f"{row.info.host}:{row.info.pid}"
         found.append(Found("worker", name, str(row.info.id)[-8:], ask.link(f"/workers/{row.info.id}")))
     fitting = [one for one in found if lower in f"{one.name} {one.note}".lower()]
@@ -85,7 +85,7 @@ async def _by_id(ask: PageRequest, text: str) -> list[Found]:
     try:
         id = UUID(text)
     except ValueError:
-        page = await ask.app.jobs(limit=8, **ask.kept({"text": text.lower()}, by_id=True))
+        page = await ask.app.jobs.list(limit=8, **ask.kept({"text": text.lower()}, by_id=True))
         fitting = [job for job in page.items if text.lower() in str(job.id)]
         return [Found("job", str(job.id), f"{job.task}, {job.status}", ask.link(f"/jobs/{job.id}")) for job in fitting]
     found = list[Found]()

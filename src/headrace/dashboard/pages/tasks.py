@@ -13,8 +13,8 @@ __all__ = ["VIEWS"]
 async def tasks(ask: PageRequest) -> Shown:
     """All of them."""
     app = ask.app
-    found = await ask.shared("tasks", app.tasks, 5.0)
-    workers = await ask.shared("workers", app.workers)
+    found = await ask.shared("tasks", app.tasks.list, 5.0)
+    workers = await ask.shared("workers", app.workers.list)
     charts = (await ask.hour()).charts("task")
     having: dict[str, int] = {}
     for row in workers:
@@ -24,7 +24,7 @@ async def tasks(ask: PageRequest) -> Shown:
         "tasks": found,
         "having": having,
         "hour": {series.task: series.total for series in charts.series},
-        "limits": {one.task: one for one in await ask.shared("limits", app.limits)},
+        "limits": {one.task: one for one in await ask.shared("limits", app.limits.list)},
     }
     return Shown("tasks.html", "Tasks", data)
 
@@ -32,14 +32,14 @@ async def tasks(ask: PageRequest) -> Shown:
 async def task(ask: PageRequest) -> Shown:
     """One of them."""
     app, name = ask.app, ask.request.path_params["name"]
-    known = {one.name: one for one in await ask.shared("tasks", app.tasks, 5.0)}
+    known = {one.name: one for one in await ask.shared("tasks", app.tasks.list, 5.0)}
     if name not in known:
         raise Missing(f"task {name}")
     charts = (await ask.hour()).charts(task=name)
-    recent = await ask.shared(("newest of task", name), lambda: app.jobs(task=name, limit=10))
-    workers = await ask.shared("workers", app.workers)
-    limits = {one.task: one for one in await ask.shared("limits", app.limits)}
-    schedules = [one for one in await ask.shared("schedules", app.schedules) if one.task == name]
+    recent = await ask.shared(("newest of task", name), lambda: app.jobs.list(task=name, limit=10))
+    workers = await ask.shared("workers", app.workers.list)
+    limits = {one.task: one for one in await ask.shared("limits", app.limits.list)}
+    schedules = [one for one in await ask.shared("schedules", app.schedules.list) if one.task == name]
     data = {
         "task": known[name],
         "fields": fields_of(known[name].schema),

@@ -12,7 +12,7 @@ __all__ = ["VIEWS"]
 
 async def workers(ask: PageRequest) -> Shown:
     """All of them, the silent ones first."""
-    rows = await ask.shared("workers", ask.app.workers)
+    rows = await ask.shared("workers", ask.app.workers.list)
     ordered = sorted(rows, key=lambda row: (row.alive, row.info.host, row.info.started_at))
     return Shown("workers.html", "Workers", {"rows": ordered})
 
@@ -24,15 +24,15 @@ async def worker(ask: PageRequest) -> Shown:
         id = UUID(ask.request.path_params["id"])
     except ValueError:
         raise Missing(f"worker {ask.request.path_params['id']}") from None
-    row = next((one for one in await ask.shared("workers", app.workers) if one.info.id == id), None)
-    row = row or next((one for one in await app.workers() if one.info.id == id), None)  # it may be new
+    row = next((one for one in await ask.shared("workers", app.workers.list) if one.info.id == id), None)
+    row = row or next((one for one in await app.workers.list() if one.info.id == id), None)  # it may be new
     if row is None:
         raise Missing(f"worker {id}")
     try:
-        told = await ask.soon(("explained", id), lambda: app.explain_worker(id), 2.0)
+        told = await ask.soon(("explained", id), lambda: app.workers.explain(id), 2.0)
     except UnknownWorker:
         raise Missing(f"worker {id}") from None
-    held = await ask.shared(("held", id), lambda: app.jobs(worker=id, limit=100))
+    held = await ask.shared(("held", id), lambda: app.jobs.list(worker=id, limit=100))
     data = {
         "row": row,
         "facts": () if told is None else told.facts,

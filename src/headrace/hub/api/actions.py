@@ -205,7 +205,7 @@ class ResolveAction(Act, frozen=True):
         return {"result": self.result, "error": told}
 
     async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        with ask.hub.app.lanes.load.taking(len(msgspec.json.encode(self.result))):  # as the result of a worker
+        with ask.hub.app.session.lanes.load.taking(len(msgspec.json.encode(self.result))):  # as the result of a worker
             return OperationReply(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
 
     def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:

@@ -101,7 +101,7 @@ class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
 async def list_batches(ask: OperationRequest) -> OperationReply:
     """The caller's batches, newest first."""
     whose = ask.caller.customer
-    page = await ask.hub.app.batches(limit=ask.query.limit, cursor=ask.query.cursor, customer=whose)
+    page = await ask.hub.app.batches.list(limit=ask.query.limit, cursor=ask.query.cursor, customer=whose)
     return OperationReply(BatchPage(tuple(BatchView.of(one, whose) for one in page.items), page.cursor))
 
 
@@ -112,7 +112,7 @@ async def get_batch(ask: OperationRequest) -> OperationReply:
 
 async def cancel_batch(ask: OperationRequest) -> OperationReply:
     """Cancel those of its jobs that have not ended."""
-    handle = ask.hub.app.batch_handle((await _batch(ask)).id)
+    handle = ask.hub.app.batches.handle((await _batch(ask)).id)
     live = await handle.cancel(by=ask.caller.name)
     return OperationReply(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))
 
@@ -121,14 +121,14 @@ async def jobs_of_batch(ask: OperationRequest) -> OperationReply:
     """A page of its jobs."""
     batch, asked = await _batch(ask), ask.query
     filters: Filters = {**filters_in(ask, asked), "batch": batch.id}
-    return OperationReply(page_view(await ask.hub.app.jobs(limit=asked.limit, cursor=asked.cursor, **filters)))
+    return OperationReply(page_view(await ask.hub.app.jobs.list(limit=asked.limit, cursor=asked.cursor, **filters)))
 
 
 async def _batch(ask: OperationRequest) -> Batch:
     """The batch that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
     nothing = no_such("batch", f"no batch {ask.path['id']!r}")
     try:
-        batch = await ask.hub.app.batch_handle(UUID(ask.path["id"])).refresh()
+        batch = await ask.hub.app.batches.handle(UUID(ask.path["id"])).refresh()
     except (ValueError, JobNotFound):
         raise nothing from None
     if ask.caller.customer not in (None, batch.customer):

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.client.api.limit_settings import strange_name
 from headrace.core.defaults import MAX_COUNT, MAX_NAME_CHARACTERS
 from headrace.core.job import Job, Spec, document_fields, raw_json
 from headrace.core.query import Page
@@ -140,8 +141,8 @@ Amount = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 
 async def warnings_about(app: App, of: Named, name: str, rates: tuple[str, ...] = ()) -> tuple[str, ...]:
     """What may be a slip: a name that nobody knows, and rates that nobody has defined."""
-    strange = await app.strange_name(of, name)
-    undefined = await app.undefined_rates() if rates else {}
+    strange = await strange_name(app, of, name)
+    undefined = await app.rates.undefined() if rates else {}
     named = [f"{undefined[rate]}: it limits nothing until it is set" for rate in rates if rate in undefined]
     return (*([strange] if strange else ()), *named)
 

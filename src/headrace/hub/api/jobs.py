@@ -79,7 +79,7 @@ async def list_jobs(ask: OperationRequest) -> OperationReply:
 
 async def count_jobs(ask: OperationRequest) -> OperationReply:
     """How many jobs match. All of them are looked at, so it may take long for a ``text``."""
-    return OperationReply(JobCount(await ask.hub.app.count(**filters_in(ask, ask.query))))
+    return OperationReply(JobCount(await ask.hub.app.jobs.count(**filters_in(ask, ask.query))))
 
 
 class Paged(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ async def _found(ask: OperationRequest, filters: Filters, limit: int, cursor: st
     found, size = list[Job](), 0
     while True:
         wanted = min(READ_JOBS, limit - len(found))
-        page = await ask.hub.app.jobs(limit=wanted, cursor=cursor, **filters)
+        page = await ask.hub.app.jobs.list(limit=wanted, cursor=cursor, **filters)
         found += page.items
         size += sum(len(job.payload_text) + len(job.result_text or "") for job in page.items)
         cursor = page.cursor
@@ -172,7 +172,7 @@ async def _later(ask: OperationRequest, job: Job, is_it: Callable[[Job], bool]) 
 
     async def follow() -> None:
         nonlocal last
-        async with aclosing(ask.hub.app.watch(job.id)) as following:
+        async with aclosing(ask.hub.app.jobs.watch(job.id)) as following:
             async for last in following:
                 if is_it(last):
                     return
@@ -184,7 +184,7 @@ async def _later(ask: OperationRequest, job: Job, is_it: Callable[[Job], bool]) 
 async def show_history(ask: OperationRequest) -> OperationReply:
     """Its attempts, and what people and programs did to it."""
     job = await _job(ask)
-    history = await ask.hub.app.history(job.id)
+    history = await ask.hub.app.jobs.history(job.id)
     return OperationReply(hidden_history(history, job) if hides(ask.hub.options, ask.caller) else history)
 
 
@@ -198,7 +198,7 @@ class JobExplanation(msgspec.Struct, frozen=True):
 async def explain_job(ask: OperationRequest) -> OperationReply:
     """Why it is in its status and what it waits for, in sentences and as data."""
     hidden = hides(ask.hub.options, ask.caller)
-    told = await ask.hub.app.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
+    told = await ask.hub.app.jobs.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
     return OperationReply(JobExplanation(str(told), told.facts))
 
 
@@ -235,7 +235,7 @@ async def read_logs(ask: OperationRequest) -> OperationReply | Response:
     app, query = ask.hub.app, ask.query
     id = (await _job(ask)).id
     return await _entries(
-        ask, lambda limit, cursor: app.log_page(id, attempt=query.attempt, limit=limit, cursor=cursor)
+        ask, lambda limit, cursor: app.jobs.log_page(id, attempt=query.attempt, limit=limit, cursor=cursor)
     )
 
 
@@ -246,7 +246,7 @@ async def read_items(ask: OperationRequest) -> OperationReply | Response:
     ``Accept: application/x-ndjson`` all items behind the cursor that are there, one after the other.
     """
     app, id = ask.hub.app, (await _job(ask)).id
-    return await _entries(ask, lambda limit, cursor: app.item_page(id, limit=limit, cursor=cursor))
+    return await _entries(ask, lambda limit, cursor: app.jobs.items(id, limit=limit, cursor=cursor))
 
 
 class LogPage(Page[LogLine], frozen=True):

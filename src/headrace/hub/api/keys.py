@@ -43,7 +43,7 @@ class KeyList(msgspec.Struct, frozen=True):
 async def create(ask: OperationRequest) -> OperationReply:
     """Make a key, of what the caller may do."""
     wanted: KeyWanted = ask.body
-    made = await ask.hub.app.create_key(
+    made = await ask.hub.app.keys.create(
         wanted.name,
         wanted.scopes,
         customer=wanted.customer,
@@ -59,12 +59,12 @@ async def create(ask: OperationRequest) -> OperationReply:
 
 async def list_keys(ask: OperationRequest) -> OperationReply:
     """Every key, also those that have expired."""
-    return OperationReply(KeyList(await ask.hub.app.keys()))
+    return OperationReply(KeyList(await ask.hub.app.keys.list()))
 
 
 async def revoke(ask: OperationRequest) -> OperationReply:
     """Revoke a key, on every hub."""
-    await ask.hub.app.revoke_key(ask.path["name"], by=ask.caller.name)
+    await ask.hub.app.keys.revoke(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 
 

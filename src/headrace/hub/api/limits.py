@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headrace.app import App
+from headrace.client.api.limit_settings import strange_name
 from headrace.client.api.limits import LimitInfo
 from headrace.core.limits.rate import Rate
 from headrace.errors import MAX_DURATION_SECONDS
@@ -58,14 +59,14 @@ class RateView(RateSettings, frozen=True, kw_only=True, forbid_unknown_fields=Fa
 
 async def list_limits(ask: OperationRequest) -> OperationReply:
     """The limits of every limited task."""
-    return OperationReply(Listed(tuple(await ask.hub.app.limits())))
+    return OperationReply(Listed(tuple(await ask.hub.app.limits.list())))
 
 
 async def get_limit(ask: OperationRequest) -> OperationReply:
     """The limits of one task."""
     app, task = ask.hub.app, ask.path["task"]
     view = await _limit(app, task)
-    if not view.live and (strange := await app.strange_name("task", task)):
+    if not view.live and (strange := await strange_name(app, "task", task)):
         raise no_such("task", strange)
     return OperationReply(view)
 
@@ -73,25 +74,25 @@ async def get_limit(ask: OperationRequest) -> OperationReply:
 async def set_limit(ask: OperationRequest) -> OperationReply:
     """Change the limits of a task."""
     app, task, said = ask.hub.app, ask.path["task"], msgspec.structs.asdict(ask.body)
-    await app.set_limit(task, **said, by=ask.caller.name)
+    await app.limits.set(task, **said, by=ask.caller.name)
     view = await _limit(app, task)
     return OperationReply(msgspec.structs.replace(view, warnings=await warnings_about(app, "task", task, view.rates)))
 
 
 async def reset_limit(ask: OperationRequest) -> OperationReply:
     """Drop what was set while running."""
-    await ask.hub.app.reset_limit(ask.path["task"], by=ask.caller.name)
+    await ask.hub.app.limits.reset(ask.path["task"], by=ask.caller.name)
     return OperationReply(await _limit(ask.hub.app, ask.path["task"]))
 
 
 async def forget_limit(ask: OperationRequest) -> OperationReply:
     """Delete all stored limits of a task."""
-    await ask.hub.app.forget_limit(ask.path["task"], by=ask.caller.name)
+    await ask.hub.app.limits.forget(ask.path["task"], by=ask.caller.name)
     return OperationReply(status=204)
 
 
 async def _limit(app: App, task: str) -> LimitView:
-    found = next((one for one in await app.limits() if one.task == task), LimitInfo(task, None, None, (), False))
+    found = next((one for one in await app.limits.list() if one.task == task), LimitInfo(task, None, None, (), False))
     return LimitView(**msgspec.structs.asdict(found))
 
 
@@ -101,14 +102,14 @@ async def _limit(app: App, task: str) -> LimitView:
 async def list_rates(ask: OperationRequest) -> OperationReply:
     """Every rate."""
     return OperationReply(
-        Listed(tuple(_rate(name, rate) for name, rate in sorted((await ask.hub.app.rates()).items())))
+        Listed(tuple(_rate(name, rate) for name, rate in sorted((await ask.hub.app.rates.list()).items())))
     )
 
 
 async def get_rate(ask: OperationRequest) -> OperationReply:
     """One rate."""
     name = ask.path["name"]
-    rate = (await ask.hub.app.rates()).get(name)
+    rate = (await ask.hub.app.rates.list()).get(name)
     if rate is None:
         raise no_such("rate", f"nobody has defined a rate {name!r}")
     return OperationReply(_rate(name, rate))
@@ -118,20 +119,20 @@ async def set_rate(ask: OperationRequest) -> OperationReply:
     """Make or change a rate."""
     app, name, said = ask.hub.app, ask.path["name"], ask.body
     rate = Rate(said.limit, per=said.per, kind=said.kind, keyed=said.keyed)
-    await app.set_rate(name, rate, by=ask.caller.name)
+    await app.rates.set(name, rate, by=ask.caller.name)
     return OperationReply(_rate(name, rate, await warnings_about(app, "rate", name)))
 
 
 async def reset_rate(ask: OperationRequest) -> OperationReply:
     """Drop what was set of a rate while running; what the code says of it is left."""
-    await ask.hub.app.reset_rate(ask.path["name"], by=ask.caller.name)
-    rate = (await ask.hub.app.rates()).get(ask.path["name"])
+    await ask.hub.app.rates.reset(ask.path["name"], by=ask.caller.name)
+    rate = (await ask.hub.app.rates.list()).get(ask.path["name"])
     return OperationReply(status=204) if rate is None else OperationReply(_rate(ask.path["name"], rate))
 
 
 async def forget_rate(ask: OperationRequest) -> OperationReply:
     """Delete a stored rate."""
-    await ask.hub.app.forget_rate(ask.path["name"], by=ask.caller.name)
+    await ask.hub.app.rates.forget(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 
 

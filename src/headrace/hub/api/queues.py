@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from headrace.app import App
+from headrace.client.api.limit_settings import strange_name
 from headrace.client.api.queues import QUEUE_CURSOR, QueueInfo, page_of_queues
 from headrace.core.defaults import MAX_COUNT
 from headrace.core.status import Status
@@ -54,47 +55,47 @@ class QueuePage(msgspec.Struct, frozen=True):
 async def list_queues(ask: OperationRequest) -> OperationReply:
     """The queues that have jobs or settings."""
     asked: QueuesAsked = ask.query
-    page = page_of_queues(await ask.hub.app.queues(), asked.limit, asked.cursor)
+    page = page_of_queues(await ask.hub.app.queues.list(), asked.limit, asked.cursor)
     return OperationReply(QueuePage(page.items, page.cursor))
 
 
 async def get_queue(ask: OperationRequest) -> OperationReply:
     """One queue."""
     app, name = ask.hub.app, ask.path["name"]
-    stored = any(one.name == name for one in await app.queues())
-    if not stored and (strange := await app.strange_name("queue", name)):
+    stored = any(one.name == name for one in await app.queues.list())
+    if not stored and (strange := await strange_name(app, "queue", name)):
         raise no_such("queue", strange)
     return OperationReply(await _view(app, name))
 
 
 async def pause_queue(ask: OperationRequest) -> OperationReply:
     """Start none of its jobs any more."""
-    await ask.hub.app.pause_queue(ask.path["name"], by=ask.caller.name)
+    await ask.hub.app.queues.pause(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
 
 async def resume_queue(ask: OperationRequest) -> OperationReply:
     """Start its jobs again."""
-    await ask.hub.app.resume_queue(ask.path["name"], by=ask.caller.name)
+    await ask.hub.app.queues.resume(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
 
 async def set_queue(ask: OperationRequest) -> OperationReply:
     """Change its settings."""
     said: QueueSettings = ask.body
-    await ask.hub.app.set_queue(ask.path["name"], **msgspec.structs.asdict(said), by=ask.caller.name)
+    await ask.hub.app.queues.set(ask.path["name"], **msgspec.structs.asdict(said), by=ask.caller.name)
     return await _changed(ask)
 
 
 async def reset_queue(ask: OperationRequest) -> OperationReply:
     """Drop what was set while running."""
-    await ask.hub.app.reset_queue(ask.path["name"], by=ask.caller.name)
+    await ask.hub.app.queues.reset(ask.path["name"], by=ask.caller.name)
     return OperationReply(await _view(ask.hub.app, ask.path["name"]))
 
 
 async def forget_queue(ask: OperationRequest) -> OperationReply:
     """Delete its stored settings."""
-    await ask.hub.app.forget_queue(ask.path["name"], by=ask.caller.name)
+    await ask.hub.app.queues.forget(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 
 
@@ -105,7 +106,7 @@ async def _changed(ask: OperationRequest) -> OperationReply:
 
 
 async def _view(app: App, name: str) -> QueueView:
-    found = next((one for one in await app.queues() if one.name == name), QueueInfo(name, 0, False, {}, None))
+    found = next((one for one in await app.queues.list() if one.name == name), QueueInfo(name, 0, False, {}, None))
     return QueueView(**msgspec.structs.asdict(found))
 
 

@@ -91,12 +91,12 @@ class Triggered(msgspec.Struct, frozen=True):
 
 async def list_schedules(ask: OperationRequest) -> OperationReply:
     """Every schedule."""
-    return OperationReply(Listed(tuple(await ask.hub.app.schedules())))
+    return OperationReply(Listed(tuple(await ask.hub.app.schedules.list())))
 
 
 async def get_schedule(ask: OperationRequest) -> OperationReply:
     """One schedule."""
-    return OperationReply(await ask.hub.app.get_schedule(ask.path["name"]))
+    return OperationReply(await ask.hub.app.schedules.get(ask.path["name"]))
 
 
 async def put_schedule(ask: OperationRequest) -> OperationReply:
@@ -108,31 +108,31 @@ async def put_schedule(ask: OperationRequest) -> OperationReply:
     queue = draft.options.get("queue", "default")
     not_ours(draft.task, queue)
     may_submit(ask, draft.task, queue)
-    made = await app.schedule(ask.path["name"], rule, draft, by=ask.caller.name)
+    made = await app.schedules.set(ask.path["name"], rule, draft, by=ask.caller.name)
     return OperationReply(ScheduleView(**msgspec.structs.asdict(made), warnings=warnings))
 
 
 async def delete_schedule(ask: OperationRequest) -> OperationReply:
     """Remove a schedule."""
-    await ask.hub.app.delete_schedule(ask.path["name"], by=ask.caller.name)
+    await ask.hub.app.schedules.delete(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 
 
 async def pause_schedule(ask: OperationRequest) -> OperationReply:
     """Let it rest."""
-    return OperationReply(await ask.hub.app.pause_schedule(ask.path["name"], by=ask.caller.name))
+    return OperationReply(await ask.hub.app.schedules.pause(ask.path["name"], by=ask.caller.name))
 
 
 async def resume_schedule(ask: OperationRequest) -> OperationReply:
     """Let it fire again."""
-    return OperationReply(await ask.hub.app.resume_schedule(ask.path["name"], by=ask.caller.name))
+    return OperationReply(await ask.hub.app.schedules.resume(ask.path["name"], by=ask.caller.name))
 
 
 async def trigger_schedule(ask: OperationRequest) -> OperationReply:
     """Submit its job now."""
-    known = await ask.hub.app.get_schedule(ask.path["name"])
+    known = await ask.hub.app.schedules.get(ask.path["name"])
     may_submit(ask, known.task, known.queue)
-    handle = await ask.hub.app.trigger_schedule(ask.path["name"], by=ask.caller.name)
+    handle = await ask.hub.app.schedules.trigger(ask.path["name"], by=ask.caller.name)
     job = handle.last or await handle.refresh()
     return OperationReply(Triggered(job.id, job.status, job.created_at), 201)
 
@@ -140,15 +140,15 @@ async def trigger_schedule(ask: OperationRequest) -> OperationReply:
 async def next_fires(ask: OperationRequest) -> OperationReply:
     """When it fires next."""
     app, name = ask.hub.app, ask.path["name"]
-    rule = (await app.get_schedule(name)).rule
-    return OperationReply(_fires(await app.next_fires(name, ask.query.n), rule))
+    rule = (await app.schedules.get(name)).rule
+    return OperationReply(_fires(await app.schedules.preview(name, ask.query.n), rule))
 
 
 async def try_rule(ask: OperationRequest) -> OperationReply:
     """When a schedule with this rule would fire."""
     rule = _plain(ask.body.rule)
     assert isinstance(rule, Cron | Every)
-    return OperationReply(_fires(await ask.hub.app.next_fires(rule, ask.body.n), rule))
+    return OperationReply(_fires(await ask.hub.app.schedules.preview(rule, ask.body.n), rule))
 
 
 def _plain(rule: Rule) -> Rule:

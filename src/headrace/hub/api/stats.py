@@ -54,17 +54,17 @@ class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 async def stats(ask: OperationRequest) -> OperationReply:
     """Counts of the whole store."""
-    return OperationReply(await ask.hub.app.stats())
+    return OperationReply(await ask.hub.app.stats.counts())
 
 
 async def charts(ask: OperationRequest) -> OperationReply:
     """What workers finished."""
-    return OperationReply(await ask.hub.app.charts(**msgspec.structs.asdict(ask.query)))
+    return OperationReply(await ask.hub.app.stats.charts(**msgspec.structs.asdict(ask.query)))
 
 
 async def failures(ask: OperationRequest) -> OperationReply:
     """Jobs that failed alike."""
-    found = await ask.hub.app.failures(limit=ask.query.limit, **filters_in(ask, ask.query))
+    found = await ask.hub.app.jobs.failures(limit=ask.query.limit, **filters_in(ask, ask.query))
     return OperationReply(Listed(tuple(found)))
 
 

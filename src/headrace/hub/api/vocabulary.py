@@ -361,11 +361,11 @@ class Drafts:
 
     async def draft(self, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
         """The draft, and what its submitter should know; raises like ``App.draft``."""
-        task = self._app.by_name.get(said.task)
+        task = self._app.tasks.get(said.task)
         if task is None:
             return await self._app.draft_with_warnings(said.task, said.payload, **said.options)
         key = said.options.pop("request_key", None)  # which no two submits share
-        draft = self._with_options(task, said.options).draft_bound(said.payload)
+        draft = self._with_options(task, said.options)._draft_bound(said.payload)
         return (draft if key is None else draft.with_options(request_key=key)), ()
 
     def _with_options(self, task: Task[Any, Any], options: dict[str, Any]) -> Task[Any, Any]:
@@ -375,9 +375,9 @@ class Drafts:
         try:
             known = self._known.get(like)
         except TypeError:  # one of them is a document
-            return task.with_options(options)
+            return task._with_options(options)
         if known is None:
             if len(self._known) >= _MAX_REMEMBERED_TASKS:
                 self._known.clear()
-            known = self._known[like] = task.with_options(options)
+            known = self._known[like] = task._with_options(options)
         return known

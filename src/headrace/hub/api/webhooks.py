@@ -155,7 +155,7 @@ def _may_change(ask: OperationRequest) -> None:
 async def _own(ask: OperationRequest) -> Webhook:
     """The webhook that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
     id = ask.path["id"]
-    found = next((one for one in await ask.hub.app.webhooks() if one.id == id), None)
+    found = next((one for one in await ask.hub.app.webhooks.list() if one.id == id), None)
     if found is None or ask.caller.customer not in (None, found.customer):
         raise Problem(404, "not-found", "There is no such webhook", "no webhook of this id")
     return found
@@ -172,7 +172,7 @@ async def list_webhooks(ask: OperationRequest) -> OperationReply:
     """Every subscription that the caller may see."""
     query: Whose = ask.query
     customer = filters_of(ask, {"customer": query.customer}).get("customer")
-    found = await ask.hub.app.webhooks(customer=customer if isinstance(customer, str) else None)
+    found = await ask.hub.app.webhooks.list(customer=customer if isinstance(customer, str) else None)
     return OperationReply(SubscriptionList(tuple(_shown(ask, one) for one in found)))
 
 
@@ -184,7 +184,7 @@ async def add_webhook(ask: OperationRequest) -> OperationReply:
     if body.authentication is not None:
         said["authentication"] = msgspec.to_builtins(body.authentication)
     wish = checked_wish({name: value for name, value in said.items() if value is not None}, "body")
-    made = await ask.hub.app.add_webhook(
+    made = await ask.hub.app.webhooks.add(
         _checked_url(ask, wish.url),
         events=wish.events,
         tasks=body.tasks,
@@ -209,7 +209,7 @@ async def set_webhook(ask: OperationRequest) -> OperationReply:
     webhook = await _own(ask)
     _may_change(ask)
     body: SubscriptionChange = ask.body
-    changed = await ask.hub.app.set_webhook(
+    changed = await ask.hub.app.webhooks.set(
         webhook.id,
         on=body.on,
         url=None if body.url is None else _checked_url(ask, body.url),
@@ -227,7 +227,7 @@ async def rotate_webhook(ask: OperationRequest) -> OperationReply:
     webhook = await _own(ask)
     _may_change(ask)
     body: Rotation = ask.body
-    made = await ask.hub.app.rotate_webhook(webhook.id, keep=body.keep, secret=body.secret, by=ask.caller.name)
+    made = await ask.hub.app.webhooks.rotate(webhook.id, keep=body.keep, secret=body.secret, by=ask.caller.name)
     return OperationReply(
         SubscriptionMade(_shown(ask, made.webhook), made.secret), headers={"Cache-Control": "no-store"}
     )
@@ -239,7 +239,7 @@ async def test_webhook(ask: OperationRequest) -> OperationReply:
     _may_change(ask)
     ask.hub.door.spend(ask.caller)
     await ask.hub.caps.live(ask.caller, task=TASK)
-    handle = await ask.hub.app.test_webhook(webhook.id, by=ask.caller.name)
+    handle = await ask.hub.app.webhooks.test(webhook.id, by=ask.caller.name)
     return OperationReply(job_view(await handle.refresh()), 202)
 
 
@@ -247,7 +247,7 @@ async def delete_webhook(ask: OperationRequest) -> OperationReply:
     """Remove it."""
     webhook = await _own(ask)
     _may_change(ask)
-    await ask.hub.app.delete_webhook(webhook.id, by=ask.caller.name)
+    await ask.hub.app.webhooks.delete(webhook.id, by=ask.caller.name)
     return OperationReply(status=204)
 
 
@@ -258,7 +258,7 @@ async def list_deliveries(ask: OperationRequest) -> OperationReply:
     """What was sent, or is to be."""
     query: WhichDeliveries = ask.query
     given: Any = filters_in(ask, query)
-    page = await ask.hub.app.deliveries(
+    page = await ask.hub.app.webhooks.deliveries(
         webhook=query.webhook, job=query.job, limit=query.limit, cursor=query.cursor, **given
     )
     return OperationReply(page_view(page))
@@ -270,7 +270,7 @@ async def redeliver(ask: OperationRequest) -> OperationReply:
     if job.ended and job.task == TASK:
         ask.hub.door.spend(ask.caller)
         await ask.hub.caps.live(ask.caller, task=TASK)
-    return OperationReply(job_view(await ask.hub.app.redeliver(job.id, by=ask.caller.name)), 202)
+    return OperationReply(job_view(await ask.hub.app.webhooks.redeliver(job.id, by=ask.caller.name)), 202)
 
 
 _ID = "wh_5f0c9b7a3d1e4f6a8b2c0d9e7f1a3b5c"

@@ -109,13 +109,13 @@ class WorkerExplanation(msgspec.Struct, frozen=True):
 
 async def list_workers(ask: OperationRequest) -> OperationReply:
     """Every worker."""
-    return OperationReply(Listed(tuple(map(WorkerView.of, await ask.hub.app.workers()))))
+    return OperationReply(Listed(tuple(map(WorkerView.of, await ask.hub.app.workers.list()))))
 
 
 async def get_worker(ask: OperationRequest) -> OperationReply:
     """One worker."""
     id = _id(ask)
-    row = next((one for one in await ask.hub.app.workers() if one.info.id == id), None)
+    row = next((one for one in await ask.hub.app.workers.list() if one.info.id == id), None)
     if row is None:
         raise _nobody(ask)
     return OperationReply(WorkerView.of(row))
@@ -123,19 +123,19 @@ async def get_worker(ask: OperationRequest) -> OperationReply:
 
 async def explain_worker(ask: OperationRequest) -> OperationReply:
     """Why a worker is given jobs, or none."""
-    told = await ask.hub.app.explain_worker(_id(ask))
+    told = await ask.hub.app.workers.explain(_id(ask))
     return OperationReply(WorkerExplanation(str(told), told.facts))
 
 
 async def drain_worker(ask: OperationRequest) -> OperationReply:
     """Have a worker finish what it has, and leave."""
     id = _id(ask)
-    row = next((one for one in await ask.hub.app.workers() if one.info.id == id), None)
+    row = next((one for one in await ask.hub.app.workers.list() if one.info.id == id), None)
     if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
         raise Problem(
             409, "own-worker", "A hub needs this worker", "it delivers webhooks for a hub: stop the hub instead"
         )
-    return OperationReply(WorkerView.of(await ask.hub.app.drain_worker(id, by=ask.caller.name)), 202)
+    return OperationReply(WorkerView.of(await ask.hub.app.workers.drain(id, by=ask.caller.name)), 202)
 
 
 def _id(ask: OperationRequest) -> UUID:

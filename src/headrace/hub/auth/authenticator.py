@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import HTTPConnection
 from starlette.types import Scope as Connection
 
-from headrace.client.api.keys import POLL_SECONDS, USE_NOTE_INTERVAL
+from headrace.client.api.keys import POLL_SECONDS, USE_NOTE_INTERVAL, note_key_use, watch_keys
 from headrace.core.auth.api_keys import SHOWN_KEY_CHARACTERS, Keyring, Scope, StoredKey, is_key
 from headrace.errors import ConfigError, HeadraceError
 from headrace.http.problems import Problem
@@ -77,7 +77,7 @@ class Authenticator:
 
         :raises ConfigError: there are none, and the hub can be reached from elsewhere
         """
-        async with aclosing(self._app.watch_keys()) as rings:
+        async with aclosing(watch_keys(self._app)) as rings:
             ring = await anext(rings)
             if not ring and (why := unsafe(self._options)):
                 raise ConfigError(why)
@@ -303,7 +303,7 @@ class Authenticator:
             while self._used:
                 name = self._used.pop()
                 with suppress(HeadraceError):  # it is noted another time
-                    await self._app.note_key_use(name)
+                    await note_key_use(self._app, name)
 
 
 _DEAF = Problem(

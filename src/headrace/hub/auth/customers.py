@@ -51,11 +51,11 @@ async def jobs_of(ask: OperationRequest, ids: Sequence[UUID]) -> list[Job]:
     :raises Problem: 404 or 410 of the first that is not there, or is somebody else's
     """
     found = list[Job]()
-    for id, job in zip(ids, await ask.hub.app.get_many(ids), strict=True):
+    for id, job in zip(ids, await ask.hub.app.jobs.get_many(ids), strict=True):
         if job is None or not is_own(ask, job):
             if job is None and ask.caller.customer is None:
                 with suppress(JobNotFound):  # it may be there, and not be readable: the operator is told so
-                    await ask.hub.app.get(id)
+                    await ask.hub.app.jobs.get(id)
             raise absent(id, ask.hub.app)
         found.append(job)
     return found

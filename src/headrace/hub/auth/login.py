@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from headrace.client.api.dashboard_sessions import DashboardSessions
 from headrace.client.api.filters import Filters
 from headrace.core.auth.api_keys import SHOWN_KEY_CHARACTERS
 from headrace.core.auth.sessions import form_secret, prefix_of
@@ -181,7 +182,7 @@ class DashboardLogin:
         clock = self._hub.app.host.clock
         found = self._found.get(text)
         if found is None or found.key != key or found.asked_at + SESSION_CACHE_SECONDS <= clock.monotonic():
-            until = await self._hub.app.find_session(text, key)
+            until = await DashboardSessions(self._hub.app).find(text, key)
             self._found.pop(text, None)
             if until is None:
                 return None
@@ -231,7 +232,7 @@ class DashboardLogin:
         known = self._hub.door.holder_of(text[:SHOWN_KEY_CHARACTERS])
         assert known is not None
         response = Response(status_code=303, headers={"Location": there})
-        value = await self._hub.app.begin_session(caller.key or "", known[1])
+        value = await DashboardSessions(self._hub.app).begin(caller.key or "", known[1])
         set_cookie(request, response, SESSION, value, int(DASHBOARD_SESSION_LIFETIME.total_seconds()))
         return secured(response)
 
@@ -251,7 +252,7 @@ class DashboardLogin:
                 return secured(Response("This page was too old: load it again.\n", 403, media_type="text/plain"))
             text = request.cookies.get(SESSION, "")
             self._found.pop(text, None)
-            await self._hub.app.end_session(text)
+            await DashboardSessions(self._hub.app).end(text)
             response.delete_cookie(SESSION, path=_base(request) or "/", httponly=True, samesite="strict")
         return secured(response)
 

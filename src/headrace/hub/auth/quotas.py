@@ -118,7 +118,7 @@ class Quotas:
         :raises Problem: 429
         """
         if caller.customer is not None and task != TASK:  # of messages nobody is told
-            ahead = await self._app.messages_of(caller.customer, task, queue, targets)
+            ahead = await self._app.session.lanes.submits.webhooks.messages_of(caller.customer, task, queue, targets)
             try:
                 await self.live(caller, ahead, task=TASK)
             except Problem:
@@ -187,12 +187,12 @@ class Quotas:
 
     async def _count(self, customer: str, *, told: bool) -> int:
         """The customer's live jobs without deliveries; ``told``: those, and what is foreseen of the jobs."""
-        deliveries = await self._app.count(customer=customer, status=sorted(LIVE), task=TASK)
+        deliveries = await self._app.jobs.count(customer=customer, status=sorted(LIVE), task=TASK)
 
         async def count_of(tasks: tuple[str, ...]) -> int:
             if tasks:
-                return await self._app.count(customer=customer, status=sorted(LIVE), task=tasks)
-            return max(0, await self._app.count(customer=customer, status=sorted(LIVE)) - deliveries)
+                return await self._app.jobs.count(customer=customer, status=sorted(LIVE), task=tasks)
+            return max(0, await self._app.jobs.count(customer=customer, status=sorted(LIVE)) - deliveries)
 
         return deliveries + await self._ahead(customer, count_of) if told else await count_of(())
 
@@ -201,7 +201,7 @@ class Quotas:
     ) -> int:
         """How many messages are foreseen of jobs, of which ``count_of`` counts those of some tasks; none: all."""
         counts, ahead = dict[tuple[str, ...], int](), 0
-        for tasks, each in await self._app.audience(customer, new=new):
+        for tasks, each in await self._app.session.lanes.submits.webhooks.audience(customer, new=new):
             if tasks not in counts:
                 counts[tasks] = await count_of(tasks)
             ahead += each * counts[tasks]

@@ -119,7 +119,7 @@ class SharedFeed:
         seat = Seat(self, filter, hidden)
         async with self._opening:
             if self._task is None or self._task.done():
-                changes = self.app.feed()
+                changes = self.app.jobs.feed()
                 await changes.__aenter__()
                 self._task = asyncio.create_task(self._run(changes), name="headrace-hub-feed")
             self._seats.add(seat)

@@ -242,7 +242,7 @@ class Socket(ServedSocket):
         if len(self._jobs) >= most:
             raise Problem(429, "too-many", "Too many subscriptions", f"a socket may follow {most} jobs")
         subscription = Subscription(self, job)
-        subscription.reader = await self.hub.app.follow(job, entries=False, wake=lambda: self.wake(job.id))
+        subscription.reader = await self.hub.app.jobs.follow(job, entries=False, wake=lambda: self.wake(job.id))
         try:
             first = await subscription.reader.take()
         except BaseException:

@@ -34,7 +34,7 @@ class SharedStats:
 
     async def join(self, listener: Callable[[Stats], None]) -> Stats:
         """Call the listener whenever the counts have changed; how they are now."""
-        last = self._last or await self._app.stats()
+        last = self._last or await self._app.stats.counts()
         self._listeners.add(listener)
         if self._task is None or self._task.done():
             self._last = last
@@ -59,7 +59,7 @@ class SharedStats:
             await self._app.host.sleep(max(POLL_SECONDS, _MIN_PAUSE_RATIO * took))
             began = clock()
             try:
-                stats = await self._app.stats()
+                stats = await self._app.stats.counts()
             except HeadraceError as error:
                 _log.debug("the store cannot be counted for now: %s", error)
                 continue

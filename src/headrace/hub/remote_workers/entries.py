@@ -166,7 +166,7 @@ async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
         draft, _ = await draft_of(ask, said)
         call = f"{draft.task}({draft.payload_text})"
         parentage = Parentage.of(parent, parent.trace)
-        job = replace(draft.job(await lanes.now(), parentage), id=child_id(parent.id, call, given.number))
+        job = replace(draft._job(await lanes.now(), parentage), id=child_id(parent.id, call, given.number))
         if "webhook" in draft.options:
             job = await lanes.submits.webhooks.wished(job, draft.options["webhook"])
         answer = await lanes.insert(job)

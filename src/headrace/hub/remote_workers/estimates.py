@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.client.api.stats import estimated_processing_time
+from headrace.client.api.stats import running_times
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Estimates:
     async def _look(self, task: str) -> None:
         seconds = self._known.get(task, (0.0, None))[1]
         try:
-            seconds = await estimated_processing_time(self._fleet.session, task, _MEDIAN_SHARE)
+            seconds = (await running_times(self._fleet.session, task)).quantile(_MEDIAN_SHARE)
         except HeadraceError:
             pass  # it is looked up another time
         finally:

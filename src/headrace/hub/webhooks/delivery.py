@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from headrace.client.api.webhooks import forget_unused_webhooks, note_delivered, note_undelivered, webhook_credentials
+from headrace.client.api.workers import own_worker
 from headrace.core.defaults import WEBHOOK_TIMEOUT_SECONDS
 from headrace.core.hidden_errors import hidden_message
 from headrace.core.job import Job
@@ -71,16 +73,16 @@ class Delivery:
             status = await self._send(webhook, name, message)
         except Forbidden as why:
             why_not = str(why)
-            await self._note(id, lambda: self._app.note_undelivered(id, why_not))
+            await self._note(id, lambda: note_undelivered(self._app, id, why_not))
             raise GiveUp(why_not) from None
         except Undelivered as error:
             gone, why_not = error.status == 410, str(error)
             if gone or job.charged + 1 >= job.max_attempts:
-                await self._note(id, lambda: self._app.note_undelivered(id, why_not, gone=gone))
+                await self._note(id, lambda: note_undelivered(self._app, id, why_not, gone=gone))
             if gone:
                 raise GiveUp("HTTP 410: it is gone") from None
             raise
-        await self._note(id, lambda: self._app.note_delivered(webhook))
+        await self._note(id, lambda: note_delivered(self._app, webhook))
         return status
 
     async def _note(self, id: str, noting: Callable[[], Awaitable[object]]) -> None:
@@ -97,7 +99,7 @@ class Delivery:
     async def _found(self, job: Job, id: str, message: dict[str, Any]) -> Webhook:
         """The webhook, if something may be sent to it."""
         try:
-            webhook = await self._app.get_webhook(id)
+            webhook = await self._app.webhooks.get(id)
         except UnknownWebhook:
             raise GiveUp("the webhook was removed") from None
         # A rerun with another payload must not reach anybody else's webhook.
@@ -114,7 +116,7 @@ class Delivery:
         raise AssertionError("nobody sets it")
 
     async def _send(self, webhook: Webhook, name: str, message: dict[str, Any]) -> int:
-        now, kept = self._app.host.clock.now(), await self._app.webhook_credentials(webhook.id)
+        now, kept = self._app.host.clock.now(), await webhook_credentials(self._app, webhook.id)
         if self._hides and webhook.customer is not None:
             message = hidden_message(message)
         body = msgspec.json.encode(message)
@@ -143,7 +145,8 @@ async def webhook_worker(
     """
     chosen = options or HubOptions()
     guard = Guard(chosen.webhook_allow, http=chosen.webhook_http, resolve=resolver)
-    worker = app.own_worker(
+    worker = own_worker(
+        app,
         [Delivery(app, guard, trust=trust, hides=chosen.errors == "hidden").handler()],
         queue=QUEUE,
         concurrency=_MAX_OPEN_DELIVERIES,
@@ -161,7 +164,7 @@ async def webhook_worker(
 async def _tidy(app: App) -> None:
     while True:
         try:
-            await app.forget_unused_webhooks()
+            await forget_unused_webhooks(app)
         except HeadraceError as error:
             _log.info("webhooks that nobody names any more are removed later: %s", error)
         await app.host.sleep(_FORGET_SECONDS)

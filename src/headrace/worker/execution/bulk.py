@@ -103,7 +103,7 @@ class BulkCall:
         """The outcome of the call for one run, which calls this in place of the function."""
         if self._task is not None:
             raise HeadraceError(f"{self._collector.handler.name}: a bulk call is made once; call_next was called again")
-        run, (item,) = cast("Run", ctx.caller), arguments.values()
+        run, (item,) = cast("Run", ctx._caller), arguments.values()
         member = self._members[run] = _Member(ctx, item)
         self._call_when_all_are_here()
         try:
@@ -154,7 +154,7 @@ class BulkCall:
             return
         first, items = members[0].ctx, [member.item for member in members]
         ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(members, self.own_slot))
-        entered, began = ctx.entered(), self._slots.host.clock.monotonic()
+        entered, began = ctx._entered(), self._slots.host.clock.monotonic()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
             values = check_outcomes(answer, len(items), handler.name)
@@ -168,16 +168,16 @@ class BulkCall:
         except BaseException as error:  # a handler's SystemExit must not end the worker
             outcomes = [(None, error, error.__traceback__)] * len(members)
         finally:
-            ctx.left(entered)
+            ctx._left(entered)
         took = self._slots.host.clock.monotonic() - began
         for member, outcome in zip(members, outcomes, strict=True):
-            member.ctx.caller.took(took)
+            member.ctx._caller.took(took)
             if not member.outcome.done():  # a job that was stopped meanwhile does not wait for its outcome
                 member.outcome.set_result(outcome)
 
     def _in_time(self, member: _Member) -> bool:
         """Whether the job may still begin; one that a rate counts and that is too late leaves the call."""
-        run = cast("Run", member.ctx.caller)
+        run = cast("Run", member.ctx._caller)
         if not is_late(member.ctx):
             return True
         run.stop("shutdown")
@@ -212,7 +212,7 @@ class _AllJobs(Caller):
     of_one = False
 
     def __init__(self, members: Sequence[_Member], slot: RunSlot) -> None:
-        self._callers, self._slot = [member.ctx.caller for member in members], slot
+        self._callers, self._slot = [member.ctx._caller for member in members], slot
 
     def slot(self) -> RunSlot:
         return self._slot

@@ -40,7 +40,7 @@ __all__ = ["call", "call_async", "invoke", "is_late", "perform", "raised"]
 
 async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
     """Call the function; what it returns, or how many items it yielded."""
-    writer = ctx.caller.entry_writer()
+    writer = ctx._caller.entry_writer()
     if writer is None:
         raise NotSupported("only a worker and a test harness run tasks with streams")
     kwargs = handler.decode(job.payload_text)
@@ -88,7 +88,7 @@ def _begin(writer: EntryWriter) -> int:
 
 def is_late(ctx: Context) -> bool:
     """Whether a rate counts the job, and its handler may not be called any more."""
-    left = ctx.caller.begins_within()
+    left = ctx._caller.begins_within()
     return left is not None and left < 0
 
 
@@ -122,7 +122,7 @@ async def call_async(
     handler: Handler, ctx: Context, job: Job, through: Callable[[], Awaitable[Any]] | None = None
 ) -> Ending:
     """Run an async handler on this loop, or ``through`` what calls it; how that ended. A cancellation passes."""
-    entered = ctx.entered()
+    entered = ctx._entered()
     try:
         if through is not None:
             value = await through()
@@ -137,7 +137,7 @@ async def call_async(
             raise
         return raised(error, handler, job)
     finally:
-        ctx.left(entered)
+        ctx._left(entered)
 
 
 def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
@@ -152,7 +152,7 @@ def _plain(
     """Call a plain function on this very thread. An error is returned: not every kind can pass between threads."""
     if is_late(ctx):
         return None, Stopped("shutdown")
-    entered = ctx.entered()
+    entered = ctx._entered()
     try:
         kwargs = handler.decode(job.payload_text)
         value: Any = handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs)
@@ -160,7 +160,7 @@ def _plain(
     except BaseException as error:  # a handler's SystemExit must not end the worker
         return None, error
     finally:
-        ctx.left(entered)
+        ctx._left(entered)
 
 
 def _wrapped(
@@ -175,12 +175,12 @@ def _wrapped(
     async def innermost() -> Any:
         nonlocal before
         if before is None:
-            before = ctx.places()
+            before = ctx._places()
             if handler.mode == "async" and is_late(ctx):
                 raise Stopped("shutdown")
         else:
-            ctx.rewind(before)
-            ctx.caller.begun()
+            ctx._rewind(before)
+            ctx._caller.begun()
         if handler.flows:
             return await invoke(handler, ctx, job)
         if handler.mode == "async":

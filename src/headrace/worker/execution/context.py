@@ -134,7 +134,7 @@ class Context:
     """The current run of a job, for its handler: progress, steps, results, stop requests."""
 
     __headrace_context__ = True
-    __slots__ = ("_calls", "_caller", "_trace", "attempt", "job", "started_at", "stopping")
+    __slots__ = ("_caller", "_calls", "_trace", "attempt", "job", "started_at", "stopping")
     _trace: dict[str, str]  # headers of the span of this run; not set where there is none
 
     def __init__(self, job: Job, attempt: int, started_at: datetime, caller: Caller = _NOBODY) -> None:

@@ -29,7 +29,7 @@ async def run_step(
     ctx: Context, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
     """The result of the step, from this attempt or an earlier one."""
-    writer = ctx.caller.entry_writer()
+    writer = ctx._caller.entry_writer()
     if writer is None:
         return (await _call(ctx, fn, args, kwargs))[0]
     ctx.check()
@@ -53,7 +53,7 @@ def run_step_blocking(
     ctx: Context, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
     """The same on the thread of a plain handler, where the function is called."""
-    writer = ctx.caller.entry_writer()
+    writer = ctx._caller.entry_writer()
     if writer is None:
         return fn(*args, **kwargs)
     ctx.check()

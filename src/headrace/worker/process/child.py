@@ -165,7 +165,7 @@ def _listen(pipe: Connection, requests: SimpleQueue[tuple[Request, Context, _Pip
                     caller = _Piped(pipe, lock, request.begin_by)
                     ctx = Context(request.job, request.attempt, request.started_at, caller)
                     if request.trace is not None:
-                        ctx.trace = request.trace
+                        ctx._trace = request.trace
                     requests.put((request, ctx, caller))
                 case Stop(why):
                     if ctx is not None:

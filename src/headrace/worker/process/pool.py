@@ -68,18 +68,18 @@ class _Child:
             while True:
                 match to_parent.decode(self._pipe.recv_bytes()):
                     case Act():
-                        ctx.caller.acted()
+                        ctx._caller.acted()
                     case Report(progress):
-                        ctx.caller.report(progress)
+                        ctx._caller.report(progress)
                     case Log(data):
-                        ctx.caller.log(data)
+                        ctx._caller.log(data)
                     case Yield():
-                        if (slot := ctx.caller.slot()) is not None:
+                        if (slot := ctx._caller.slot()) is not None:
                             slot.yield_slot()
                     case Back(number):
-                        self._give_back(ctx.caller.slot(), number)
+                        self._give_back(ctx._caller.slot(), number)
                     case End(ending, processing_time):
-                        ctx.caller.took(processing_time)
+                        ctx._caller.took(processing_time)
                         return ending
         except (EOFError, OSError):
             self.process.join(5)
@@ -157,7 +157,7 @@ class ProcessPool:
                 if self._closed or ctx.stopping is not None or self._busy.get(ctx) is not post:
                     done = True
                     return Released()
-            left, begin_by = ctx.caller.begins_within(), None
+            left, begin_by = ctx._caller.begins_within(), None
             if left is not None:
                 begin_by = SystemClock().monotonic() + left  # which a child reads on the same machine, alike
             fn = handler.fn
@@ -168,7 +168,7 @@ class ProcessPool:
             if isinstance(ending, Failed) and ending.names == _DIED:
                 ending = timed(ending, handler, job)  # which the child itself did with any other error
             if left is not None and ctx.stopping is None and isinstance(ending, Released):
-                ctx.caller.begins_within()  # it was late in the child: the lead is learned from that
+                ctx._caller.begins_within()  # it was late in the child: the lead is learned from that
             return ending
         finally:
             with self._lock:
