@@ -122,8 +122,8 @@ async def _sums(lab: Lab, worker: UUID, now: datetime) -> None:
 
 
 async def _paths(app: App, known: dict[str, Any]) -> list[str]:
-    failed = (await app.jobs(status="failed", limit=1)).items[0]
-    done = (await app.jobs(status="completed", limit=1)).items[0]
+    failed = (await app.jobs.list(status="failed", limit=1)).items[0]
+    done = (await app.jobs.list(status="completed", limit=1)).items[0]
     return [
         *("/", "/?range=24h&by=queue", "/?range=7d&by=task", "/?range=30d"),
         *("/jobs", "/jobs?status=failed", "/jobs?task=sparse", "/jobs?customer=small&status=completed"),

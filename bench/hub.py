@@ -218,7 +218,7 @@ async def _hear(address: str, store: str) -> dict[str, list[float]]:
         async with shop:
             first = datetime.now(UTC) + timedelta(seconds=10)
             drafts = [
-                shop.by_name["hold"]
+                shop.tasks["hold"]
                 .options(not_before=first + timedelta(seconds=n / PER_SECOND))
                 .draft(HELD + (n % 10) / 100)
                 for n in range(LISTENERS)
@@ -242,7 +242,7 @@ def _drains(found: HubFigures, store: str, jobs: int, pairs: int) -> None:
 async def _by_turns(found: HubFigures, address: str, store: str, jobs: int, pairs: int) -> None:
     with shop.override(url=url_of(store)):
         async with shop:
-            waiting = await shop.by_name["never"].map([(n,) for n in range(LISTENERS)])
+            waiting = await shop.tasks["never"].map([(n,) for n in range(LISTENERS)])
             await _drain(store, jobs // 4)  # the first is slower than the rest, whoever listens
             turns = [(found.alone, 0), (found.listened, LISTENERS)]
             for _ in range(pairs):
@@ -257,7 +257,7 @@ async def _by_turns(found: HubFigures, address: str, store: str, jobs: int, pair
 async def _drain(store: str, jobs: int) -> float:
     """Jobs a second of one worker; that it starts and ends is counted, as the same for all."""
     for start in range(0, jobs, 1000):
-        await shop.by_name["noop"].map([(n,) for n in range(start, min(start + 1000, jobs))])
+        await shop.tasks["noop"].map([(n,) for n in range(start, min(start + 1000, jobs))])
     command = [sys.executable, "-m", "headrace", "worker", "bench.hub_shop:app", "--url", url_of(store), "--burst"]
     command += ["--queues", "default"]
     began = time.time()

@@ -84,10 +84,10 @@ class _Shop:
     async def rate(self, case: Case, jobs: int) -> float:
         """Jobs claimed and finished a second."""
         async with self.app as app:
-            await app.announce()
+            await app.tasks.announce()
             task = self.keyed if case.keys else self.plain
             if case.paused:
-                await app.pause_queue("resting")
+                await app.queues.pause("resting")
                 await self.fill(self.plain.options(queue="resting"), case.paused, 1)
             if case.full:
                 await self.fill(self.keyed.options(concurrency_key="full"), case.full, 1)
@@ -103,7 +103,7 @@ class _Shop:
             return done / (time.perf_counter() - began)
 
     async def _claim(self, n: int) -> Claimed:
-        engine, now = self.app.engine, datetime.now(UTC)
+        engine, now = self.app.session.engine, datetime.now(UTC)
         if self._worker is None:
             self._worker = uuid4()
             info = WorkerInfo(id=self._worker, host="bench", pid=1, started_at=now, concurrency=BATCH)
@@ -116,7 +116,7 @@ class _Shop:
         return claimed
 
     async def _turn(self, size: int) -> int:
-        engine, dice = self.app.engine, self.app.host.dice
+        engine, dice = self.app.session.engine, self.app.host.dice
         claimed = await self._claim(size)
         now = datetime.now(UTC)
         changes = [

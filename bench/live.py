@@ -158,7 +158,7 @@ async def hear(url: str, port: int, streams: int, jobs: int, hub: asyncio.subpro
 async def left_at(most: float) -> int:
     """How many jobs are left, once they are so few."""
     while True:
-        left = await app.count(queue="drained", status="queued")
+        left = await app.jobs.count(queue="drained", status="queued")
         if left <= most:
             return left
         await asyncio.sleep(0.02)
@@ -200,7 +200,7 @@ async def main() -> None:
             if not given.drain:
                 await hear(url, port, given.streams, given.jobs, hub)
                 return
-            waiting = await later.with_options({"delay": 3600}).map([() for _ in range(given.streams)])
+            waiting = await later._with_options({"delay": 3600}).map([() for _ in range(given.streams)])
             for _ in range(3):
                 print(f"without streams: {await drain(url, given.drain, hub)}")
                 openings = [asyncio.Event() for _ in waiting]

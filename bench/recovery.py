@@ -125,7 +125,7 @@ class _Scene:
                     pid, at = await self._next_start()
                     found.seconds.append(at - killed)
                     if self._case.lone:
-                        (row,) = [row for row in await app.workers() if row.info.pid == pid]
+                        (row,) = [row for row in await app.workers.list() if row.info.pid == pid]
                         found.starting.append(row.info.started_at.timestamp() - killed)
                     await self._finish(handle)
                     self._reap()
@@ -135,14 +135,14 @@ class _Scene:
     async def _living(self, app: App, need: int) -> list[WorkerRow]:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            rows = [row for row in await app.workers() if row.alive and psutil.pid_exists(row.info.pid)]
+            rows = [row for row in await app.workers.list() if row.alive and psutil.pid_exists(row.info.pid)]
             if len(rows) == need and await self._holder(app) in {row.info.id for row in rows}:
                 return rows
             await asyncio.sleep(0.05)
         raise TimeoutError(f"there are not {need} workers")
 
     async def _holder(self, app: App) -> UUID | None:
-        return await app.engine.documents.holder("duty:sweeper", app.host.clock.now())
+        return await app.session.engine.documents.holder("duty:sweeper", app.host.clock.now())
 
     async def _target(self, app: App, rows: list[WorkerRow]) -> int:
         holder = await self._holder(app)

@@ -157,7 +157,7 @@ async def _delivery(scene: _Scene) -> float:
     await scene.hub()
     await _has_workers(scene, 2)
     async with _Receiver(hub.pid) as receiver, App(scene.url) as app:
-        await app.add_webhook(f"http://127.0.0.1:{receiver.port}/", events=["submitted"])
+        await app.webhooks.add(f"http://127.0.0.1:{receiver.port}/", events=["submitted"])
         while not receiver.unanswered:  # until the right one takes a message
             before = receiver.asked
             await _submit(scene)
@@ -212,13 +212,13 @@ class _Receiver:
 async def _has_duties(scene: _Scene) -> None:
     """Wait until somebody sweeps, which is the hub, since nobody else is there."""
     async with App(scene.url) as app:
-        while await app.engine.documents.holder("duty:sweeper", app.host.clock.now()) is None:  # noqa: ASYNC110 - a store is asked
+        while await app.session.engine.documents.holder("duty:sweeper", app.host.clock.now()) is None:  # noqa: ASYNC110 - a store is asked
             await asyncio.sleep(0.05)
 
 
 async def _has_workers(scene: _Scene, count: int) -> None:
     async with App(scene.url) as app:
-        while sum(row.alive for row in await app.workers()) < count:  # noqa: ASYNC110 - a store is asked
+        while sum(row.alive for row in await app.workers.list()) < count:  # noqa: ASYNC110 - a store is asked
             await asyncio.sleep(0.05)
 
 

@@ -123,7 +123,7 @@ async def pay(customer_id: int, cents: int) -> str:
 
 async def acted_out(app: App) -> None:
     """Let it all happen: what is stored when this returns has every status. A worker must run."""
-    tasks, chance = app.by_name, random.Random(7)
+    tasks, chance = app.tasks, random.Random(7)
     mail, charge, resize = tasks["send_mail"], tasks["charge_card"], tasks["resize_image"]
     await mail.options(tags=["newsletter"]).map([(f"user{n}@example.com",) for n in range(120)])
     broken = await mail.options(customer="acme").map([(f"user{n}@example.com", "broken") for n in range(14)])
@@ -143,8 +143,8 @@ async def acted_out(app: App) -> None:
     await batch.wait(timeout=60)
     await app.rerun(shaky.id, by="marta")
     await app.discard(broken[0].id, by="marta")
-    await app.pause_queue("imports", by="marta")
-    await app.schedule(
+    await app.queues.pause("imports", by="marta")
+    await app.schedules.set(
         "weekly_digest", Cron("30 2 * * 0", tz="Europe/Berlin"), mail.draft("all@example.com"), by="marta"
     )
     await tasks["import_rows"].submit("orders-2026-12.csv")
@@ -195,9 +195,9 @@ async def _past(app: App, chance: random.Random) -> None:
         lease=3600.0,
         offers={"gpu": "a100", "memory": 80},
     )
-    await app.engine.workers.register(info, now)
+    await app.session.engine.workers.register(info, now)
     for number, start in enumerate(range(0, len(rows), 500)):
-        await app.engine.workers.beat(
+        await app.session.engine.workers.beat(
             id, Beat(busy=5, done=8812, report=number + 1, finished=tuple(rows[start : start + 500])), now
         )
 

@@ -24,11 +24,11 @@ async def test_a_worker_runs_what_is_submitted(kind: str, tmp_path: Path) -> Non
         jobs = [*await sums.add.map([(i, i) for i in range(50)]), *await sums.multiply.map([(2, 3)])]
         assert sum([await job.result(timeout=45) for job in jobs]) == 2456
         assert isinstance(worker, Worker)
-        assert [info.name for info in await sums.app.tasks()] == ["add", "fail", "multiply"]
-        (row,) = await sums.app.workers()
+        assert [info.name for info in await sums.app.tasks.list()] == ["add", "fail", "multiply"]
+        (row,) = await sums.app.workers.list()
         assert (row.info.id, row.info.concurrency) == (worker.id, 4)
     async with sums.app:
-        books = (await sums.app.stats()).ledger
+        books = (await sums.app.stats.counts()).ledger
         assert (books.live, books.unaccounted) == (0, 0)
 
 
@@ -79,7 +79,7 @@ async def test_a_worker_imports_what_the_app_names(tmp_path: Path, monkeypatch: 
     app = App("memory://", imports=["headrace_test_more_tasks"])
     assert "headrace_test_more_tasks" not in sys.modules
     async with app:
-        app.load()
+        app._load()
         app.include(sys.modules["headrace_test_more_tasks"].tasks)
         async with app.worker():
             assert await (await app.submit("imported", {"a": 1})).result(timeout=45) == 2
@@ -119,7 +119,7 @@ async def test_a_lifespan_opens_the_app_and_runs_a_worker() -> None:
         await sums.add.submit(1)
     async with sums.app.lifespan()(object()):
         await sums.add.submit(1)
-        assert await sums.app.workers() == []
+        assert await sums.app.workers.list() == []
 
 
 async def test_the_worker_of_a_lifespan_takes_the_options_of_a_worker() -> None:
@@ -128,7 +128,7 @@ async def test_the_worker_of_a_lifespan_takes_the_options_of_a_worker() -> None:
     async with span(object()):
         waiting = await sums.add.submit(1)
         assert await sums.multiply.run(2, 3) == 6
-        (row,) = await sums.app.workers()
+        (row,) = await sums.app.workers.list()
         assert (row.info.concurrency, row.info.queues) == (3, ("slow",))
         assert (await waiting.refresh()).status is Status.QUEUED
 
@@ -170,7 +170,7 @@ def test_a_lifespan_refuses_what_no_worker_can_have_when_it_is_made(options: dic
 async def test_a_worker_waits_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = Sums()
     async with sums.app:
-        announce, away = sums.app.announce, [True]
+        announce, away = sums.app.tasks.announce, [True]
 
         async def flaky() -> None:
             if away.pop() if away else False:
@@ -219,7 +219,7 @@ async def test_watching_an_app_s_job_shows_its_progress() -> None:
         percents: list[float] = []
 
         async def watch() -> None:
-            async for seen in app.watch(job.id):
+            async for seen in app.jobs.watch(job.id):
                 if seen.progress is not None:
                     percents.append(seen.progress.percent)  # noqa: PERF401 - looked at while it grows
 
@@ -242,9 +242,9 @@ async def test_a_renamed_task_takes_its_schedule_along(tmp_path: Path) -> None:
 
     for app in (before, after):
         async with app:
-            await app.announce()
+            await app.tasks.announce()
     async with after:
-        fires = {info.name: info.next_fire is not None for info in await after.schedules()}
+        fires = {info.name: info.next_fire is not None for info in await after.schedules.list()}
         assert fires == {"poll": False, "poll.all": True}
 
 
@@ -252,4 +252,4 @@ async def test_a_schedule_takes_a_draft() -> None:
     sums = Sums()
     async with sums.app:
         with pytest.raises(TypeError, match=r"takes a draft, as of task.draft\(...\), not AsyncTask"):
-            await sums.app.schedule("sums", Every(minutes=5), sums.add)  # type: ignore[arg-type]
+            await sums.app.schedules.set("sums", Every(minutes=5), sums.add)  # type: ignore[arg-type]

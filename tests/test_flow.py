@@ -81,7 +81,7 @@ async def test_flow(kind: str, tmp_path: Path) -> None:  # noqa: C901 - one App 
 
     @app.task
     async def report(ctx: Context) -> None:
-        seen.append(f"report of {(await app.batch_handle(ctx.job.metadata['batch']).refresh()).tally.completed}")
+        seen.append(f"report of {(await app.batches.handle(ctx.job.metadata['batch']).refresh()).tally.completed}")
 
     @app.task
     async def alert() -> None:

@@ -80,7 +80,7 @@ class _Bench:
         await self._stamp.submit(sent)
 
     async def remaining(self) -> int:
-        stats = await self.app.stats()
+        stats = await self.app.stats.counts()
         return sum(count for status, count in stats.statuses.items() if status is not Status.COMPLETED)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -139,7 +139,7 @@ def prune(store: str) -> int:
     async def act() -> int:
         await asyncio.sleep(2 * KEPT)
         async with bench.app:
-            return await bench.app.prune()
+            return await bench.app.store.prune()
 
     return bench.run(act())
 
@@ -150,7 +150,7 @@ def settings(store: str) -> str:
 
     async def act() -> dict[str, str]:
         async with bench.app:
-            return {check.name: check.message for check in await bench.app.doctor()}
+            return {check.name: check.message for check in await bench.app.store.doctor()}
 
     found = bench.run(act())
     if bench.on_postgres:

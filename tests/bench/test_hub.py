@@ -57,7 +57,7 @@ async def test_clients_ask_everything_once(tmp_path: Path) -> None:
         request = post("/api/jobs", {"task": "work", "payload": {}})
         _, spans = await pump(hub.address, iter([request] * 40), 5)
         assert len(spans) == 40
-        assert await hub.app.count(task="work") == 40
+        assert await hub.app.jobs.count(task="work") == 40
         with pytest.raises(BrokenDown, match="404"):
             await pump(hub.address, iter([get("/nothing")]), 1)
 

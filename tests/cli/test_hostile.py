@@ -40,7 +40,7 @@ def shop(url: str) -> App:
     @app.task(retry=Retry(0))
     async def good(ctx: Context, text: str) -> dict[str, str]:
         # As a version before this one kept it: no handler can say such a number any more.
-        ctx.caller.report(Progress(50.0, WICKED, WICKED, details={WICKED: HUGE}))
+        ctx._caller.report(Progress(50.0, WICKED, WICKED, details={WICKED: HUGE}))
         logging.getLogger(WICKED).error(WICKED)
         await ctx.flush()
         return {WICKED: WICKED}
@@ -68,7 +68,7 @@ async def filled(url: str) -> dict[str, str]:
         "trace": {WICKED: WICKED},
     }
     async with app:
-        tasks = app.by_name
+        tasks = app.tasks
         made = {name: await tasks[name].options(**options).submit(WICKED) for name in ("good", "bad", "plain")}
         async with app.batch() as batch:
             batch.add(tasks["good"].options(customer=WICKED).draft(WICKED))
@@ -79,9 +79,9 @@ async def filled(url: str) -> dict[str, str]:
         made["stopped"] = await tasks["good"].options(**options | apart, delay=60).submit(WICKED)
         await app.cancel(made["stopped"].id, by=WICKED)
         made["again"] = await app.rerun(made["bad"].id, by=WICKED)
-        await app.pause_queue("mail", by=WICKED)
-        await app.create_key("ops", ["read"], customer=WICKED)
-        await app.add_webhook("https://example.com/x", description=WICKED, customer=WICKED)
+        await app.queues.pause("mail", by=WICKED)
+        await app.keys.create("ops", ["read"], customer=WICKED)
+        await app.webhooks.add("https://example.com/x", description=WICKED, customer=WICKED)
         return {name: str(one.id) for name, one in made.items()} | {"batch": str(batch.id)}
 
 
@@ -137,7 +137,7 @@ def job_of(store: tuple[Path, dict[str, str]], name: str) -> Job:
 
     async def read() -> Job:
         async with App(f"sqlite:///{path}") as app:
-            return await app.get(ids[name])
+            return await app.jobs.get(ids[name])
 
     return asyncio.run(read())
 

@@ -33,5 +33,5 @@ async def test_a_worker_is_meant_by_what_it_calls_itself(tmp_path: Path) -> None
         profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
         await engine.jobs.claim(ids[0], ClaimRequest(n=1, free=1, profiles=profiles), 1, now)
         assert await engine.workers.bury(ids[0], 0)
-        assert (await app.get(held.id)).worker == ids[0], "so it stays known"
+        assert (await app.jobs.get(held.id)).worker == ids[0], "so it stays known"
         assert await resolve_worker(app, "gpu-01") == ids[1], "the one that is alive"

@@ -28,7 +28,7 @@ def test_callers_without_a_loop_wait(kind: str, tmp_path: Path) -> None:
     sums = Sums(url_of(kind, tmp_path))
     first, second = sums.add.submit_sync(1), sums.app.wait(sums.add.submit(2))
     assert first.id != second.id
-    assert sums.app.wait(sums.app.stats()).ledger.accepted == 2
+    assert sums.app.wait(sums.app.stats.counts()).ledger.accepted == 2
     assert sums.app.wait(first.refresh()).payload == {"a": 1}
     with pytest.raises(InvalidPayload):
         sums.add.submit_sync("1")  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ async def test_a_thread_with_a_running_loop_is_refused() -> None:
             sums.app.wait(sums.add.submit(1))
         # A thread beside the loop may: the App is open on both, with one store.
         await asyncio.to_thread(sums.add.submit_sync, 1)
-        assert (await sums.app.stats()).ledger.accepted == 1
+        assert (await sums.app.stats.counts()).ledger.accepted == 1
 
 
 def test_many_threads_share_the_loop() -> None:
@@ -66,7 +66,7 @@ def test_many_threads_share_the_loop() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sums.app.wait(sums.app.stats()).ledger.accepted == 20
+    assert sums.app.wait(sums.app.stats.counts()).ledger.accepted == 20
 
 
 def test_an_app_that_cannot_be_opened_says_so() -> None:
@@ -82,9 +82,9 @@ def test_an_override_is_not_left_open_behind() -> None:
     for _ in range(2):
         with sums.app.override(url="memory://"):
             sums.add.submit_sync(1)
-            assert sums.app.wait(sums.app.stats()).ledger.accepted == 1
+            assert sums.app.wait(sums.app.stats.counts()).ledger.accepted == 1
     sums.add.submit_sync(2)
-    assert sums.app.wait(sums.app.stats()).ledger.accepted == 2
+    assert sums.app.wait(sums.app.stats.counts()).ledger.accepted == 2
 
 
 def test_an_app_somebody_waits_on_is_not_overridden() -> None:
@@ -149,7 +149,7 @@ def test_the_loop_is_remade_after_a_fork_and_closed_at_exit(tmp_path: Path) -> N
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_an_interrupt_at_any_moment_of_a_wait_leaves_the_loop_to_the_others() -> None:
     sums, moments = Sums(), 0
-    sums.app.wait(sums.app.stats())
+    sums.app.wait(sums.app.stats.counts())
     background = sync._background
     assert background is not None
 

@@ -87,8 +87,8 @@ async def test_a_batch_of_mixed_tasks(url: str) -> None:
         assert (record.tally, record.sealed, record.abandoned) == (BatchTally(4, 4), True, False)
         assert record.ended_at is not None
         # Whoever has the id finds the same.
-        assert await work.app.batch_handle(str(batch.id)).results() == [0, 2, 4, "no 7"]
-        page = await work.app.jobs(batch=batch.id)
+        assert await work.app.batches.handle(str(batch.id)).results() == [0, 2, 4, "no 7"]
+        page = await work.app.jobs.list(batch=batch.id)
         assert {job.id for job in page.items} == {handle.id for handle in batch.handles}
         with pytest.raises(ConfigError, match="no more drafts"):
             batch.add(work.double.draft(1))
@@ -102,12 +102,12 @@ async def test_batches_are_listed_newest_first(url: str) -> None:
             async with work.app.batch() as batch:
                 batch.add_many(work.double.draft(one) for one in range(n))
             ids.append(batch.id)
-        page = await work.app.batches(limit=2)
+        page = await work.app.batches.list(limit=2)
         assert [(one.id, one.tally.total) for one in page.items] == [(ids[2], 2), (ids[1], 1)]
-        rest = await work.app.batches(cursor=page.cursor)
+        rest = await work.app.batches.list(cursor=page.cursor)
         assert ([one.id for one in rest.items], rest.cursor) == ([ids[0]], None)
         with pytest.raises(ConfigError, match="limit"):
-            await work.app.batches(limit=0)
+            await work.app.batches.list(limit=0)
 
 
 async def test_nothing_is_stored_if_the_block_raises(url: str) -> None:
@@ -122,7 +122,7 @@ async def test_nothing_is_stored_if_the_block_raises(url: str) -> None:
 
         with pytest.raises(ZeroDivisionError):
             await fill()
-        assert (await work.app.stats()).ledger.accepted == 0
+        assert (await work.app.stats.counts()).ledger.accepted == 0
 
 
 async def test_the_failures_come_as_one_error(url: str) -> None:
@@ -159,7 +159,7 @@ async def test_jobs_come_as_they_end(url: str) -> None:
                     work.gate.set()
         assert seen[2].id == batch.handles[0].id
         assert {job.status for job in seen} == {Status.COMPLETED, Status.FAILED}
-        elsewhere = work.app.batch_handle(batch.id)
+        elsewhere = work.app.batches.handle(batch.id)
         assert {job.id async for job in elsewhere.as_completed()} == {job.id for job in seen}
 
 
@@ -185,7 +185,7 @@ def before_the_second_write(work: Work, act: Callable[[BatchHandle], Awaitable[o
     async def act_first(jobs: Sequence[Job]) -> Any:
         [id] = {job.batch for job in jobs}
         assert id is not None
-        await act(work.app.batch_handle(id))
+        await act(work.app.batches.handle(id))
         return await store(jobs)
 
     submits.insert_many = act_first  # type: ignore[method-assign]
@@ -212,7 +212,7 @@ async def test_cancelling_an_open_batch_stops_its_submitter(url: str) -> None:
         # Nobody can go on with it, and what follows follows once.
         with pytest.raises(TransitionRefused):
             await batch.submit()
-        assert (await work.app.stats()).ledger.accepted == 1002
+        assert (await work.app.stats.counts()).ledger.accepted == 1002
         assert (await batch.refresh()).tally == ended.tally
 
 
@@ -242,7 +242,7 @@ async def test_whoever_cancels_a_batch_and_dies_is_followed_by_the_sweeper() -> 
         async with work.app.batch(on_failure=work.alert.draft()) as batch:
             batch.add_many(work.double.options(delay=3600).draft(n) for n in range(20))
         # The cancel is stored, and nobody is left to tell the jobs.
-        await work.app.engine.families.cancel_batch(batch.id, work.app.host.clock.now(), "me")
+        await work.app.session.engine.families.cancel_batch(batch.id, work.app.host.clock.now(), "me")
         assert (await batch.refresh()).tally == BatchTally(20)
         await h.advance(minutes=2)
         assert (await batch.refresh()).tally == BatchTally(20, 0, 0, 20)
@@ -280,7 +280,7 @@ async def test_there_is_no_such_batch_to_cancel(url: str) -> None:
     work = Work(url)
     async with work.app:
         with pytest.raises(JobNotFound, match="no batch"):
-            await work.app.batch_handle(work.app.new_id()).cancel()
+            await work.app.batches.handle(work.app.host.new_id()).cancel()
 
 
 async def _running(handles: list[JobHandle[Any]]) -> bool:
@@ -296,7 +296,7 @@ async def test_a_batch_above_one_write_ends_only_when_it_is_sealed(url: str) -> 
         assert results == [n * 2 for n in range(2500)]
         assert await work.reported(1) == ["report"]
         assert (await batch.refresh()).tally == BatchTally(2500, 2500)
-        assert await work.app.batch_handle(batch.id).results() == results
+        assert await work.app.batches.handle(batch.id).results() == results
 
 
 async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ async def test_a_batch_is_stored_whole_or_not_at_all(url: str) -> None:
         batch.add(work.double.options(after=[stranger]).draft(9))
         with pytest.raises(JobNotFound, match=str(stranger.id)):
             await batch.submit()
-        assert (await work.app.stats()).ledger.accepted == 0
+        assert (await work.app.stats.counts()).ledger.accepted == 0
         await stranger.submit()
         await batch.submit()
         assert (await batch.refresh()).tally.total == 4
@@ -359,7 +359,7 @@ async def test_a_batch_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) 
             done, _ = await asyncio.wait([submitting], timeout=1)
             assert not done
             # Nothing of it is there before all of it is.
-            assert (await work.app.jobs(task="double")).items == ()
+            assert (await work.app.jobs.list(task="double")).items == ()
             await transaction.rollback()
             await submitting
         finally:
@@ -376,12 +376,12 @@ async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) ->
         first.add(work.double.draft(1))
         await first.submit()
         record = await first.refresh()
-        open_one = replace(record, id=work.app.new_id(), sealed=False, tally=BatchTally())
+        open_one = replace(record, id=work.app.host.new_id(), sealed=False, tally=BatchTally())
         lanes = work.app.session.lanes
-        members = [replace(job, id=work.app.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)]
+        members = [replace(job, id=work.app.host.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)]
         members = [replace(job, spec=replace(job.spec, batch=open_one.id)) for job in members]
         await lanes.engine.jobs.insert(members[:1], record.created_at, open_one)
-        found = work.app.batch_handle(open_one.id)
+        found = work.app.batches.handle(open_one.id)
         assert len(await found.jobs()) == 1
         await lanes.insert_many(members[1:])
         await lanes.engine.families.seal(open_one.id, record.created_at)
@@ -440,7 +440,7 @@ async def test_a_batch_that_is_waited_for_in_vain(url: str) -> None:
             await batch.results(timeout=0.05)
         assert (await batch.handles[0].refresh()).status in LIVE
         with pytest.raises(JobNotFound, match="no batch"):
-            await work.app.batch_handle(batch.handles[0].id).refresh()
+            await work.app.batches.handle(batch.handles[0].id).refresh()
 
 
 async def test_what_has_no_place_in_a_batch() -> None:

@@ -16,7 +16,7 @@ def test_a_draft_needs_no_open_app_and_keeps_its_id() -> None:
     draft = Sums().multiply.draft(1, b=2)
     assert isinstance(draft, Draft)
     assert (draft.task, draft.payload_text) == ("multiply", '{"a":1,"b":2}')
-    one, two = draft.job(NOW), draft.job(NOW + timedelta(hours=1))
+    one, two = draft._job(NOW), draft.job(NOW + timedelta(hours=1))
     assert one.id == two.id == draft.id
     assert (one.queue, one.priority, one.created_at) == ("slow", 20, NOW)
 
@@ -29,16 +29,16 @@ def test_ids_sort_in_the_order_drafts_were_made() -> None:
 
 def test_times_are_placed_when_it_is_submitted() -> None:
     task = Sums().add
-    delayed = task.options(delay=60).draft(1).job(NOW)
+    delayed = task.options(delay=60).draft(1)._job(NOW)
     assert (delayed.status, delayed.available_at) == (Status.SCHEDULED, NOW + timedelta(minutes=1))
-    past = task.options(not_before=NOW - timedelta(days=1), not_after=NOW + timedelta(days=1)).draft(1).job(NOW)
+    past = task.options(not_before=NOW - timedelta(days=1), not_after=NOW + timedelta(days=1)).draft(1)._job(NOW)
     assert (past.status, past.available_at, past.not_after) == (Status.QUEUED, NOW, NOW + timedelta(days=1))
 
 
 @pytest.mark.parametrize("option", ["delay", "not_before", "not_after"])
 def test_a_draft_for_other_moments_must_not_name_one(option: str) -> None:
     value = 5.0 if option == "delay" else NOW
-    draft = Sums().add.with_options({option: value}).draft(1)
+    draft = Sums().add._with_options({option: value}).draft(1)
     with pytest.raises(ConfigError, match=option):
         draft.refuse_times("why")
 

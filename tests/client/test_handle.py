@@ -25,7 +25,7 @@ async def test_a_handle_knows_what_it_was_told(sums: Sums) -> None:
     assert (job.task, job.status, job.duplicate) == ("add", Status.QUEUED, False)
     unseen = sums.add.handle(str(job.id))
     assert (unseen.task, unseen.status, unseen.last) == ("add", None, None)
-    anonymous = sums.app.handle(job.id)
+    anonymous = sums.app.jobs.handle(job.id)
     assert (anonymous.task, anonymous.status) == (None, None)
     await anonymous.refresh()
     assert (anonymous.task, anonymous.status) == ("add", Status.QUEUED)
@@ -37,7 +37,7 @@ async def test_results_come_from_anywhere(sums: Sums) -> None:
     async with sums.app.worker():
         assert await job.result(timeout=45) == 3
         assert await job.result() == 3
-        assert await sums.app.handle(job.id).result(timeout=45) == 3
+        assert await sums.app.jobs.handle(job.id).result(timeout=45) == 3
         assert await (await sums.multiply.submit(2, 3)).result(timeout=45) == 6
     assert job.status is Status.COMPLETED
 
@@ -78,7 +78,7 @@ async def test_acts_show_at_once(sums: Sums) -> None:
     again = await job.rerun()
     assert again.id != job.id
     assert (await again.refresh()).spec.rerun_of == job.id
-    assert [event.verb for event in (await sums.app.history(job.id)).events] == ["cancel", "retry", "cancel", "rerun"]
+    assert [event.verb for event in (await sums.app.jobs.history(job.id)).events] == ["cancel", "retry", "cancel", "rerun"]
     assert await again.explain()
 
 
@@ -124,7 +124,7 @@ async def test_explaining_names_whose_end_became_its_own(sums: Sums) -> None:
 
 
 async def test_an_id_that_is_nobodys_is_not_found(sums: Sums) -> None:
-    nobody = sums.app.handle(UUID(int=7))
+    nobody = sums.app.jobs.handle(UUID(int=7))
     for verb in (
         nobody.refresh,
         nobody.result,
@@ -198,4 +198,4 @@ async def test_the_end_of_a_job_is_waited_for_however_it_ends(sums: Sums) -> Non
     assert (done.status, done.result, failed.status) == (Status.COMPLETED, 3, Status.FAILED)
     assert await good.ended() is done
     with pytest.raises(JobNotFound):
-        await sums.app.handle(UUID(int=7)).ended(timeout=1)
+        await sums.app.jobs.handle(UUID(int=7)).ended(timeout=1)

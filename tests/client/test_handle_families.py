@@ -94,7 +94,7 @@ async def test_results_that_were_pruned_are_not_left_out(url: str) -> None:
         # What completed is kept for less long than what failed.
         ended = (await first.refresh()).finished_at
         assert ended is not None
-        assert await shop.app.engine.jobs.delete({Status.COMPLETED: ended}) == 1
+        assert await shop.app.session.engine.jobs.delete({Status.COMPLETED: ended}) == 1
         good.set()
         await last.retry()
         with pytest.raises(JobFailed, match=f"{first.id}.*pruned"):
@@ -153,7 +153,7 @@ async def test_cycles_among_drafts_are_refused_and_nothing_is_stored(url: str) -
         itself: Draft[Any] = Draft(shop.app, a.id, "montage", "{}", {"after": (a.id,)})
         with pytest.raises(ConfigError, match="circle"):
             await shop.app.submit_many([itself])
-        assert (await shop.app.stats()).ledger.accepted == 0
+        assert (await shop.app.stats.counts()).ledger.accepted == 0
 
 
 async def test_a_graph_is_stored_whole_or_not_at_all(url: str) -> None:
@@ -163,7 +163,7 @@ async def test_a_graph_is_stored_whole_or_not_at_all(url: str) -> None:
         m = shop.montage.options(after=[a, stranger]).draft()
         with pytest.raises(JobNotFound, match=str(stranger.id)):
             await shop.app.submit_many([a, b, m])
-        assert (await shop.app.stats()).ledger.accepted == 0
+        assert (await shop.app.stats.counts()).ledger.accepted == 0
         await stranger.submit()
         *_, last = await shop.app.submit_many([a, b, m])
         assert await last.result(timeout=45) == ["small a", "small c"]
@@ -172,7 +172,7 @@ async def test_a_graph_is_stored_whole_or_not_at_all(url: str) -> None:
         x, y = shop.resize.options(dedup="k").draft("x"), shop.resize.draft("y")
         with pytest.raises(JobNotFound, match="the job that holds its key"):
             await shop.app.submit_many([y, x, shop.montage.options(after=[x, y]).draft()])
-        assert (await shop.app.stats()).ledger.accepted == 5
+        assert (await shop.app.stats.counts()).ledger.accepted == 5
 
 
 async def test_a_graph_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_a_graph_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) 
             done, _ = await asyncio.wait([submitting], timeout=1)
             assert not done
             # Nothing of it is there before all of it is.
-            assert (await shop.app.jobs(task="resize")).items == ()
+            assert (await shop.app.jobs.list(task="resize")).items == ()
             await transaction.rollback()
             *_, last = await submitting
         finally:
@@ -304,10 +304,10 @@ class Family:
         """Its descendants, once there are so many."""
 
         async def enough() -> bool:
-            return len((await self.app.jobs(root=root.id)).items) == n
+            return len((await self.app.jobs.list(root=root.id)).items) == n
 
         await until(enough, what=f"{n} descendants")
-        return list((await self.app.jobs(root=root.id)).items)
+        return list((await self.app.jobs.list(root=root.id)).items)
 
 
 async def test_what_a_handler_submits_is_on_behalf_of_the_same_customer(url: str) -> None:
@@ -336,9 +336,9 @@ async def test_what_a_handler_submits_is_on_behalf_of_the_same_customer(url: str
 
     async with app, app.worker(concurrency=4):
         whole = await tree.options(customer="acme").submit()
-        jobs = [await app.get(UUID(id)) for id in await whole.result(timeout=45)]
+        jobs = [await app.jobs.get(UUID(id)) for id in await whole.result(timeout=45)]
         assert [job.customer for job in jobs] == ["acme"] * 4 + ["bolt", None, "acme"]
-        again = await (await app.handle(jobs[0].id).rerun()).refresh()
+        again = await (await app.jobs.handle(jobs[0].id).rerun()).refresh()
         assert again.customer == "acme"
 
 
@@ -352,14 +352,14 @@ async def test_what_a_handler_submits_are_its_children(url: str) -> None:
         assert {job.parent for job in branches} == {root.id}
         assert {job.parent for job in members if job.task == "leaf"} == {job.id for job in branches}
         assert all(job.trace == trace for job in members)
-        found = await family.app.jobs(parent=root.id)
+        found = await family.app.jobs.list(parent=root.id)
         assert [job.payload["n"] for job in found.items] == [2, 1]
         top = await root.refresh()
         assert (top.parent, top.root) == (None, None)
         family.stop.set()
         for job in members:
-            await family.app.handle(job.id).result(timeout=45)
-        again = await (await family.app.handle(members[0].id).rerun()).refresh()
+            await family.app.jobs.handle(job.id).result(timeout=45)
+        again = await (await family.app.jobs.handle(members[0].id).rerun()).refresh()
         assert (again.parent, again.root, again.rerun_of) == (None, None, members[0].id)
 
 
@@ -377,7 +377,7 @@ async def test_plain_functions_have_children_too(url: str) -> None:
     async with app, app.worker():
         job = await parent.submit()
         id = await job.result(timeout=45)
-        assert (await app.get(id)).parent == job.id
+        assert (await app.jobs.get(id)).parent == job.id
 
 
 async def test_a_cancel_reaches_the_whole_subtree(url: str) -> None:
@@ -389,11 +389,11 @@ async def test_a_cancel_reaches_the_whole_subtree(url: str) -> None:
         await root.cancel(by="me")
         # The request has reached everybody when the cancel returns.
         for job in members:
-            seen = await family.app.get(job.id)
+            seen = await family.app.jobs.get(job.id)
             assert seen.ended or seen.cancel_requested_at is not None
         for job in [await root.refresh(), *members]:
             with pytest.raises(JobCancelled):
-                await family.app.handle(job.id).result(timeout=45)
+                await family.app.jobs.handle(job.id).result(timeout=45)
         assert (await scheduled.refresh()).status is Status.SCHEDULED
 
 
@@ -420,7 +420,7 @@ async def test_a_parent_that_is_handed_back_finds_what_it_ran(url: str, plain: b
             job = await parent.submit()
             await until(lambda: bool(runs), what="the child runs")
         # The worker left: its parent was released, and what it ran was not cancelled.
-        [kid] = (await app.jobs(parent=job.id)).items
+        [kid] = (await app.jobs.list(parent=job.id)).items
         assert kid.cancel_requested_at is None
         assert not kid.ended
         gate.set()
@@ -447,7 +447,7 @@ async def test_a_parent_that_timed_out_finds_what_it_ran(url: str) -> None:
     async with app, app.worker():
         job = await parent.submit()
         assert await job.result(timeout=45) == 7
-        assert len((await app.jobs(parent=job.id)).items) == 1
+        assert len((await app.jobs.list(parent=job.id)).items) == 1
 
 
 async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None:
@@ -469,7 +469,7 @@ async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None
                 return await child.run()
 
         async def left() -> bool:
-            return all(job.ended for job in (await app.jobs(parent=ctx.job_id)).items)
+            return all(job.ended for job in (await app.jobs.list(parent=ctx.job_id)).items)
 
         await until(left, what="the child was cancelled")
         gate.set()
@@ -480,7 +480,7 @@ async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None
         await asyncio.wait_for(begun.wait(), 30)
         limits[0].reschedule(0)
         assert await job.result(timeout=45) == 7
-        [kid] = (await app.jobs(parent=job.id)).items
+        [kid] = (await app.jobs.list(parent=job.id)).items
         assert kid.redrives == 1
 
 
@@ -498,7 +498,7 @@ async def test_a_cancel_whose_caller_left_reaches_everybody(url: str) -> None:
         cancelling.cancel()
         for job in members:
             with pytest.raises(JobCancelled):
-                await family.app.handle(job.id).result(timeout=45)  # long before a sweeper would tell
+                await family.app.jobs.handle(job.id).result(timeout=45)  # long before a sweeper would tell
 
 
 async def test_children_outlive_whatever_else_becomes_of_their_parent(url: str) -> None:
@@ -522,8 +522,8 @@ async def test_children_outlive_whatever_else_becomes_of_their_parent(url: str) 
             await failed.result(timeout=45)
         stop.set()
         for root in (done, failed):
-            [one] = (await app.jobs(parent=root.id)).items
-            await app.handle(one.id).result(timeout=45)
+            [one] = (await app.jobs.list(parent=root.id)).items
+            await app.jobs.handle(one.id).result(timeout=45)
 
 
 async def test_a_cancelled_handler_submits_no_more(url: str) -> None:
@@ -551,7 +551,7 @@ async def test_a_cancelled_handler_submits_no_more(url: str) -> None:
             await job.result(timeout=45)
         await until(lambda: bool(refused), what="the child was refused")
         assert str(job.id) in str(refused[0])
-        assert (await app.jobs(parent=job.id)).items == ()
+        assert (await app.jobs.list(parent=job.id)).items == ()
 
 
 async def test_a_retried_parent_finds_its_children(url: str) -> None:
@@ -579,7 +579,7 @@ async def test_a_retried_parent_finds_its_children(url: str) -> None:
         assert seen[0][:-1] == seen[1][:-1] == seen[2][:-1]
         assert len(set(seen[0])) == 7
         assert len({ids[-1] for ids in seen}) == 3
-        assert len((await app.jobs(parent=job.id)).items) == 5 + 3
+        assert len((await app.jobs.list(parent=job.id)).items) == 5 + 3
 
 
 async def test_whatever_order_the_calls_come_in_a_later_attempt_finds_them(url: str) -> None:
@@ -601,7 +601,7 @@ async def test_whatever_order_the_calls_come_in_a_later_attempt_finds_them(url: 
 
     async with app, app.worker():
         await (job := await parent.submit()).result(timeout=45)
-        found = (await app.jobs(parent=job.id)).items
+        found = (await app.jobs.list(parent=job.id)).items
         assert sorted(one.payload["n"] for one in found) == [0, 1, 2, 3, 4, 5, 6, 7]
         assert len(batches) == 1
 
@@ -630,7 +630,7 @@ async def test_a_job_of_a_bulk_handler_is_nobodys_child() -> None:
     async with app, app.worker():
         for job in await index.map([(n,) for n in range(3)]):
             await job.result(timeout=45)
-        found = (await app.jobs(task="child")).items
+        found = (await app.jobs.list(task="child")).items
         assert found
         assert {job.parent for job in found} == {None}
 

@@ -203,7 +203,7 @@ async def test_what_it_raises_counts_as_raised_by_the_handler(app: App) -> None:
             assert await jobs[how].result(timeout=45) == how
         with pytest.raises(JobFailed, match="no"):
             await jobs["give up"].result(timeout=45)
-        outcomes = {how: [one.outcome for one in (await app.history(job.id)).attempts] for how, job in jobs.items()}
+        outcomes = {how: [one.outcome for one in (await app.jobs.history(job.id)).attempts] for how, job in jobs.items()}
     done = Outcome.COMPLETED
     assert outcomes == {
         "snooze": [Outcome.SNOOZED, done],
@@ -274,7 +274,7 @@ async def test_a_handler_that_is_called_again_finds_its_children_and_its_steps(a
         assert sorted((await job.result(timeout=45)).split(", ")) == ["receipt 1", "receipt 2"]
         assert (runs, paid) == ([1, 1, 2, 2], [7, 7])
         assert children == children[:2] * 4
-        assert len((await app.jobs(task="note")).items) == 3, "one of the middleware's, two of the handler's"
+        assert len((await app.jobs.list(task="note")).items) == 3, "one of the middleware's, two of the handler's"
 
 
 async def test_a_stream_that_has_begun_is_not_begun_again_in_the_same_attempt(app: App) -> None:
@@ -300,7 +300,7 @@ async def test_a_stream_that_has_begun_is_not_begun_again_in_the_same_attempt(ap
         job = await lines.submit()
         assert await job.result(timeout=45) == 2
         assert [number async for number in job.stream()] == [1, 2]
-        error = (await app.history(job.id)).attempts[0].error
+        error = (await app.jobs.history(job.id)).attempts[0].error
         assert error is not None
         assert "call_next was called again" in error.message
     assert runs == [1, 1, 2]

@@ -38,14 +38,14 @@ async def test_entering_is_counted(kind: str, tmp_path: Path) -> None:
     sums = Sums(url_of(kind, tmp_path))
     app = sums.app
     async with app:
-        engine = app.engine
+        engine = app.session.engine
         async with app:
-            assert app.engine is engine
+            assert app.session.engine is engine
         await sums.add.submit(1)
     with pytest.raises(NotOpen, match="not open here"):
         await sums.add.submit(1)
     async with app:
-        assert (await app.stats()).ledger.accepted == 1
+        assert (await app.stats.counts()).ledger.accepted == 1
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -55,7 +55,7 @@ def test_an_app_is_entered_again_on_another_loop(kind: str, tmp_path: Path) -> N
     async def submit() -> int:
         async with sums.app:
             await sums.add.submit(1)
-            return (await sums.app.stats()).ledger.accepted
+            return (await sums.app.stats.counts()).ledger.accepted
 
     assert [asyncio.run(submit()) for _ in range(3)] == [1, 2, 3]
 
@@ -77,7 +77,7 @@ async def test_many_may_enter_at_once() -> None:
     await asyncio.gather(*entered)
     assert len(sessions) == 1
     with pytest.raises(NotOpen):
-        _ = sums.app.engine
+        _ = sums.app.session.engine
 
 
 async def test_who_enters_while_the_last_leaves_finds_it_open() -> None:
@@ -90,7 +90,7 @@ async def test_who_enters_while_the_last_leaves_finds_it_open() -> None:
     for _ in range(20):
         await asyncio.gather(*(visit() for _ in range(5)))
     async with sums.app:
-        assert (await sums.app.stats()).ledger.accepted == 100
+        assert (await sums.app.stats.counts()).ledger.accepted == 100
 
 
 async def test_a_store_that_cannot_be_opened_leaves_the_app_closed(tmp_path: Path) -> None:
@@ -99,19 +99,19 @@ async def test_a_store_that_cannot_be_opened_leaves_the_app_closed(tmp_path: Pat
         with pytest.raises(Exception, match="folder"):
             await app.__aenter__()
     with pytest.raises(NotOpen):
-        _ = app.engine
+        _ = app.session.engine
 
 
 def test_outside_a_loop_there_is_nothing_open() -> None:
     with pytest.raises(NotOpen, match="async with app"):
-        _ = App("memory://").engine
+        _ = App("memory://").session.engine
 
 
 async def test_several_apps_do_not_know_each_other() -> None:
     one, two = Sums(), Sums()
     async with one.app, two.app:
         await one.add.submit(1)
-        assert (await two.app.stats()).ledger.accepted == 0
+        assert (await two.app.stats.counts()).ledger.accepted == 0
         with pytest.raises(ConfigError, match="another App"):
             await two.app.submit_many([one.add.draft(1)])
 
@@ -139,14 +139,14 @@ async def test_every_override_has_a_store_of_its_own() -> None:
         with sums.app.override(url="memory://"):
             async with sums.app:
                 await sums.add.submit(1)
-                assert (await sums.app.stats()).ledger.accepted == 1
+                assert (await sums.app.stats.counts()).ledger.accepted == 1
 
 
 async def test_settings_reach_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADRACE_LEASE", "45")
     async with App("memory://") as app:
-        assert app.engine.rules.lease == 45.0
+        assert app.session.engine.rules.lease == 45.0
 
 
 @pytest.mark.parametrize("arguments", [{"imports": "module"}, {"codec": object()}])
@@ -177,7 +177,7 @@ def test_threads_that_open_it_at_once_share_one_store(monkeypatch: pytest.Monkey
 
     async def count() -> int:
         async with sums.app:
-            return (await sums.app.stats()).ledger.accepted
+            return (await sums.app.stats.counts()).ledger.accepted
 
     assert asyncio.run(count()) == 2
 
@@ -190,16 +190,16 @@ async def test_a_store_that_cannot_be_opened_is_blamed_on_who_names_it(monkeypat
     lost = "the environment variable HEADRACE_URL (postgresql://anna:***@db/jobs)"
     assert raised.value.__notes__ == [f"the url comes from App(...), which wins over {lost}"]
     with pytest.raises(ConfigError) as refused:
-        App("mysql://x").new_engine()
+        App("mysql://x")._new_engine()
     assert refused.value.__notes__ == [f"the url comes from App(...), which wins over {lost}"]
 
 
 async def test_asking_for_a_store_makes_none(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/jobs.db")
-    assert not await app.store_exists()
+    assert not await app.store.exists()
     assert os.listdir(tmp_path) == []
     async with app:
-        assert await app.store_exists()
+        assert await app.store.exists()
 
 
 @pytest.mark.parametrize("kind", ENGINES)

@@ -187,7 +187,7 @@ def stored(place: Path, id: str) -> Job:
 
     async def get() -> Job:
         async with app:
-            return await app.get(UUID(id))
+            return await app.jobs.get(UUID(id))
 
     return asyncio.run(get())
 

@@ -159,11 +159,11 @@ async def test_a_draft_may_have_what_a_request_said() -> None:
     async def work(n: int) -> None: ...
 
     async with app:
-        draft = work.draft(1).with_checked({"query": {"q": ("1", "2")}, "customer": "ann"})
-        job = await app.get((await draft.submit()).id)
+        draft = work.draft(1)._with_checked({"query": {"q": ("1", "2")}, "customer": "ann"})
+        job = await app.jobs.get((await draft.submit()).id)
         assert (job.query, job.customer, job.payload) == ({"q": ("1", "2")}, "ann", {"n": 1})
         with pytest.raises(ConfigError, match="exclude each other"):
-            work.draft(1).with_checked({"request_key": "k"})
+            work.draft(1)._with_checked({"request_key": "k"})
 
 
 def _deep(kind: type) -> Any:
@@ -246,15 +246,15 @@ async def test_nothing_else_that_is_said_of_jobs_fails_so_either(monster: str) -
             (InvalidPayload, lambda: app.submit("other", value if isinstance(value, dict) else {"a": value})),
             (InvalidPayload, lambda: app.submit("other", cast(Any, as_list))),
             (ConfigError, lambda: app.submit(value, {})),
-            (ConfigError, lambda: app.set_queue("q", priority=value)),
-            (ConfigError, lambda: app.set_queue("q", rates=as_list)),
+            (ConfigError, lambda: app.queues.set("q", priority=value)),
+            (ConfigError, lambda: app.queues.set("q", rates=as_list)),
             *((ConfigError, partial(cast(Any, app.jobs), **{name: value})) for name in FILTERS),
-            *((ConfigError, partial(cast(Any, app.count), **{name: (value,)})) for name in FILTERS),
-            *((ConfigError, partial(cast(Any, app.failures), **{name: [[value]]})) for name in FILTERS),
-            (ConfigError, lambda: app.get(value)),
-            (ConfigError, lambda: app.create_key(value, ["read"])),
-            (ConfigError, lambda: app.create_key("a", as_list)),
-            (ConfigError, lambda: app.add_webhook("https://hooks.example", events=as_list)),
+            *((ConfigError, partial(cast(Any, app.jobs.count), **{name: (value,)})) for name in FILTERS),
+            *((ConfigError, partial(cast(Any, app.jobs.failures), **{name: [[value]]})) for name in FILTERS),
+            (ConfigError, lambda: app.jobs.get(value)),
+            (ConfigError, lambda: app.keys.create(value, ["read"])),
+            (ConfigError, lambda: app.keys.create("a", as_list)),
+            (ConfigError, lambda: app.webhooks.add("https://hooks.example", events=as_list)),
         ]
         for number, (kind, say) in enumerate(said):
             with pytest.raises(kind) as told:  # noqa: PT012  # some of them are awaited

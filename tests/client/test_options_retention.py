@@ -38,7 +38,7 @@ async def test_a_pruner_that_does_not_know_the_task_obeys(engine: str, tmp_path:
     async with app:
         jobs = [await task.submit(1) for task in (brief, long, plain)]
         jobs.append(await plain.options(retention=timedelta(minutes=5)).submit(2))
-        await app.announce()
+        await app.tasks.announce()
     async with other:
         named = await other.submit("brief", {"n": 2})
         assert (await named.refresh()).retention == HOUR, "as the store knows it of the task"
@@ -55,8 +55,8 @@ async def test_a_pruner_that_does_not_know_the_task_obeys(engine: str, tmp_path:
             timedelta(days=334),
         ):
             clock.advance(span.total_seconds())
-            await other.prune()
-            left.append([job is not None for job in await other.get_many([handle.id for handle in (*jobs, named)])])
+            await other.store.prune()
+            left.append([job is not None for job in await other.jobs.get_many([handle.id for handle in (*jobs, named)])])
     assert left == [
         [True, True, True, True, True],
         [True, True, True, False, True],
@@ -87,12 +87,12 @@ async def test_how_it_is_said(given: Any, kept: Kept) -> None:
     async with app:
         assert (await (await work.submit()).refresh()).retention == kept
         assert (await (await own.submit()).refresh()).retention == Kept(completed=1, failed=1, cancelled=1)
-        assert {task.name: task.retention for task in await app.tasks()} == {
+        assert {task.name: task.retention for task in await app.tasks.list()} == {
             "work": kept,
             "own": Kept(completed=1, failed=1, cancelled=1),
         }
-        await app.schedule("often", Every(hours=1), own.draft())
-        assert (await (await app.trigger_schedule("often")).refresh()).retention is not None
+        await app.schedules.set("often", Every(hours=1), own.draft())
+        assert (await (await app.schedules.trigger("often")).refresh()).retention is not None
 
 
 @pytest.mark.parametrize("wrong", [-1, "1h", None, {"done": 1}, {"failed": -1}, {"completed": None}, float("nan")])

@@ -102,5 +102,5 @@ async def test_closing_writes_what_is_waiting(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(NotOpen):
         await session.watcher.ended(handles[0].id)
     async with sums.app as app:
-        assert (await app.engine.records.ledger()).accepted == 10
-        assert [(await app.get(handle.id)).payload["a"] for handle in handles] == [*range(10)]
+        assert (await app.session.engine.records.ledger()).accepted == 10
+        assert [(await app.jobs.get(handle.id)).payload["a"] for handle in handles] == [*range(10)]

@@ -36,7 +36,7 @@ async def test_arguments_are_checked_at_submit() -> None:
     async with sums.app:
         with pytest.raises(InvalidPayload, match="a: Expected `int`"):
             await sums.add.submit("1")  # type: ignore[arg-type]
-        assert (await sums.app.stats()).ledger.accepted == 0
+        assert (await sums.app.stats.counts()).ledger.accepted == 0
 
 
 async def test_a_delay_counts_from_the_submit() -> None:
@@ -48,7 +48,7 @@ async def test_a_delay_counts_from_the_submit() -> None:
     assert job is not None
     assert job.available_at >= before + timedelta(minutes=1)
     with pytest.raises(ConfigError, match="delay"):
-        sums.add.options(delay=1e300).draft(1).job(before)
+        sums.add.options(delay=1e300).draft(1)._job(before)
 
 
 async def test_what_is_no_draft_is_named_by_its_index() -> None:
@@ -57,7 +57,7 @@ async def test_what_is_no_draft_is_named_by_its_index() -> None:
         drafts: list[Any] = [sums.add.draft(1), (1, 2)]
         with pytest.raises(TypeError, match=r"submit_many: item 1 must be a draft, .* not tuple"):
             await sums.app.submit_many(drafts)
-        assert (await sums.app.stats()).ledger.accepted == 0
+        assert (await sums.app.stats.counts()).ledger.accepted == 0
 
 
 async def test_a_draft_submitted_twice_is_one_job() -> None:
@@ -67,7 +67,7 @@ async def test_a_draft_submitted_twice_is_one_job() -> None:
         first, second = await draft.submit(), await draft.submit()
         (third, fourth) = await sums.app.submit_many([draft, draft])
         assert {first.id, second.id, third.id, fourth.id} == {draft.id}
-        assert (await sums.app.stats()).ledger.accepted == 1
+        assert (await sums.app.stats.counts()).ledger.accepted == 1
         assert not second.duplicate
 
 
@@ -104,7 +104,7 @@ async def test_map_takes_tuples_and_mappings() -> None:
         with pytest.raises(InvalidPayload) as caught:
             await sums.add.map([(1,), ("2",)])
         assert "item 1" in str(caught.value)
-        assert (await sums.app.stats()).ledger.accepted == 3
+        assert (await sums.app.stats.counts()).ledger.accepted == 3
 
 
 async def test_map_goes_beyond_one_write() -> None:
@@ -113,7 +113,7 @@ async def test_map_goes_beyond_one_write() -> None:
         handles = await sums.add.map((i,) for i in range(2500))
         assert len({handle.id for handle in handles}) == 2500
         assert [handle.last.payload["a"] for handle in handles if handle.last] == list(range(2500))
-        assert (await sums.app.stats()).ledger.accepted == 2500
+        assert (await sums.app.stats.counts()).ledger.accepted == 2500
 
 
 async def test_run_waits_for_the_result() -> None:
@@ -130,13 +130,13 @@ async def test_cancelling_the_caller_of_run_cancels_the_job() -> None:
         caller = asyncio.create_task(sums.add.run(1))
 
         async def is_there() -> bool:
-            return bool((await sums.app.jobs(status="queued")).items)
+            return bool((await sums.app.jobs.list(status="queued")).items)
 
         await until(is_there)
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
-        (job,) = (await sums.app.jobs()).items
+        (job,) = (await sums.app.jobs.list()).items
         assert (job.status, job.reason) == (Status.CANCELLED, "user")
 
 

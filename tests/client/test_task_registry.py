@@ -32,8 +32,8 @@ def test_bare_and_with_options_and_reused() -> None:
         "images",
     )
     assert (two.handler.policy.priority, other.handler.policy.priority) == (10, 90)
-    assert set(app.handlers) == {"one", "two", "three", "drei"}
-    assert app.handlers["drei"] is app.handlers["three"] is other.handler
+    assert set(app._handlers) == {"one", "two", "three", "drei"}
+    assert app._handlers["drei"] is app.handlers["three"] is other.handler
 
 
 def test_a_second_task_of_a_name_is_refused_with_both_places() -> None:
@@ -52,7 +52,7 @@ def test_a_second_task_of_a_name_is_refused_with_both_places() -> None:
         app.task(aliases=["same"])(another)
     with pytest.raises(ConfigError, match="already"):
         app.task(app.task(name="x")(same))
-    assert set(app.handlers) == {"same", "x"}
+    assert set(app._handlers) == {"same", "x"}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_collection_needs_an_app_to_submit() -> None:
     @tasks.task(retry=Retry(0))
     def refund(cents: int) -> None: ...
 
-    assert set(app.handlers) == {"billing.charge", "billing.refund"}
+    assert set(app._handlers) == {"billing.charge", "billing.refund"}
     assert (charge.handler.policy.queue, charge.handler.policy.priority) == ("money", 7)
     assert refund.handler.policy.priority == 7
     async with app:

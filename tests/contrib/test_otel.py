@@ -352,7 +352,7 @@ async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
     async with otel.app:
         job = await charge.submit()
         await otel.drain()
-        (attempt, *_) = (await otel.app.history(job.id)).attempts
+        (attempt, *_) = (await otel.app.jobs.history(job.id)).attempts
     first, second = otel.spans("run charge")
     assert [link.context.span_id for link in second.links] == [id_of(first)]
     assert attempt.error is not None
@@ -375,7 +375,7 @@ async def test_a_run_whose_time_was_up_is_linked_to(otel: Traced, plain: bool) -
     async with otel.app, otel.app.worker():
         job = await task.submit()
         await job.result(timeout=50)
-        (attempt, *_) = (await otel.app.history(job.id)).attempts
+        (attempt, *_) = (await otel.app.jobs.history(job.id)).attempts
         await until(lambda: {1, 2} <= {said(span)["headrace.attempt"] for span in otel.spans("run slow")})
     by_attempt = {said(span)["headrace.attempt"]: span for span in otel.spans("run slow")}
     first, second = by_attempt[1], by_attempt[2]

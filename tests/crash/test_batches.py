@@ -47,17 +47,17 @@ async def test_the_counters_are_exact_after_half_the_workers_were_killed(url: st
             record = await batch.wait(timeout=300)
             assert record.tally == BatchTally(COUNT, COUNT)
             # The counters say what the jobs say.
-            stats = (await app.stats()).statuses
-            reports = len((await app.jobs(task="report")).items)
+            stats = (await app.stats.counts()).statuses
+            reports = len((await app.jobs.list(task="report")).items)
             assert stats[Status.COMPLETED] - COUNT <= reports <= 1
 
             async def reported() -> bool:
-                page = await app.jobs(task="report", status=Status.COMPLETED)
+                page = await app.jobs.list(task="report", status=Status.COMPLETED)
                 return len(page.items) == 1
 
             await until(reported, within=90, what="what follows was done")
             await asyncio.sleep(1)
-            [job] = (await app.jobs(task="report")).items
+            [job] = (await app.jobs.list(task="report")).items
             assert job.metadata["batch"] == str(batch.id)
-            ledger = (await app.stats()).ledger
+            ledger = (await app.stats.counts()).ledger
             assert (ledger.accepted, ledger.ended, ledger.unaccounted) == (COUNT + 1, COUNT + 1, 0)

@@ -51,7 +51,7 @@ async def end(ids: list[UUID], workers: Crew) -> None:
             if dead not in replaced:
                 replaced.append(dead)
                 workers.hire("--concurrency", "2")
-        return all([(await app.get(id)).ended for id in ids])
+        return all([(await app.jobs.get(id)).ended for id in ids])
 
     replaced = [one for one in workers.members if one.poll() is not None]
     await until(ended, within=240, what="all jobs ended")
@@ -73,7 +73,7 @@ async def test_handlers_that_kill_their_worker_are_called_as_often_as_their_budg
             ids = [handle.id for _, handle in jobs.values()]
             await end(ids, workers)
             for note, (retries, handle) in jobs.items():
-                job = await app.get(handle.id)
+                job = await app.jobs.get(handle.id)
                 assert (job.status, job.reason, job.charged) == (Status.FAILED, Reason.LOST, retries + 1), note.name
                 # Not at least: a neighbour may kill the process between the start on record and the call.
                 # Once the start may not be on record, once more if several workers died at the same time, and once a
@@ -87,9 +87,9 @@ async def test_handlers_that_kill_their_worker_are_called_as_often_as_their_budg
                 await app.retry(jobs[note][1].id)
             await end([jobs[note][1].id for note in again], workers)
             for note, before in again.items():
-                spared = (await app.get(jobs[note][1].id)).spared
+                spared = (await app.jobs.get(jobs[note][1].id)).spared
                 assert calls(note) - before <= 2 + spared, f"{note.name}, after a retry by hand"
-            await check_store(app.engine)
+            await check_store(app.session.engine)
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -102,5 +102,5 @@ async def test_alone_in_its_worker_it_is_called_exactly_as_often(retries: int, t
             workers.hire("--concurrency", "2")
             await end([handle.id], workers)
             assert calls(note) == retries + 1 + (retries > 0), "its budget, and the one that was not recorded"
-            job = await app.get(handle.id)
+            job = await app.jobs.get(handle.id)
             assert (job.reason, job.charged) == (Reason.LOST, retries + 1)

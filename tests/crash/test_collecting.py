@@ -29,11 +29,11 @@ async def test_every_job_survives_workers_killed_within_calls(kind: str, tmp_pat
             jobs = await collects.map([(n,) for n in range(N)])
 
             async def done() -> int:
-                return (await app.stats()).statuses.get(Status.COMPLETED, 0)
+                return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0)
 
             async def did_some(pid: int) -> bool:
                 # By the results: what the one before had on its way may be stored after its death.
-                return any(job.result == pid for job in await all_jobs(app.engine))
+                return any(job.result == pid for job in await all_jobs(app.session.engine))
 
             async def all_done() -> bool:
                 return await done() == N
@@ -45,7 +45,7 @@ async def test_every_job_survives_workers_killed_within_calls(kind: str, tmp_pat
             assert await done() < N
             workers.hire("--concurrency", "2")
             await until(all_done, within=180, what=f"{N} jobs completed")
-            histories = await check_store(app.engine)
+            histories = await check_store(app.session.engine)
             outcomes = Counter(one.outcome for history in histories.values() for one in history.attempts)
             assert outcomes[Outcome.COMPLETED] == N
             assert outcomes[Outcome.LOST] > 0

@@ -43,15 +43,15 @@ async def test_instances_outlive_their_workers_and_are_never_too_many(url: str, 
                 workers.hire("--concurrency", "4")
             done = await completed()
             await until(lambda: _more(done + 20), within=90)
-            live = [job for job in await all_jobs(app.engine) if not job.ended]
+            live = [job for job in await all_jobs(app.session.engine) if not job.ended]
             assert len({job.dedup for job in live}) == len(live) <= INSTANCES
-            await app.pause_schedule("poll")
+            await app.schedules.pause("poll")
             await until(_none_live, within=90)
             workers.stop()  # a worker that read the schedule just before the pause may still begin one more run
-            histories = await check_store(app.engine)
+            histories = await check_store(app.session.engine)
             runs = [
                 Run(instance_of(job), _begin(one, job), one.finished_at, one.outcome, job.id)
-                for job in await all_jobs(app.engine)
+                for job in await all_jobs(app.session.engine)
                 for one in histories[job.id].attempts
             ]
             assert {run.outcome for run in runs} == {Outcome.COMPLETED, Outcome.LOST}
@@ -62,7 +62,7 @@ async def test_instances_outlive_their_workers_and_are_never_too_many(url: str, 
                 for one, other in pairwise(mine):
                     # The attempts of one job follow one another by their epochs, as was checked.
                     assert one.job == other.job or one.end <= other.begin, f"{one} and {other} at once"
-            pids = {job.result for job in await all_jobs(app.engine) if job.status is Status.COMPLETED}
+            pids = {job.result for job in await all_jobs(app.session.engine) if job.status is Status.COMPLETED}
             assert len(pids) >= 2
 
 
@@ -85,7 +85,7 @@ def _begin(attempt: Attempt, job: Job) -> datetime:
 
 
 async def completed() -> int:
-    return (await app.stats()).statuses.get(Status.COMPLETED, 0)
+    return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0)
 
 
 async def _more(n: int) -> bool:
@@ -93,4 +93,4 @@ async def _more(n: int) -> bool:
 
 
 async def _none_live() -> bool:
-    return (await app.engine.records.ledger()).live == 0
+    return (await app.session.engine.records.ledger()).live == 0

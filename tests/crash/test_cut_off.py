@@ -46,7 +46,7 @@ def hub(folder: Path, url: str, *flags: str, grace: float = GRACE) -> Any:
 
 async def row_of(app: App, id: str) -> WorkerRow | None:
     """A living worker, as the store has it."""
-    rows = {str(row.info.id): row for row in await app.engine.workers.list() if row.alive}
+    rows = {str(row.info.id): row for row in await app.session.engine.workers.list() if row.alive}
     return rows.get(id)
 
 
@@ -74,7 +74,7 @@ async def test_the_job_of_a_worker_that_is_killed_does_not_wait_for_its_lease(ur
                 known, id = await joined(store, worker)
                 killed_at = datetime.now(UTC)
             await store.until(id, Status.QUEUED)
-            [lost] = (await store.app.history(id)).attempts
+            [lost] = (await store.app.jobs.history(id)).attempts
             assert lost.outcome is Outcome.LOST
             assert lost.finished_at >= killed_at + timedelta(seconds=2.0), "not before its grace is over"
             assert await is_buried(store, known["worker"])
@@ -100,7 +100,7 @@ async def test_the_job_of_a_remote_engine_that_is_killed_does_not_wait_for_its_l
             first = workers.hire()
             handle = await waits_for.submit(str(gate), str(note))
             await until(lambda: _is_running(app, handle.id), within=90)
-            [row] = await app.workers()
+            [row] = await app.workers.list()
             assert row.proof is not None
             assert row.proof.startswith("hub ")
             workers.kill(first)
@@ -115,7 +115,7 @@ async def test_the_job_of_a_remote_engine_that_is_killed_does_not_wait_for_its_l
 
 
 async def _is_running(app: App, id: UUID) -> bool:
-    return (await app.get(id)).status is Status.RUNNING
+    return (await app.jobs.get(id)).status is Status.RUNNING
 
 
 async def test_who_roams_is_slow_or_connects_again_keeps_its_job(url: str, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_a_hub_that_was_frozen_takes_nobody_for_dead_who_is_at_another(url
                 assert await row_of(store.app, held["roams"][0]["worker"]) is not None
                 after.job = before.job
                 await after.about("complete_job", "job_completed", result=1)
-            history = await store.app.history(held["roams"][1])
+            history = await store.app.jobs.history(held["roams"][1])
     assert [one.outcome for one in history.attempts] == [Outcome.COMPLETED]
 
 
@@ -224,8 +224,8 @@ async def test_a_hub_and_a_worker_that_are_killed_together_are_missed_at_once(ur
     ):
         async with app:
             await until(lambda: _has_said_how(app), within=60)
-            await until(app.workers, within=60)
-            [sender] = await app.workers()
+            await until(app.workers.list, within=60)
+            [sender] = await app.workers.list()
             first = workers.hire()
             handle = await waits_for.submit(str(gate), str(note))
             await until(lambda: _is_running(app, handle.id), within=90)
@@ -236,22 +236,22 @@ async def test_a_hub_and_a_worker_that_are_killed_together_are_missed_at_once(ur
             await until(lambda: note.read_text().split()[1::2] == [str(first.pid), str(second.pid)], within=90)
             gate.touch()
             assert await handle.result(timeout=60) == 2
-            id = next(row.info.id for row in await app.workers() if row.info.pid == second.pid)
+            id = next(row.info.id for row in await app.workers.list() if row.info.pid == second.pid)
             await until(lambda: _has_duties(app, id), within=60)
             said = workers.said(second)
             assert f"pid {one.process.pid}) is dead: its process has ended; its duties are free" in said
             assert f"worker {short(sender.info.id)}" in said
             assert said.count(BY_PROOF) == 3, "the hub, what delivers beside it, and the worker"
-            assert await app.engine.documents.settings("holder:") == []
+            assert await app.session.engine.documents.settings("holder:") == []
 
 
 async def _has_said_how(app: App) -> bool:
     """Whether the hub has its duties, and says how its death can be proved."""
-    held = await app.engine.documents.holder("duty:sweeper", app.host.clock.now())
-    return [one.key for one in await app.engine.documents.settings("holder:")] == [f"holder:{held}"]
+    held = await app.session.engine.documents.holder("duty:sweeper", app.host.clock.now())
+    return [one.key for one in await app.session.engine.documents.settings("holder:")] == [f"holder:{held}"]
 
 
 async def _has_duties(app: App, id: UUID) -> bool:
     now = app.host.clock.now()
     names = ("sweeper", "planner", "pruner")
-    return {await app.engine.documents.holder(f"duty:{name}", now) for name in names} == {id}
+    return {await app.session.engine.documents.holder(f"duty:{name}", now) for name in names} == {id}

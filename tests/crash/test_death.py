@@ -41,7 +41,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def holders() -> list[UUID | None]:
     """Who has each duty."""
     now = app.host.clock.now()
-    return [await app.engine.documents.holder(name, now) for name in DUTIES]
+    return [await app.session.engine.documents.holder(name, now) for name in DUTIES]
 
 
 def runs(note: Path) -> list[int]:
@@ -88,13 +88,13 @@ async def test_the_job_of_a_killed_worker_runs_again_without_waiting_for_silence
             await until(lambda: runs(note)[-2:] == [first.pid, survivor.pid], within=90)
             gate.touch()
             assert await handle.result(timeout=60) == 2
-            outcomes = [one.outcome for one in (await app.history(handle.id)).attempts]
+            outcomes = [one.outcome for one in (await app.jobs.history(handle.id)).attempts]
             assert outcomes == [Outcome.LOST, Outcome.COMPLETED]
             id = (await living(app))[survivor.pid].info.id
             await until(first_has_all, within=60)
             assert BY_PROOF in workers.said(survivor)
             assert BY_LOOKS not in said(workers)
-            await check_store(app.engine)
+            await check_store(app.session.engine)
 
 
 async def test_a_lone_worker_that_is_killed_and_started_again_runs_its_job_again(url: str, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def halt(pid: int) -> None:
         psutil.Process(pid).suspend()
         try:
             async with asyncio.timeout(5):
-                await app.engine.workers.retire(UUID(int=0))  # a write that changes nothing
+                await app.session.engine.workers.retire(UUID(int=0))  # a write that changes nothing
                 return
         except TimeoutError:
             psutil.Process(pid).resume()
@@ -167,12 +167,12 @@ async def test_a_job_is_not_given_away_while_a_child_of_the_dead_runs_on(tmp_pat
             workers.kill(first)
 
             async def holder() -> UUID | None:
-                return await app.engine.documents.holder("duty:sweeper", app.host.clock.now())
+                return await app.session.engine.documents.holder("duty:sweeper", app.host.clock.now())
 
             # The second looks at the first once a second, and finds that what was held for it is held.
             rows = await living(app)
             for _ in range(30):
-                assert (await app.engine.workers.gone([rows[first.pid]])).workers == frozenset()
+                assert (await app.session.engine.workers.gone([rows[first.pid]])).workers == frozenset()
             assert await holder() == rows[first.pid].info.id
             assert runs(note) == [child]
             # It comes back from where it could not hear that its worker is gone, and ends.
@@ -240,4 +240,4 @@ async def test_workers_behind_a_restarted_pooler_are_not_buried(tmp_path: Path) 
 
 
 async def _has_status(id: UUID, status: Status) -> bool:
-    return (await app.get(id)).status is status
+    return (await app.jobs.get(id)).status is status

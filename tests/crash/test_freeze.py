@@ -103,7 +103,7 @@ async def test_a_store_frozen_for_longer_than_a_lease_buries_nobody_and_charges_
             for _ in range(2):
                 workers.hire("--concurrency", "10")
             await until(_both_beat, within=90)  # all is begun that a worker begins with
-            names = {row.info.id for row in await app.workers()}
+            names = {row.info.id for row in await app.workers.list()}
             running = [await waits_for.submit(str(gate), str(note)) for _ in range(6)]
             await until(lambda: note.exists() and len(note.read_text().splitlines()) == 6, within=90)
             others = await work.map([(1.0,) for _ in range(40)])
@@ -118,29 +118,29 @@ async def test_a_store_frozen_for_longer_than_a_lease_buries_nobody_and_charges_
                 await handle.result(timeout=90)
             # The engine is asked who was buried. The view calls a worker silent until its next beat is in, and cannot
             # know better: what the store has of workers that died during an outage looks the same.
-            assert {row.info.id for row in await app.engine.workers.list() if row.alive} == names
+            assert {row.info.id for row in await app.session.engine.workers.list() if row.alive} == names
             await until(_both_are_shown_alive, within=BEAT + 60)
-            assert {row.info.id for row in await app.workers()} == names
+            assert {row.info.id for row in await app.workers.list()} == names
             assert not any("declared dead" in workers.said(member) for member in workers.members)
             await until(_all_ended, within=90)
-            histories = await check_store(app.engine)
+            histories = await check_store(app.session.engine)
             outcomes = {one.outcome for history in histories.values() for one in history.attempts}
             assert outcomes == {Outcome.COMPLETED}
-            assert {(await app.get(handle.id)).charged for handle in (*running, *others)} == {1}
+            assert {(await app.jobs.get(handle.id)).charged for handle in (*running, *others)} == {1}
 
 
 async def _both_beat() -> bool:
-    rows = await app.workers()
+    rows = await app.workers.list()
     return len(rows) == 2 and all(row.beats > 0 for row in rows)
 
 
 async def _both_are_shown_alive() -> bool:
-    return [row.alive for row in await app.workers()] == [True, True]
+    return [row.alive for row in await app.workers.list()] == [True, True]
 
 
 async def _some_done() -> bool:
-    return (await app.stats()).statuses.get(Status.COMPLETED, 0) > 0
+    return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0) > 0
 
 
 async def _all_ended() -> bool:
-    return (await app.engine.records.ledger()).live == 0
+    return (await app.session.engine.records.ledger()).live == 0

@@ -61,12 +61,12 @@ async def test_five_thousand_jobs_survive_workers_killed_at_random(url: str, tmp
                     await asyncio.sleep(0.02)
 
             async def finished() -> bool:
-                return (await app.stats()).statuses.get(Status.COMPLETED, 0) == 5000 + len(long)
+                return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0) == 5000 + len(long)
 
             await asyncio.gather(submitting(), nemesis())
             gate.touch()
             await until(finished, within=180, what="5,000 jobs completed")
-            histories = await check_store(app.engine)
+            histories = await check_store(app.session.engine)
             outcomes = Counter(one.outcome for history in histories.values() for one in history.attempts)
             assert outcomes[Outcome.COMPLETED] == 5000 + len(long), f"seed {seed}"
             assert outcomes[Outcome.LOST] > 0
@@ -81,9 +81,9 @@ async def test_a_handler_that_kills_its_process_fails_after_its_budget_and_alone
             more = await work.map([(0.02,) for _ in range(60)])
             workers.hire("--concurrency", "4", "--processes", "2")
             await until(lambda: _ended(bad.id), within=180)
-            job = await app.get(bad.id)
+            job = await app.jobs.get(bad.id)
             assert (job.status, job.reason, job.charged) == (Status.FAILED, Reason.LOST, 3)
-            history = await app.history(bad.id)
+            history = await app.jobs.history(bad.id)
             # One more may be on record that was not charged: its neighbours may be suspect before it is.
             started = [one for one in history.attempts if one.started_at is not None]
             charged = [one for one in started if one.error is None or (one.error.details or {}).get("charged", True)]
@@ -91,7 +91,7 @@ async def test_a_handler_that_kills_its_process_fails_after_its_budget_and_alone
             assert len(started) - len(charged) == job.spared
             for handle in (*neighbours, *more):
                 await handle.result(timeout=60)
-            await check_store(app.engine)
+            await check_store(app.session.engine)
 
 
 async def test_without_retries_it_is_started_exactly_once(url: str, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_without_retries_it_is_started_exactly_once(url: str, tmp_path: Pa
             bad = await poison.options(retry=Retry(0)).submit(str(note))
             workers.hire("--processes", "2")
             await until(lambda: _ended(bad.id), within=180)
-            job = await app.get(bad.id)
+            job = await app.jobs.get(bad.id)
             assert (job.status, job.reason, job.attempt) == (Status.FAILED, Reason.LOST, 1)
             assert note.read_text() == "started\n"
 
@@ -119,18 +119,18 @@ async def test_the_late_finish_of_a_frozen_worker_is_stale(url: str, tmp_path: P
             await until(lambda: len(note.read_text().splitlines()) == 2, within=90)
             gate.touch()
             assert await handle.result(timeout=60) == 2
-            before = await app.get(handle.id)
+            before = await app.jobs.get(handle.id)
             workers.thaw(slow)
             await until(lambda: "another owner" in workers.said(slow), within=60)
-            assert await app.get(handle.id) == before
-            history = await app.history(handle.id)
+            assert await app.jobs.get(handle.id) == before
+            history = await app.jobs.history(handle.id)
             assert [one.outcome for one in history.attempts] == [Outcome.LOST, Outcome.COMPLETED]
             # Both go on: the thawed one under a new name.
             await until(lambda: _alive(2), within=60)
             for member in (slow, quick):
                 member.send_signal(signal.SIGTERM)
                 assert member.wait(60) == 0
-            await check_store(app.engine)
+            await check_store(app.session.engine)
 
 
 async def test_four_processes_share_one_store_and_each_job_is_finished_once(url: str, tmp_path: Path) -> None:
@@ -144,17 +144,17 @@ async def test_four_processes_share_one_store_and_each_job_is_finished_once(url:
             results = await asyncio.gather(*(handle.result(timeout=90) for handle in handles))
             assert len(set(results)) >= 2  # more than one process had a share
             assert os.getpid() not in results
-            histories = await check_store(app.engine)
+            histories = await check_store(app.session.engine)
             assert all(len(history.attempts) == 1 for history in histories.values())
 
 
 async def _ended(id: UUID) -> bool:
-    return (await app.get(id)).ended
+    return (await app.jobs.get(id)).ended
 
 
 async def _has_status(id: UUID, status: Status) -> bool:
-    return (await app.get(id)).status is status
+    return (await app.jobs.get(id)).status is status
 
 
 async def _alive(n: int) -> bool:
-    return sum(row.alive for row in await app.workers()) == n
+    return sum(row.alive for row in await app.workers.list()) == n

@@ -69,7 +69,7 @@ class Looks:
 
     async def __call__(self) -> None:
         while True:
-            held = (await app.jobs(task="limited", status=list(HELD), limit=500)).items
+            held = (await app.jobs.list(task="limited", status=list(HELD), limit=500)).items
             keys = Counter(job.concurrency_key for job in held)
             self.by_key = max(self.by_key, *keys.values(), 0)
             self.in_all = max(self.in_all, len(held))
@@ -81,7 +81,7 @@ async def test_no_limit_is_exceeded_while_workers_are_killed(url: str, tmp_path:
     dice = random.Random(seed)
     with app.override(url=url), crew(url, tmp_path) as workers:
         async with app:
-            await app.announce()
+            await app.tasks.announce()
             handles: list[JobHandle[None]] = []
 
             async def more(count: int) -> None:
@@ -94,7 +94,7 @@ async def test_no_limit_is_exceeded_while_workers_are_killed(url: str, tmp_path:
                 workers.hire("--concurrency", "10")
 
             async def done() -> int:
-                return (await app.stats()).statuses.get(Status.COMPLETED, 0)
+                return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0)
 
             async def some_done() -> bool:
                 return await done() >= 20
@@ -119,10 +119,10 @@ async def test_no_limit_is_exceeded_while_workers_are_killed(url: str, tmp_path:
             assert looking.cancelled(), "it looked all the time"
             assert looks.by_key <= KEY, f"seed {seed}"
             assert TASK - 2 <= looks.in_all <= TASK, f"they did work side by side (seed {seed})"
-            histories = await check_store(app.engine)
+            histories = await check_store(app.session.engine)
             outcomes = [one.outcome for history in histories.values() for one in history.attempts]
             assert Outcome.LOST in outcomes, f"nobody held anything when he was killed (seed {seed})"
-            jobs = await all_jobs(app.engine)
+            jobs = await all_jobs(app.session.engine)
             assert {job.id for job in jobs} == {handle.id for handle in handles}
             assert run_at_once(jobs, histories, lambda job: job.concurrency_key) <= KEY, f"seed {seed}"
             assert run_at_once(jobs, histories, lambda job: job.task) <= TASK, f"seed {seed}"

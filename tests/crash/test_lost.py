@@ -46,7 +46,7 @@ def replace(path: Path) -> None:
 
 
 async def two_at_work() -> bool:
-    return len(await app.workers()) == 2
+    return len(await app.workers.list()) == 2
 
 
 @pytest.mark.parametrize("harm", [delete, delete_alone, replace])

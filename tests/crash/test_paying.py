@@ -64,14 +64,14 @@ async def test_a_worker_dies_at_the_worst_of_moments(kind: str, tmp_path: Path) 
                 await handle.result(timeout=120)
             assert till.rows() == Counter(str(handle.id) for handle in jobs.values())
             for moment, handle in jobs.items():
-                outcomes = [one.outcome for one in (await app.history(handle.id)).attempts]
+                outcomes = [one.outcome for one in (await app.jobs.history(handle.id)).attempts]
                 # Nothing comes after the commit. Before it, also the others may be lost, by a worker that did not come
                 # so far: it died of one of these jobs, or was slower than its short lease.
                 assert (moment, outcomes[-1]) == (moment, Outcome.COMPLETED)
                 assert (moment, outcomes.count(Outcome.COMPLETED)) == (moment, 1)
                 if moment not in ("never", "after the commit"):
                     assert (moment, Outcome.LOST in outcomes) == (moment, True)
-            await check_store(app.engine)
+            await check_store(app.session.engine)
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -89,7 +89,7 @@ async def test_every_job_is_paid_exactly_once_while_workers_are_killed_at_random
             killed = 0
 
             async def paid() -> bool:
-                return (await app.stats()).statuses.get(Status.COMPLETED, 0) == len(handles)
+                return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0) == len(handles)
 
             while not await paid() and killed < 10:
                 await asyncio.sleep(dice.uniform(0.4, 0.9))
@@ -99,7 +99,7 @@ async def test_every_job_is_paid_exactly_once_while_workers_are_killed_at_random
                 workers.hire("--concurrency", "5")
             await until(paid, within=180, what=f"all paid, seed {seed}")
             assert till.rows() == Counter(str(handle.id) for handle in handles), f"seed {seed}"
-            await check_store(app.engine)
+            await check_store(app.session.engine)
 
 
 @asynccontextmanager
@@ -122,7 +122,7 @@ async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(lear
         return note.exists() and set(lines) <= set(note.read_text().splitlines())
 
     async def recorded() -> bool:
-        return (await app.get(handle.id)).started_at is not None
+        return (await app.jobs.get(handle.id)).started_at is not None
 
     with app.override(url=till.url), crew(till.url, tmp_path, "tests.crash.paying:app") as workers:
         async with app:
@@ -138,7 +138,7 @@ async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(lear
             (tmp_path / f"go-{fast.pid}").touch()
             await handle.result(timeout=60)
             assert till.rows() == Counter([str(handle.id)])
-            before = await app.get(handle.id)
+            before = await app.jobs.get(handle.id)
             assert not noted(f"{slow.pid} is through")
             if learns == "by its write":  # it may complete the job, and hears nothing of its death before it tries
                 async with nobody_beats(tmp_path):
@@ -151,5 +151,5 @@ async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(lear
                 await until(lambda: "declared dead" in workers.said(slow), within=60)
             await until(lambda: noted(f"{slow.pid} is through"), within=60)
             assert till.rows() == Counter([str(handle.id)])
-            assert await app.get(handle.id) == before
-            await check_store(app.engine)
+            assert await app.jobs.get(handle.id) == before
+            await check_store(app.session.engine)

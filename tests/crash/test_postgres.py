@@ -67,17 +67,17 @@ class Submitters:
 
 
 async def completed() -> int:
-    return (await app.stats()).statuses.get(Status.COMPLETED, 0)
+    return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0)
 
 
 async def nothing_is_left() -> bool:
-    statuses = (await app.stats()).statuses
+    statuses = (await app.stats.counts()).statuses
     return set(statuses) == {Status.COMPLETED}
 
 
 async def _at_work(count: int) -> bool:
     """Whether so many have done with starting: what breaks down before is for those who started them to see."""
-    rows = [row for row in await app.workers() if row.alive]
+    rows = [row for row in await app.workers.list() if row.alive]
     return len(rows) == count and all(row.beats > 0 for row in rows)
 
 
@@ -87,10 +87,10 @@ async def settle(submitters: Submitters, workers: Crew) -> None:
     assert all(member.poll() is None for member in workers.members)
     ids = submitters.acknowledged
     for start in range(0, len(ids), 1000):
-        for job in await app.engine.jobs.get(ids[start : start + 1000]):
+        for job in await app.session.engine.jobs.get(ids[start : start + 1000]):
             assert job is not None
             assert job.status is Status.COMPLETED
-    histories = await check_store(app.engine)
+    histories = await check_store(app.session.engine)
     assert set(ids) <= set(histories)
 
 
@@ -157,15 +157,15 @@ async def test_eight_processes_drain_fifty_thousand_jobs_each_finished_once(serv
     # A lease as everybody has it: on a busy machine eight processes may have to wait for one another.
     with app.override(url=url), crew(url, tmp_path, beat=10.0, lease=30.0) as workers:
         async with app:
-            await app.pause_queue("default")
+            await app.queues.pause("default")
             for _ in range(50):
                 await nothing.map([()] * 1000)
             for _ in range(8):
                 workers.hire("--concurrency", "20")
             await until(partial(_at_work, 8), within=120)
-            await app.resume_queue("default")
+            await app.queues.resume("default")
             await until(lambda: _more_than(49_999), within=240, what="50,000 jobs completed")
-            ledger = await app.engine.records.ledger()
+            ledger = await app.session.engine.records.ledger()
             assert (ledger.accepted, ledger.live, ledger.ended, ledger.unaccounted) == (50_000, 0, 50_000, 0)
             # One attempt of each, the completed one, is kept with the job; none is kept apart, as all others would be.
             # Some may have been given away more than once: who cannot begin what it has claimed ahead hands it back.
@@ -174,9 +174,9 @@ async def test_eight_processes_drain_fifty_thousand_jobs_each_finished_once(serv
             assert server.execute("SELECT count(*) FROM headrace.attempts", database) == [(0,)]
             [(seen,)] = server.execute("SELECT count(DISTINCT worker) FROM headrace.jobs", database)
             assert seen > 1
-            page = await app.engine.records.find(Filter(), app.host.clock.now(), 2000)
+            page = await app.session.engine.records.find(Filter(), app.host.clock.now(), 2000)
             for job in page.items:
-                [attempt] = (await app.engine.records.history(job.id)).attempts
+                [attempt] = (await app.session.engine.records.history(job.id)).attempts
                 assert (attempt.number, attempt.count, attempt.outcome) == (1, 1, Outcome.COMPLETED)
 
 
@@ -200,15 +200,15 @@ async def test_a_worker_whose_connections_fall_silent_goes_on_with_others_and_is
                 await until(partial(_has_status, handle, Status.RUNNING), within=90)
                 others.hire("--queues", "other")  # sweeps when the first no longer does
                 await until(partial(_at_work, 2), within=90)
-                [name] = {row.info.id for row in await app.workers() if row.holds}
+                [name] = {row.info.id for row in await app.workers.list() if row.holds}
                 heard = await _beats_of(name)
                 proxy.silence()
                 await until(partial(_beats_on, name, heard + 3), within=60, what="three beats by another way")
                 gate.touch()
                 assert await handle.result(timeout=60) == 1
-                assert {row.info.id for row in await app.engine.workers.list() if row.alive} >= {name}
+                assert {row.info.id for row in await app.session.engine.workers.list() if row.alive} >= {name}
                 assert not any("declared dead" in workers.said(member) for member in workers.members)
-                histories = await check_store(app.engine)
+                histories = await check_store(app.session.engine)
                 assert [one.outcome for one in histories[handle.id].attempts] == [Outcome.COMPLETED]
 
 
@@ -218,7 +218,7 @@ async def _has_status(handle: JobHandle[int], status: Status) -> bool:
 
 async def _beats_of(worker: UUID) -> int:
     # As the engine has it: the view calls a worker silent until its next beat is in.
-    [beats] = [row.beats for row in await app.engine.workers.list() if row.info.id == worker and row.alive]
+    [beats] = [row.beats for row in await app.session.engine.workers.list() if row.info.id == worker and row.alive]
     return beats
 
 

@@ -57,7 +57,7 @@ class Store:
         """Wait until a job has this status."""
 
         async def there() -> bool:
-            return (await self.app.get(id)).status is status
+            return (await self.app.jobs.get(id)).status is status
 
         await until(there, within=90, what=f"{id} {status}")
 
@@ -65,8 +65,8 @@ class Store:
         """What became of everything, once all of these are completed: each finished once, and the books agree."""
         for id in ids:
             await self.until(id, Status.COMPLETED)
-        assert (await self.app.verify()).ok
-        histories = await check_store(self.app.engine)
+        assert (await self.app.store.verify()).ok
+        histories = await check_store(self.app.session.engine)
         assert set(ids) == set(histories)
         return histories
 
@@ -112,7 +112,7 @@ async def test_a_worker_dies_at_every_step(url: str, tmp_path: Path) -> None:
                     await refused(one, leases[job["job_type"]])
                     await heir.about("complete_job", "job_completed", result="by the heir")
             histories = await store.settled(*ids.values())
-            results = {step: (await store.app.get(id)).result for step, id in ids.items()}
+            results = {step: (await store.app.jobs.get(id)).result for step, id in ids.items()}
     assert results == {**dict.fromkeys(steps, "by the heir"), "completing": "by the dead"}
     for step, id in ids.items():
         *before, last = histories[id].attempts
@@ -165,7 +165,7 @@ async def test_who_is_silent_is_buried_and_nobody_else(url: str, tmp_path: Path)
             silent.freeze()
             try:
                 await store.until(ids["silent"], Status.QUEUED)
-                [lost] = (await store.app.history(ids["silent"])).attempts
+                [lost] = (await store.app.jobs.history(ids["silent"])).attempts
                 assert lost.outcome is Outcome.LOST
                 assert lost.finished_at >= heard_at + timedelta(seconds=lease), "not before its time"
                 assert not any(task.done() for task in living), "these were heard all the time"
@@ -173,7 +173,7 @@ async def test_who_is_silent_is_buried_and_nobody_else(url: str, tmp_path: Path)
                 for task in living:
                     task.cancel()
                 await asyncio.gather(*living, return_exceptions=True)
-            rows = {row.info.name: row.alive for row in await store.app.engine.workers.list()}
+            rows = {row.info.name: row.alive for row in await store.app.session.engine.workers.list()}
             assert (rows["beats"], rows["reports"]) == (True, True)
             for worker in (beats, reports):
                 await worker.about("complete_job", "job_completed", result=None)
@@ -184,7 +184,7 @@ async def test_who_is_silent_is_buried_and_nobody_else(url: str, tmp_path: Path)
                 await heir.claims()
                 await heir.about("complete_job", "job_completed", result="by the heir")
             histories = await store.settled(*ids.values())
-            assert (await store.app.get(ids["silent"])).result == "by the heir"
+            assert (await store.app.jobs.get(ids["silent"])).result == "by the heir"
     for name in ("beats", "reports"):
         assert [one.outcome for one in histories[ids[name]].attempts] == [Outcome.COMPLETED]
 
@@ -252,5 +252,5 @@ async def test_the_network_is_cut_both_ways(url: str, tmp_path: Path) -> None:
                 await heir.about("complete_job", "job_completed", result="by the heir")
                 await cut.about("complete_job", "stale_job", result="unheard")
             histories = await store.settled(id)
-            assert (await store.app.get(id)).result == "by the heir"
+            assert (await store.app.jobs.get(id)).result == "by the heir"
     assert [one.outcome for one in histories[id].attempts] == [Outcome.LOST, Outcome.COMPLETED]

@@ -58,29 +58,29 @@ async def test_a_killed_worker_is_silent_until_somebody_buries_it(url: str, tmp_
             held = await waits_for.submit(str(gate), str(note))
 
             async def is_running() -> bool:
-                return (await app.get(held.id)).status is Status.RUNNING
+                return (await app.jobs.get(held.id)).status is Status.RUNNING
 
             await until(is_running, within=90)
             queued = await work.submit(0.01)
 
             async def is_alive() -> bool:
-                return [row.alive for row in await app.workers()] == [True]
+                return [row.alive for row in await app.workers.list()] == [True]
 
             await until(is_alive, within=60)  # with a lease as short as this it may be late with a beat
             workers.kill(first)
 
             async def long_silent() -> bool:
-                [row] = await app.workers()
+                [row] = await app.workers.list()
                 return row.silent_since is not None and (app.host.clock.now() - row.silent_since).seconds >= 3 * LEASE
 
             await until(long_silent, within=60)
             _shown(Operator(url), str(held.id), str(queued.id))
-            [dead] = await app.workers()
+            [dead] = await app.workers.list()
             assert dead.silent_since == dead.beat_at
 
             second = workers.hire("--concurrency", "2")
             await until(lambda: len(note.read_text().splitlines()) == 2, within=90)
-            [lost] = (await app.history(held.id)).attempts
+            [lost] = (await app.jobs.history(held.id)).attempts
             assert (lost.outcome, lost.worker) == (Outcome.LOST, dead.info.id)
             assert lost.error is not None
             assert lost.error.details is not None

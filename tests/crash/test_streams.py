@@ -44,7 +44,7 @@ async def test_a_reader_of_a_stream_whose_workers_are_killed_misses_and_doubles_
             assert seen == list(range(1, 4001))
             assert kills == 2
             assert await job.result(timeout=60) == 4000
-            outcomes = [one.outcome for one in (await app.history(job.id)).attempts]
+            outcomes = [one.outcome for one in (await app.jobs.history(job.id)).attempts]
             assert outcomes[-1] is Outcome.COMPLETED
             assert outcomes.count(Outcome.LOST) >= 2
 

@@ -33,7 +33,7 @@ async def test_workers_with_wrong_clocks_run_nothing_early_late_or_expired(tmp_p
 
 
 async def on_record() -> list[float]:
-    settings = await app.engine.documents.settings(SETTING)
+    settings = await app.session.engine.documents.settings(SETTING)
     return [round(step.by / 60) * 60.0 for one in settings for step in Steps.from_text(one.value).steps]
 
 
@@ -43,16 +43,16 @@ async def step_under_running_jobs(folder: Path, workers: Crew, step: Callable[[]
     handles = [await waits.options(timeout=60).submit(str(gate)) for _ in range(14)]
 
     async def running() -> bool:
-        return all(job is not None and job.status is Status.RUNNING for job in await app.engine.jobs.get(ids))
+        return all(job is not None and job.status is Status.RUNNING for job in await app.session.engine.jobs.get(ids))
 
     ids = [handle.id for handle in handles]
     await until(running, within=60, what="all run")
     step()
-    before = {row.info.id: row.beats for row in await app.engine.workers.list()}
+    before = {row.info.id: row.beats for row in await app.session.engine.workers.list()}
 
     async def judged() -> bool:
         """Six beats are as many looks of the sweeper, and two are enough to judge a deadline."""
-        rows = {row.info.id: row.beats for row in await app.engine.workers.list() if row.alive}
+        rows = {row.info.id: row.beats for row in await app.session.engine.workers.list() if row.alive}
         assert rows.keys() == before.keys(), "somebody was buried"
         return await on_record() == [by] and all(rows[id] >= before[id] + 6 for id in rows)
 
@@ -61,7 +61,7 @@ async def step_under_running_jobs(folder: Path, workers: Crew, step: Callable[[]
     gate.touch()
     for handle in handles:
         assert await handle.result(timeout=60) in {member.pid for member in workers.members}
-        assert [one.outcome for one in (await app.history(handle.id)).attempts] == [Outcome.COMPLETED]
+        assert [one.outcome for one in (await app.jobs.history(handle.id)).attempts] == [Outcome.COMPLETED]
     assert await (await begins.submit()).result(timeout=60) > 0
 
 

@@ -112,10 +112,10 @@ async def submit_doomed(load: Load) -> None:
 
 async def until_over(ids: list[UUID]) -> dict[UUID, Job]:
     async def over() -> bool:
-        return all(job is not None and job.ended for job in await app.engine.jobs.get(ids))
+        return all(job is not None and job.ended for job in await app.session.engine.jobs.get(ids))
 
     await until(over, within=120, what="all have ended")
-    return {job.id: job for job in await app.engine.jobs.get(ids) if job is not None}
+    return {job.id: job for job in await app.session.engine.jobs.get(ids) if job is not None}
 
 
 def began(job: Job) -> float:
@@ -127,7 +127,7 @@ async def check_load(load: Load, scene: Scene) -> tuple[float, float]:
     """No false time-out, nothing early, late or expired; how late the latest was, and the latest expiry."""
     jobs, latest, swept = await until_over(load.ids()), 0.0, 0.0
     for job in jobs.values():
-        assert len((await app.history(job.id)).attempts) <= 1, job
+        assert len((await app.jobs.history(job.id)).attempts) <= 1, job
     for handle, due in load.delayed:
         job = jobs[handle.id]
         assert job.status is Status.COMPLETED, job
@@ -152,7 +152,7 @@ async def check_load(load: Load, scene: Scene) -> tuple[float, float]:
 
 async def check_fires(scene: Scene, killed: UUID) -> tuple[int, float, float]:
     """Jobs for all the time, none early or late; how many, how late the latest was, and the longest gap."""
-    page = await app.jobs(schedule=fires.name, limit=1000)
+    page = await app.jobs.list(schedule=fires.name, limit=1000)
     jobs, latest = [job for job in page.items if job.status not in LIVE], 0.0
     due = sorted(job.fire_at.timestamp() for job in jobs if job.fire_at is not None)
     assert len(due) >= scene.seconds
@@ -160,7 +160,7 @@ async def check_fires(scene: Scene, killed: UUID) -> tuple[int, float, float]:
     assert gap <= scene.late
     for job in jobs:
         if job.status is not Status.COMPLETED:
-            lost = [attempt.worker for attempt in (await app.history(job.id)).attempts]
+            lost = [attempt.worker for attempt in (await app.jobs.history(job.id)).attempts]
             assert lost == [killed], job  # it ran there when that was killed
             continue
         assert job.fire_at is not None
@@ -172,7 +172,7 @@ async def check_fires(scene: Scene, killed: UUID) -> tuple[int, float, float]:
 
 async def check_warnings(workers: Crew, rows: list[WorkerRow], scene: Scene) -> None:
     """A wrong clock is told of: in the log, once, among the workers, and by the doctor."""
-    checks: list[Check] = await app.doctor()
+    checks: list[Check] = await app.store.doctor()
     for index, wrong in enumerate(scene.wrong):
         (row,) = [row for row in rows if row.info.pid == workers.members[index].pid]
         assert abs(row.beat.clock_apart - wrong) < 1
@@ -199,7 +199,7 @@ async def play(folder: Path, scene: Scene) -> Figures:
                 workers.hire("--concurrency", "30", WRONG_BY=str(off))
 
             async def at_work() -> bool:
-                return sum(row.alive and row.beats > 1 for row in await app.workers()) == len(WRONG)
+                return sum(row.alive and row.beats > 1 for row in await app.workers.list()) == len(WRONG)
 
             await until(at_work, within=60, what="all work")
             begin = time.monotonic()
@@ -208,7 +208,7 @@ async def play(folder: Path, scene: Scene) -> Figures:
                 await submit(load)
                 await asyncio.sleep(0.25)
             latest, swept = await check_load(load, scene)
-            rows = await app.workers()
+            rows = await app.workers.list()
             await check_warnings(workers, rows, scene)
             (dead,) = [row.info.id for row in rows if row.info.pid == first.pid]
             assert set(holders(schema).values()) == {dead}

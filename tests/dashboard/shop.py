@@ -148,7 +148,7 @@ async def looking(shop: Shop, path: str = "/", **settings: Any) -> AsyncIterator
 
 async def failed(shop: Shop, why: str, count: int = 1) -> list[Any]:
     """Jobs that have failed."""
-    handles = await shop.app.by_name["fragile"].map([(why,)] * count)
+    handles = await shop.app.tasks["fragile"].map([(why,)] * count)
     for handle in handles:
         async for _ in handle.watch():
             pass

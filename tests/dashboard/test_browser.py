@@ -28,7 +28,7 @@ pytestmark = [
 
 
 async def test_progress_moves_without_a_reload(shop: Shop) -> None:
-    handle = await shop.app.by_name["steady"].submit()
+    handle = await shop.app.tasks["steady"].submit()
     async with looking(shop, f"/jobs/{handle.id}") as page:
         await page.evaluate("window.untouched = true")
         shown = page.locator(".progress progress")
@@ -61,7 +61,7 @@ async def test_retrying_a_group_of_dead_letters_empties_it(shop: Shop) -> None:
     await until(lambda: _all_completed(handles))
     shop.mended.clear()
     for handle in handles:
-        history = await shop.app.history(handle.id)
+        history = await shop.app.jobs.history(handle.id)
         assert [(event.verb, event.by) for event in history.events] == [("retry", "local")]
 
 
@@ -91,7 +91,7 @@ async def test_the_keyboard_alone_can_retry_a_job(shop: Shop) -> None:
 
 
 async def test_selected_jobs_and_all_that_match_are_acted_on(shop: Shop) -> None:
-    handles = await shop.app.by_name["add"].options(delay=3600, tags=["bulk"]).map([(number,) for number in range(5)])
+    handles = await shop.app.tasks["add"].options(delay=3600, tags=["bulk"]).map([(number,) for number in range(5)])
     async with looking(shop, "/jobs?tag=bulk") as page:
         boxes = page.locator('input[name="pick"]')
         await expect(boxes).to_have_count(5)
@@ -113,12 +113,12 @@ async def test_selected_jobs_and_all_that_match_are_acted_on(shop: Shop) -> None
         await sure(page, "Rerun 5 jobs")
         await expect(page.locator("#told")).to_contain_text("5 jobs rerun")
     for handle in handles:
-        [rerun] = (await shop.app.jobs(rerun_of=handle.id)).items
+        [rerun] = (await shop.app.jobs.list(rerun_of=handle.id)).items
         assert rerun.tags == ("bulk",)
 
 
 async def test_a_job_is_postponed_put_in_line_rerun_with_another_payload_and_resolved(shop: Shop) -> None:
-    handle = await shop.app.by_name["add"].options(delay=7200).submit(1, 2)
+    handle = await shop.app.tasks["add"].options(delay=7200).submit(1, 2)
     async with looking(shop, f"/jobs/{handle.id}") as page:
         await page.get_by_role("button", name="Postpone…").click()
         await page.locator("#sure input[name=seconds]").fill("86400")
@@ -144,7 +144,7 @@ async def test_a_job_is_postponed_put_in_line_rerun_with_another_payload_and_res
         await expect(page.locator("h1 .status.completed")).to_be_visible()
         await expect(page.locator("section[aria-labelledby=result]")).to_contain_text("42")
     job = await handle.refresh()
-    assert [event.verb for event in (await shop.app.history(job.id)).events][:3] == [
+    assert [event.verb for event in (await shop.app.jobs.history(job.id)).events][:3] == [
         "postpone",
         "reprioritise",
         "run_now",
@@ -160,9 +160,9 @@ async def test_a_job_is_postponed_put_in_line_rerun_with_another_payload_and_res
 
 
 async def test_a_job_shows_its_family_steps_items_and_attempts(shop: Shop) -> None:
-    parent = await shop.app.by_name["family"].submit(3)
-    charge = await shop.app.by_name["charge"].submit(1, 50)
-    stream = await shop.app.by_name["lines"].submit(3)
+    parent = await shop.app.tasks["family"].submit(3)
+    charge = await shop.app.tasks["charge"].submit(1, 50)
+    stream = await shop.app.tasks["lines"].submit(3)
     for handle in (parent, charge, stream):
         async for _ in handle.watch():
             pass
@@ -177,7 +177,7 @@ async def test_a_job_shows_its_family_steps_items_and_attempts(shop: Shop) -> No
 
 
 async def test_the_end_of_a_long_log_is_shown_and_its_beginning_is_a_link_away(shop: Shop) -> None:
-    handle = await shop.app.by_name["chatty"].submit(900)
+    handle = await shop.app.tasks["chatty"].submit(900)
     async for _ in handle.watch():
         pass
     async with looking(shop, f"/jobs/{handle.id}") as page:
@@ -194,7 +194,7 @@ async def test_the_end_of_a_long_log_is_shown_and_its_beginning_is_a_link_away(s
 
 
 async def test_reruns_are_shown_as_a_chain_from_everywhere_in_it(shop: Shop) -> None:
-    made = [await shop.app.by_name["add"].submit(1)]
+    made = [await shop.app.tasks["add"].submit(1)]
     for number in (0, 1, 0):  # the second is a rerun of the first, the third of the second, the fourth of the first
         async for _ in made[number].watch():
             pass
@@ -225,7 +225,7 @@ async def test_a_task_is_submitted_from_a_form_made_of_its_schema(shop: Shop) ->
 
 
 async def test_a_batch_is_cancelled_and_a_worker_drained(shop: Shop) -> None:
-    add = shop.app.by_name["add"]
+    add = shop.app.tasks["add"]
     async with shop.app.batch() as batch:
         batch.add_many(add.options(delay=3600).draft(number) for number in range(4))
     async with looking(shop, f"/batches/{batch.id}") as page:
@@ -242,11 +242,11 @@ async def test_a_batch_is_cancelled_and_a_worker_drained(shop: Shop) -> None:
 
 
 async def _is_known(shop: Shop, worker: Any) -> bool:
-    return any(row.info.id == worker for row in await shop.app.workers())
+    return any(row.info.id == worker for row in await shop.app.workers.list())
 
 
 async def test_new_jobs_arrive_without_a_jump(shop: Shop) -> None:
-    add = shop.app.by_name["add"].options(delay=3600, tags=["calm"])
+    add = shop.app.tasks["add"].options(delay=3600, tags=["calm"])
     await add.map([(number,) for number in range(3)])
     async with looking(shop, "/jobs?tag=calm") as page:
         rows = page.locator("table.jobs tbody tr")
@@ -296,9 +296,9 @@ async def test_hostile_values_stay_text(shop: Shop) -> None:
         pass
     resolved = await app.submit("fragile", {"why": HOSTILE}, delay=3600)
     await app.resolve(resolved.id, result=HOSTILE, by=HOSTILE[:50])
-    await app.pause_queue(HOSTILE[:60], by=HOSTILE[:50])
+    await app.queues.pause(HOSTILE[:60], by=HOSTILE[:50])
     async with app.batch() as batch:
-        batch.add(app.by_name["add"].options(customer=HOSTILE, delay=3600).draft(1))
+        batch.add(app.tasks["add"].options(customer=HOSTILE, delay=3600).draft(1))
     paths = [
         *("/", "/jobs", "/dead", "/queues", f"/jobs/{handle.id}", f"/jobs/{resolved.id}", f"/batches/{batch.id}"),
         *("/batches", "/limits", "/tasks", "/tasks/fragile"),
@@ -315,13 +315,13 @@ async def test_hostile_values_stay_text(shop: Shop) -> None:
         await page.keyboard.press("Control+k")
         await page.keyboard.type("script")
         await expect(page.locator("#found li").first).to_contain_text("<script>")
-    await app.resume_queue(HOSTILE[:60])
+    await app.queues.resume(HOSTILE[:60])
 
 
 async def test_what_handlers_workers_and_schedules_say_stays_text(shop: Shop) -> None:
     app = shop.app
     handle = await app.submit("noisy", {"what": HOSTILE})
-    await app.schedule(HOSTILE[:60], Every(minutes=5), app.by_name["fragile"].draft(HOSTILE), by=HOSTILE[:50])
+    await app.schedules.set(HOSTILE[:60], Every(minutes=5), app.tasks["fragile"].draft(HOSTILE), by=HOSTILE[:50])
     now, id = app.host.clock.now(), uuid4()
     info = WorkerInfo(
         id=id,
@@ -335,7 +335,7 @@ async def test_what_handlers_workers_and_schedules_say_stays_text(shop: Shop) ->
         offers={HOSTILE: HOSTILE},
         name=HOSTILE,
     )
-    await app.engine.workers.register(info, now)
+    await app.session.engine.workers.register(info, now)
     paths = ["/", "/jobs?status=running", "/workers", f"/workers/{id}", "/schedules", "/tasks/fragile"]
     paths.append(f"/schedules/{quote(HOSTILE[:60], safe='')}")
     async with looking(shop, f"/jobs/{handle.id}") as page:
@@ -349,13 +349,13 @@ async def test_what_handlers_workers_and_schedules_say_stays_text(shop: Shop) ->
             await page.wait_for_function("document.documentElement.classList.contains('scripted')")
             assert await page.locator("script").count() == 1, path
             assert await page.locator("main img").count() == 0, path
-    await app.delete_schedule(HOSTILE[:60])
-    await app.engine.workers.retire(id)
+    await app.schedules.delete(HOSTILE[:60])
+    await app.session.engine.workers.retire(id)
     await app.cancel(handle.id)
 
 
 async def test_what_is_exported_can_be_read(shop: Shop) -> None:
-    await shop.app.by_name["add"].options(tags=["export"], delay=3600).map([(1,), (2,)])
+    await shop.app.tasks["add"].options(tags=["export"], delay=3600).map([(1,), (2,)])
     client = shop.served.client
     found = json.loads((await client.get("/jobs.json?tag=export")).text)
     assert sorted(job["payload"]["a"] for job in found) == [1, 2]
@@ -368,9 +368,9 @@ async def test_a_key_that_may_only_read_sees_no_act_and_is_refused_a_forged_one(
     """On a store of its own: as soon as there is a key, everybody needs one."""
     app = shop_app(url_of("postgres" if "postgres" in shop.app.settings.url else "sqlite", tmp_path))
     async with serving(app) as served:
-        reader = await app.create_key("reader", ["read"])
-        actor = await app.create_key("actor", ["read", "act"])
-        handle = await app.by_name["add"].options(delay=3600).submit(1)
+        reader = await app.keys.create("reader", ["read"])
+        actor = await app.keys.create("actor", ["read", "act"])
+        handle = await app.tasks["add"].options(delay=3600).submit(1)
         await until(lambda: served.hub.door.keyed)
         keyed = Shop(app, served, shop.worker, shop.browser, {}, shop.heard)
         async with looking(keyed, f"/jobs/{handle.id}") as page:

@@ -51,10 +51,10 @@ class Store:
         for seconds, step in SPANS:
             span = await self.past.span(seconds, step)
             for by in BYS:
-                wanted = await self.app.charts(since=seconds, step=step, by=by)
+                wanted = await self.app.stats.charts(since=seconds, step=step, by=by)
                 assert span.charts(by) == wanted
                 assert _counts(span.charts(by, times=False)) == _counts(wanted)
-            of = await self.app.charts(since=seconds, step=step, by="all", task="work", queue="other")
+            of = await self.app.stats.charts(since=seconds, step=step, by="all", task="work", queue="other")
             assert span.charts(task="work", queue="other") == of
 
 
@@ -87,7 +87,7 @@ async def test_charts_are_as_if_everything_were_read_anew(store: Store) -> None:
 
 
 async def test_hours_that_are_over_are_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, reads = store.app.rollups, list[datetime]()
+    read, reads = store.app.stats.rollups, list[datetime]()
 
     async def noted(since: datetime, until: datetime) -> list[Rollup]:
         reads.append(since)

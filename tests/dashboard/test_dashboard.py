@@ -72,12 +72,12 @@ async def app() -> App:
 
 async def paths(app: App) -> list[str]:
     """The address of every page, with something on it."""
-    job = await app.by_name["add"].options(delay=3600, tags=["a/b?c=d&e"]).submit(1)
+    job = await app.tasks["add"].options(delay=3600, tags=["a/b?c=d&e"]).submit(1)
     async with app.batch() as batch:
-        batch.add(app.by_name["add"].options(delay=3600).draft(2))
+        batch.add(app.tasks["add"].options(delay=3600).draft(2))
     from headrace.core.schedule.rules import Every
 
-    await app.schedule("often", Every(minutes=5), app.by_name["add"].draft(3))
+    await app.schedules.set("often", Every(minutes=5), app.tasks["add"].draft(3))
     known = {
         "/jobs/{id}": job.id,
         "/jobs/{id}/log": job.id,
@@ -164,7 +164,7 @@ async def test_each_act_needs_its_scope(app: App, name: str, one: Act) -> None:
 
 async def test_an_act_needs_a_page_of_ours(app: App) -> None:
     async with mounted(app) as client:
-        job = await app.by_name["add"].options(delay=3600).submit(1)
+        job = await app.tasks["add"].options(delay=3600).submit(1)
         page = await client.get("/jobs")
         found = re.search(r'name="headrace-token" content="([^"]+)"', page.text)
         assert found is not None
@@ -186,7 +186,7 @@ async def test_an_act_needs_a_page_of_ours(app: App) -> None:
         assert await sent(good | {"sec-fetch-site": "same-site"}) == 403
         assert await sent(good | {"x-who": "scopes:read,act"}) == 403, "the token is of another viewer"
         assert await sent(good, cookies=False) == 403, "the token is of another browser"
-        assert (await app.get(job.id)).status is Status.SCHEDULED
+        assert (await app.jobs.get(job.id)).status is Status.SCHEDULED
         assert await sent(good | {"origin": "http://shop.example"}) == 200
     cookie = page.headers["set-cookie"].lower()
     assert "httponly" in cookie
@@ -196,7 +196,7 @@ async def test_an_act_needs_a_page_of_ours(app: App) -> None:
 
 async def test_a_viewer_of_one_customer_sees_and_touches_nothing_of_others(app: App) -> None:
     async with mounted(app) as client:
-        add = app.by_name["add"]
+        add = app.tasks["add"]
         own = await add.options(customer="ann", delay=3600).submit(111)
         other = await add.options(customer="bob", delay=3600, tags=["secret"]).submit(222)
         async with app.batch() as batch:
@@ -227,8 +227,8 @@ async def test_a_viewer_of_one_customer_sees_and_touches_nothing_of_others(app: 
         counted = await act(client, "ann", act="jobs", verb="cancel", filter={"task": "add"}, dry=True)
         assert counted.json()["count"] == 1
         assert (await act(client, "ann", act="jobs", verb="cancel", filter={"task": "add"})).status_code == 200
-        assert (await app.get(own.id)).status is Status.CANCELLED
-        assert (await app.get(other.id)).status is Status.SCHEDULED
+        assert (await app.jobs.get(own.id)).status is Status.CANCELLED
+        assert (await app.jobs.get(other.id)).status is Status.SCHEDULED
         assert (await act(client, "ann", act="job", verb="move", id=str(own.id), queue="x")).status_code == 403
         assert (await act(client, "ann", act="job", verb="rerun", id=str(own.id), payload={})).status_code == 403
         assert (await act(client, "ann", act="queue.pause", name="default")).status_code == 403
@@ -237,7 +237,7 @@ async def test_a_viewer_of_one_customer_sees_and_touches_nothing_of_others(app: 
 
 async def test_a_filter_by_another_customer_is_refused_and_not_replaced(app: App) -> None:
     async with mounted(app) as client:
-        own = await app.by_name["add"].options(customer="ann", delay=3600).submit(111)
+        own = await app.tasks["add"].options(customer="ann", delay=3600).submit(111)
         ann = {"x-who": "ann"}
         for path in ("/jobs", "/jobs.json", "/jobs.csv", "/dead"):
             for headers in (ann, ann | {"x-headrace-live": "1"} if "." not in path else ann):
@@ -251,7 +251,7 @@ async def test_a_filter_by_another_customer_is_refused_and_not_replaced(app: App
             answer = await act(client, "ann", **asked)
             assert answer.status_code == 403
             assert "'ann' alone" in answer.json()["error"]
-        assert (await app.get(own.id)).status is Status.SCHEDULED, "nobody asked for this one"
+        assert (await app.jobs.get(own.id)).status is Status.SCHEDULED, "nobody asked for this one"
         assert (await client.get("/jobs?customer=bob", headers={"x-who": "act"})).status_code == 200
 
 
@@ -285,7 +285,7 @@ async def test_whoever_is_bound_to_tasks_submits_only_these(app: App) -> None:
 async def test_whoever_is_bound_to_tasks_reruns_only_these(app: App) -> None:
     async with mounted(app) as client:
         own, other = [
-            await app.by_name[name].options(delay=3600).submit(one) for name, one in (("add", 1), ("fragile", "x"))
+            await app.tasks[name].options(delay=3600).submit(one) for name, one in (("add", 1), ("fragile", "x"))
         ]
         for job in (own, other):
             await app.cancel(job.id)
@@ -297,17 +297,17 @@ async def test_whoever_is_bound_to_tasks_reruns_only_these(app: App) -> None:
         assert payload.status_code == 403
         matching = await act(client, "bound", act="jobs", verb="rerun", filter={"task": "fragile"})
         assert matching.status_code == 403
-        assert await app.count() == 2
+        assert await app.jobs.count() == 2
         many = await act(client, "bound", act="jobs", verb="rerun", ids=[str(own.id), str(other.id)])
         last = json.loads(many.text.splitlines()[-1])["told"]
         assert last.startswith("1 job rerun, 1 refused: You may not submit the task 'fragile'"), last
         assert (await act(client, "bound", act="job", verb="rerun", id=str(own.id))).status_code == 200
-        assert [job.task for job in (await app.jobs(status="queued")).items] == ["add", "add"]
+        assert [job.task for job in (await app.jobs.list(status="queued")).items] == ["add", "add"]
 
 
 async def test_a_trial_says_what_would_be_refused_and_changes_nothing(app: App) -> None:
     async with mounted(app) as client:
-        job = await app.by_name["add"].options(delay=3600).submit(1)
+        job = await app.tasks["add"].options(delay=3600).submit(1)
 
         async def tried(**body: Any) -> tuple[str | None, str | None]:
             answer = await act(client, trial=True, **body)
@@ -336,20 +336,20 @@ async def test_a_trial_says_what_would_be_refused_and_changes_nothing(app: App) 
         )
         assert await tried(act="job", verb="cancel", id=str(job.id)) == (None, None)
         assert await tried(act="queue.pause", name="mail") == (None, None)
-        assert (await app.get(job.id)).status is Status.SCHEDULED
-        assert (await app.audit(), await app.schedules(), "new" in await app.rates()) == ([], [], False)
+        assert (await app.jobs.get(job.id)).status is Status.SCHEDULED
+        assert (await app.store.audit(), await app.schedules.list(), "new" in await app.rates.list()) == ([], [], False)
 
 
 async def test_an_act_on_all_that_match_is_kept_to_those_that_were_counted(app: App) -> None:
     async with mounted(app) as client:
-        add = app.by_name["add"].options(delay=3600, tags=["t"])
+        add = app.tasks["add"].options(delay=3600, tags=["t"])
         await add.map([(1,), (2,)])
         counted = (await act(client, act="jobs", verb="cancel", filter={"tag": "t", "within": "1h"}, dry=True)).json()
         assert counted["count"] == 2
         late = await add.submit(3)
         lines = (await act(client, act="jobs", verb="cancel", filter=counted["filter"])).text.splitlines()
         assert json.loads(lines[-1])["told"] == "2 jobs cancelled."
-        assert (await app.get(late.id)).status is Status.SCHEDULED
+        assert (await app.jobs.get(late.id)).status is Status.SCHEDULED
         none = await act(client, act="jobs", verb="retry", filter={"status": ["scheduled"]}, dry=True)
         assert none.json()["count"] == 0
         refused = await act(client, act="jobs", verb="cancel", filter={"status": ["no such status"]}, dry=True)
@@ -367,10 +367,10 @@ async def test_an_app_that_is_not_open_says_what_to_do() -> None:
 
 async def test_a_job_shows_what_its_webhooks_were_told_and_lets_it_be_told_again(app: App) -> None:
     async with mounted(app) as client:
-        await app.add_webhook("https://example.com/hook")
-        job = await app.by_name["add"].options(delay=3600).submit(1)
+        await app.webhooks.add("https://example.com/hook")
+        job = await app.tasks["add"].options(delay=3600).submit(1)
         await app.cancel(job.id)
-        told = (await app.deliveries(job=job.id)).items
+        told = (await app.webhooks.deliveries(job=job.id)).items
         assert told
         page = (await client.get(f"/jobs/{job.id}")).text
         assert "Webhook deliveries" in page
@@ -380,14 +380,14 @@ async def test_a_job_shows_what_its_webhooks_were_told_and_lets_it_be_told_again
         await app.cancel(first.id)
         answer = await act(client, act="redeliver", id=str(first.id))
         assert answer.status_code == 200, answer.text
-        assert (await app.get(first.id)).redrives == 1
+        assert (await app.jobs.get(first.id)).redrives == 1
         refused = await act(client, act="redeliver", id=str(job.id))
         assert refused.status_code == 409
 
 
 async def test_an_open_page_is_told_what_changed_and_that_something_is_gone(app: App) -> None:
     async with mounted(app) as client:
-        job = await app.by_name["add"].options(delay=3600).submit(1)
+        job = await app.tasks["add"].options(delay=3600).submit(1)
         await app.cancel(job.id)
         live = {"x-headrace-live": "1"}
         first = await client.get(f"/jobs/{job.id}", headers=live)
@@ -396,7 +396,7 @@ async def test_an_open_page_is_told_what_changed_and_that_something_is_gone(app:
         assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 304
         await app.retry(job.id)
         assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 200
-        gone = await client.get(f"/jobs/{app.new_id()}", headers=live)
+        gone = await client.get(f"/jobs/{app.host.new_id()}", headers=live)
         assert (gone.status_code, "Not found" in gone.text, 'data-every="0"' in gone.text) == (200, True, True)
 
 
@@ -428,7 +428,7 @@ async def test_the_groups_of_failures_say_of_how_many_they_are(
 ) -> None:
     monkeypatch.setattr(dead_letters, "MAX_COUNTED_JOBS", 2)
     async with mounted(app) as client:
-        await app.by_name["fragile"].map([("broken",)] * number)
+        await app.tasks["fragile"].map([("broken",)] * number)
         await app.worker(burst=True).run()
         page = await client.get("/dead")
         assert "<b>2</b> jobs" in page.text
@@ -437,7 +437,7 @@ async def test_the_groups_of_failures_say_of_how_many_they_are(
 
 async def test_a_chosen_job_that_is_gone_does_not_keep_the_others_from_being_acted_on(app: App) -> None:
     async with mounted(app) as client:
-        kept = [await app.by_name["add"].options(delay=3600).submit(number) for number in range(2)]
+        kept = [await app.tasks["add"].options(delay=3600).submit(number) for number in range(2)]
         ids = [str(kept[0].id), str(uuid4()), str(kept[1].id)]
         answer = await act(client, act="jobs", verb="cancel", ids=ids)
         said = json.loads(answer.text.splitlines()[-1])
@@ -464,7 +464,7 @@ async def test_a_submit_that_cannot_be_audited_is_a_submit_all_the_same(
         monkeypatch.setattr(app, "note_submit", away)
         made = await act(client, act="submit", task="add", payload={"a": 1}, delay=3600)
         assert (made.status_code, made.json()["told"]) == (200, "The job is submitted.")
-        [job] = (await app.jobs()).items
+        [job] = (await app.jobs.list()).items
         assert job.metadata == {"submitted_by": "dashboard:act"}
 
 

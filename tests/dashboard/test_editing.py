@@ -56,13 +56,13 @@ async def test_a_schedule_made_in_the_form_fires(shop: Shop) -> None:
         await page.get_by_role("button", name="Delete").click()
         await sure(page, "Delete")
         await page.wait_for_url("**/schedules")
-    made = (await shop.app.jobs(schedule=name)).items
+    made = (await shop.app.jobs.list(schedule=name)).items
     assert len(made) >= 2
     assert all(job.payload == {"a": 5} for job in made)
 
 
 async def test_queues_limits_and_rates_are_set_live(shop: Shop) -> None:
-    await shop.app.by_name["add"].options(queue="aside", delay=3600).submit(1)
+    await shop.app.tasks["add"].options(queue="aside", delay=3600).submit(1)
     async with looking(shop, "/queues") as page:
         row = page.locator("tr[data-key=aside]")
         await row.get_by_role("button", name="Pause").click()
@@ -83,7 +83,7 @@ async def test_queues_limits_and_rates_are_set_live(shop: Shop) -> None:
         await form.locator("[name=limit]").fill("3")
         await form.get_by_role("button", name="Set", exact=True).click()
         await expect(page.locator("tr[data-key=post]")).to_contain_text("3 in 1 min")
-        holding = [await shop.app.by_name["charge"].submit(9, 0) for _ in range(2)]
+        holding = [await shop.app.tasks["charge"].submit(9, 0) for _ in range(2)]
         await page.goto(f"{shop.address}/limits/charge")
         await expect(page.locator("section[aria-labelledby=holders] tbody tr")).to_have_count(1)
         await expect(page.locator("section[aria-labelledby=keys]")).to_contain_text("customer:9")
@@ -92,14 +92,14 @@ async def test_queues_limits_and_rates_are_set_live(shop: Shop) -> None:
         await expect(page.locator("section[aria-labelledby=holders] tbody tr")).to_have_count(2)
         for handle in holding:
             await shop.app.cancel(handle.id)
-    assert [one.max_concurrency for one in await shop.app.queues() if one.name == "aside"] == [7]
-    assert (await shop.app.rates())["post"].limit == 3
+    assert [one.max_concurrency for one in await shop.app.queues.list() if one.name == "aside"] == [7]
+    assert (await shop.app.rates.list())["post"].limit == 3
 
 
 async def test_a_schedule_is_edited_and_keeps_what_the_form_does_not_show(shop: Shop) -> None:
     app, name = shop.app, "to be edited"
-    draft = app.by_name["add"].options(queue="aside", priority=77, tags=["kept"]).draft(1)
-    await app.schedule(name, Every(hours=5, jitter=60), draft)
+    draft = app.tasks["add"].options(queue="aside", priority=77, tags=["kept"]).draft(1)
+    await app.schedules.set(name, Every(hours=5, jitter=60), draft)
     async with looking(shop, f"/schedules/{quote(name)}") as page:
         form = page.locator("form[data-act='schedule.edit']")
         assert await form.locator("[name=seconds]").input_value() == "18000"
@@ -118,17 +118,17 @@ async def test_a_schedule_is_edited_and_keeps_what_the_form_does_not_show(shop: 
         await expect(page.locator("#told")).to_contain_text("is changed")
         await expect(page.locator(".tiles")).to_contain_text("30 2 * * 0 Europe/Berlin")
         await expect(page.locator(".events")).to_contain_text("set schedule:to be edited by local")
-    info = await app.get_schedule(name)
+    info = await app.schedules.get(name)
     assert info.rule == Cron("30 2 * * 0", tz="Europe/Berlin", overlap="skip", jitter=60)
     assert (info.payload, info.queue, info.priority) == ({"a": 8, "b": 9}, "aside", 77)
-    made = await app.trigger_schedule(name)
+    made = await app.schedules.trigger(name)
     assert (await made.refresh()).tags == ("kept",)
-    await app.delete_schedule(name)
+    await app.schedules.delete(name)
 
 
 async def test_a_queue_is_given_another_priority_and_lines_for_customers(shop: Shop) -> None:
-    later = shop.app.by_name["add"].options(queue="lines")
-    await shop.app.pause_queue("lines")
+    later = shop.app.tasks["add"].options(queue="lines")
+    await shop.app.queues.pause("lines")
     await later.options(customer="ann").map([(1,), (2,)])
     await later.options(customer="bob").submit(3)
     async with looking(shop, "/queues/lines") as page:
@@ -149,12 +149,12 @@ async def test_a_queue_is_given_another_priority_and_lines_for_customers(shop: S
         await expect(lines.first).to_contain_text("ann")
         await expect(lines.first.locator("td").nth(1)).to_have_text("2")
         await expect(page.locator(".events")).to_contain_text("set queue:lines by local")
-        [queue] = [one for one in await shop.app.queues() if one.name == "lines"]
+        [queue] = [one for one in await shop.app.queues.list() if one.name == "lines"]
         assert (queue.priority, queue.by_customer, queue.rates) == (12, True, ("stripe",))
         await page.get_by_role("button", name="Reset").click()
         await sure(page, "Reset")
         await expect(page.locator("section[aria-labelledby=customers]")).to_have_count(0)
-    [queue] = [one for one in await shop.app.queues() if one.name == "lines"]
+    [queue] = [one for one in await shop.app.queues.list() if one.name == "lines"]
     assert (queue.priority, queue.by_customer, queue.rates) == (0, False, ())
 
 
@@ -179,7 +179,7 @@ async def test_limits_are_checked_while_one_types_set_and_reset(shop: Shop) -> N
         await page.get_by_role("button", name="Reset").click()
         await sure(page, "Reset")
         await expect(page.locator(".tiles")).to_contain_text("no limit")
-    assert [one for one in await shop.app.limits() if one.task == "lines" and one.max_concurrency] == []
+    assert [one for one in await shop.app.limits.list() if one.task == "lines" and one.max_concurrency] == []
 
 
 async def test_a_rate_is_checked_made_and_deleted(shop: Shop) -> None:
@@ -200,16 +200,16 @@ async def test_a_rate_is_checked_made_and_deleted(shop: Shop) -> None:
         await expect(page.locator("#sure h2")).to_have_text("Delete the rate parcels?")
         await sure(page, "Delete")
         await expect(row).to_have_count(0)
-    assert "parcels" not in await shop.app.rates()
-    [deleted, _] = [one for one in await shop.app.audit() if one.key == "rate:parcels"]
+    assert "parcels" not in await shop.app.rates.list()
+    [deleted, _] = [one for one in await shop.app.store.audit() if one.key == "rate:parcels"]
     assert (deleted.verb, deleted.by) == ("forget", "local")
 
 
 async def test_a_message_of_a_webhook_is_sent_again(shop: Shop) -> None:
-    hook = await shop.app.add_webhook("https://example.com/hook")
-    handle = await shop.app.by_name["add"].options(delay=3600).submit(1)
+    hook = await shop.app.webhooks.add("https://example.com/hook")
+    handle = await shop.app.tasks["add"].options(delay=3600).submit(1)
     await shop.app.cancel(handle.id)
-    told = [one for one in (await shop.app.deliveries(job=handle.id)).items if not one.ended]
+    told = [one for one in (await shop.app.webhooks.deliveries(job=handle.id)).items if not one.ended]
     for one in told:
         await shop.app.cancel(one.id)
     async with looking(shop, f"/jobs/{handle.id}") as page:
@@ -221,12 +221,12 @@ async def test_a_message_of_a_webhook_is_sent_again(shop: Shop) -> None:
         await sure(page, "Send again")
         await expect(page.locator("#told")).to_contain_text("sent once more")
         await expect(again.locator(".status.queued")).to_be_visible()
-    assert (await shop.app.get(told[0].id)).redrives == 1
-    await shop.app.delete_webhook(hook.webhook.id)
+    assert (await shop.app.jobs.get(told[0].id)).redrives == 1
+    await shop.app.webhooks.delete(hook.webhook.id)
 
 
 async def test_the_keyboard_alone_sets_a_limit_and_pauses_a_queue(shop: Shop) -> None:
-    await shop.app.by_name["add"].options(queue="keys", delay=3600).submit(1)
+    await shop.app.tasks["add"].options(queue="keys", delay=3600).submit(1)
     async with looking(shop, "/queues/keys") as page:
 
         async def tab_to(what: str) -> None:
@@ -254,5 +254,5 @@ async def test_the_keyboard_alone_sets_a_limit_and_pauses_a_queue(shop: Shop) ->
         await tab_to("[data-do*='queue.resume']")
         await page.keyboard.press("Enter")
         await expect(page.locator("h1 .status.paused")).to_have_count(0)
-    [queue] = [one for one in await shop.app.queues() if one.name == "keys"]
+    [queue] = [one for one in await shop.app.queues.list() if one.name == "keys"]
     assert (queue.max_concurrency, queue.paused) == (9, False)

@@ -85,7 +85,7 @@ async def test_nothing_sticks_out_on_a_phone(shop: Shop) -> None:
 
 
 async def test_times_are_shown_in_the_zone_of_the_browser_and_exact_on_hover(shop: Shop) -> None:
-    handle = await shop.app.by_name["add"].submit(1)
+    handle = await shop.app.tasks["add"].submit(1)
     async for _ in handle.watch():
         pass
     made = (await handle.refresh()).created_at
@@ -109,7 +109,7 @@ MOVING = """[...document.querySelectorAll("*")].filter((one) => {
 
 
 async def test_nothing_moves_for_those_who_ask_for_less_motion(shop: Shop) -> None:
-    running = await shop.app.by_name["steady"].submit()
+    running = await shop.app.tasks["steady"].submit()
     async with looking(shop, f"/jobs/{running.id}", reduced_motion="reduce") as page:
         await expect(page.locator(".progress progress")).to_be_visible()
         assert await page.evaluate(MOVING) == []

@@ -21,11 +21,11 @@ pytestmark = [
 
 
 async def statuses(shop: Shop, ids: list[UUID]) -> set[Status]:
-    return {job.status for job in await shop.app.get_many(ids) if job is not None}
+    return {job.status for job in await shop.app.jobs.get_many(ids) if job is not None}
 
 
 async def test_the_overview_says_what_needs_somebody_and_what_to_do(shop: Shop) -> None:
-    await shop.app.by_name["add"].map([(number,) for number in range(5)])
+    await shop.app.tasks["add"].map([(number,) for number in range(5)])
     async with looking(shop) as page:
         await expect(page.locator(".tiles dt").first).to_have_text("Oldest waiting")
         draft, _ = await shop.app.draft_with_warnings("nobody_has_it", {})
@@ -41,7 +41,7 @@ async def test_the_overview_says_what_needs_somebody_and_what_to_do(shop: Shop) 
 
 
 async def test_charts_are_by_outcome_queue_and_task_over_an_hour_or_a_month(shop: Shop) -> None:
-    handles = await shop.app.by_name["add"].map([(number,) for number in range(5)])
+    handles = await shop.app.tasks["add"].map([(number,) for number in range(5)])
     for handle in handles:
         async for _ in handle.watch():
             pass
@@ -93,7 +93,7 @@ async def test_on_a_phone_a_job_is_discarded_and_a_worker_drained(shop: Shop) ->
         await row.get_by_role("button", name="Drain").tap()
         await page.locator("#sure").get_by_role("button", name="Drain").tap()
         await expect(page.locator("#told")).to_contain_text("takes no more jobs")
-    [drained] = [one for one in await shop.app.audit() if one.key == f"drain:{other.id}"]
+    [drained] = [one for one in await shop.app.store.audit() if one.key == f"drain:{other.id}"]
     assert (drained.verb, drained.by) == ("drain", "local")
 
 
@@ -120,7 +120,7 @@ async def test_selected_jobs_are_retried_postponed_and_discarded(shop: Shop) -> 
         await sure(page, "Retry 2 jobs")
         await expect(page.locator("#told")).to_contain_text("2 jobs retried")
         await until(lambda: _all(shop, ids, Status.COMPLETED))
-        later = await shop.app.by_name["add"].options(delay=600, tags=["later"]).map([(1,), (2,)])
+        later = await shop.app.tasks["add"].options(delay=600, tags=["later"]).map([(1,), (2,)])
         await page.goto(f"{shop.address}/jobs?tag=later")
         await page.locator("#pick-all").check()
         await page.locator("#choice").get_by_role("button", name="Postpone").click()
@@ -143,8 +143,8 @@ async def _all(shop: Shop, ids: list[UUID], status: Status) -> bool:
 
 
 async def test_a_queued_job_says_its_place_why_it_waits_and_is_moved(shop: Shop) -> None:
-    await shop.app.pause_queue("standing")
-    first, second = await shop.app.by_name["add"].options(queue="standing").map([(1,), (2,)])
+    await shop.app.queues.pause("standing")
+    first, second = await shop.app.tasks["add"].options(queue="standing").map([(1,), (2,)])
     async with looking(shop, f"/jobs/{second.id}") as page:
         await expect(page.locator(".place")).to_contain_text("Number 2 in line")
         await expect(page.locator(".explain")).to_contain_text("paused")
@@ -155,11 +155,11 @@ async def test_a_queued_job_says_its_place_why_it_waits_and_is_moved(shop: Shop)
         await expect(page.locator(".about")).to_contain_text("asked for standing")
         await expect(page.locator(".about .events")).to_contain_text("move by local")
     await shop.app.cancel(first.id)
-    await shop.app.reset_queue("standing")
+    await shop.app.queues.reset("standing")
 
 
 async def test_who_waits_for_whom_is_drawn(shop: Shop) -> None:
-    add = shop.app.by_name["add"]
+    add = shop.app.tasks["add"]
     first = add.options(delay=3600).draft(1)
     second = add.options(after=[first]).draft(2)
     handles = await shop.app.submit_many([first, second])
@@ -174,7 +174,7 @@ async def test_who_waits_for_whom_is_drawn(shop: Shop) -> None:
 
 
 async def test_a_worker_says_what_it_offers_has_and_last_did(shop: Shop) -> None:
-    handle = await shop.app.by_name["steady"].submit()
+    handle = await shop.app.tasks["steady"].submit()
     async with (
         shop.app.worker(concurrency=2, queues=["nobodys"], offers={"gpu": "a100"}) as other,
         looking(shop, "/workers") as page,
@@ -194,7 +194,7 @@ async def test_a_worker_says_what_it_offers_has_and_last_did(shop: Shop) -> None
 async def test_what_failed_of_a_batch_is_retried(shop: Shop) -> None:
     shop.mended.clear()
     async with shop.app.batch() as batch:
-        batch.add_many([shop.app.by_name["fragile"].draft("in a batch"), shop.app.by_name["add"].draft(1)])
+        batch.add_many([shop.app.tasks["fragile"].draft("in a batch"), shop.app.by_name["add"].draft(1)])
     async with looking(shop, f"/batches/{batch.id}") as page:
         await expect(page.locator("h1 .status.failed")).to_be_visible()
         shop.mended["yes"] = True
@@ -207,8 +207,8 @@ async def test_what_failed_of_a_batch_is_retried(shop: Shop) -> None:
 
 async def test_everything_that_has_a_name_is_a_jump_away(shop: Shop) -> None:
     async with shop.app.batch() as batch:
-        batch.add(shop.app.by_name["add"].options(delay=3600).draft(1))
-    [job] = (await shop.app.jobs(batch=batch.id)).items
+        batch.add(shop.app.tasks["add"].options(delay=3600).draft(1))
+    [job] = (await shop.app.jobs.list(batch=batch.id)).items
     aims: list[tuple[str, str, Any]] = [
         (str(job.id), f"/jobs/{job.id}", "Control+k"),
         (str(job.id)[-8:], f"/jobs/{job.id}", "/"),

@@ -58,11 +58,11 @@ async def places_of(app: App) -> dict[str, str]:
     """Where each page is, in a store in which ``docs.scene.acted_out`` has happened."""
 
     async def newest(task: str) -> str:
-        return str((await app.jobs(task=task)).items[0].id)
+        return str((await app.jobs.list(task=task)).items[0].id)
 
-    shaky = (await app.jobs(task="send_mail", text="shaky")).items[-1]
-    batch = (await app.batches()).items[0]
-    worker = next(row for row in await app.workers() if row.info.pid != 4711)
+    shaky = (await app.jobs.list(task="send_mail", text="shaky")).items[-1]
+    batch = (await app.batches.list()).items[0]
+    worker = next(row for row in await app.workers.list() if row.info.pid != 4711)
     lists = ("jobs", "dead", "queues", "limits", "tasks", "schedules", "batches", "workers")
     return {
         **{name: f"/{name}" for name in lists},
@@ -116,7 +116,7 @@ async def walk(
                 status = await _go(page, address + places[OPENED[name][0]])
                 await opened_at(page, name)
                 yield Stop(name, scheme, size, page, status)
-    await app.create_key("ops", ["read", "act"])  # as soon as there is a key, everybody needs one
+    await app.keys.create("ops", ["read", "act"])  # as soon as there is a key, everybody needs one
     for scheme, size in ways:
         async with _window(browser, scheme, size, heard) as page:
             await until(lambda: _is_closed(page, address))

@@ -79,7 +79,7 @@ def test_every_store_that_is_offered_can_be_used(page: str) -> None:
     offered = [url for url in _URL.findall(text) if not url.startswith("http")]
     assert offered
     for url in offered:
-        App(url).new_engine()
+        App(url)._new_engine()
 
 
 @pytest.mark.parametrize("page", [*FRONT, "docs/glossary.md", "docs/index.md"])

@@ -179,7 +179,7 @@ async def test_keys_belong_to_callers_and_jobs_are_seen_by_their_own(jobs: App) 
         many = await asyncio.gather(*(web.client.post("/orders", json={"item": "tea"}, headers=ann) for _ in range(20)))
         assert {one.status_code for one in many} == {202}
         [place] = {one.headers["location"] for one in many}
-        assert await jobs.count(status="queued") == 1
+        assert await jobs.jobs.count(status="queued") == 1
         assert (await web.client.post("/orders", json={"item": "jam"}, headers=ann)).status_code == 422
         other = await web.client.post("/orders", json={"item": "jam"}, headers=bob)
         assert other.headers["location"] != place
@@ -191,7 +191,7 @@ async def test_keys_belong_to_callers_and_jobs_are_seen_by_their_own(jobs: App) 
         assert (await web.client.get(place)).status_code == 404
         assert (await web.client.get(place, headers=ann)).status_code == 200
         assert (await web.client.delete(place, headers=ann)).json()["status"] == "cancelled"
-        assert (await jobs.get(UUID(place.rpartition("/")[2]))).customer == "ann"
+        assert (await jobs.jobs.get(UUID(place.rpartition("/")[2]))).customer == "ann"
 
 
 async def test_pages_are_open_to_whom_the_service_lets_pass(jobs: App) -> None:
@@ -271,7 +271,7 @@ async def test_a_prefix_may_have_parameters_and_a_get_job_is_not_started_by_head
         assert shown.json()["status"] == "queued"
         assert (await asyncio.to_thread(client.head, "/acme/work/3")).status_code == 405
     async with jobs:
-        assert await jobs.count(status="queued") == 1
+        assert await jobs.jobs.count(status="queued") == 1
 
 
 def test_what_cannot_be_used_is_refused_at_once(jobs: App) -> None:
@@ -303,7 +303,7 @@ async def test_200_requests_at_once_with_one_key_are_one_job(engine: str, tmp_pa
         answers = await asyncio.gather(*asked)
         assert {answer.status_code for answer in answers} == {202}
         assert len({answer.json()["id"] for answer in answers}) == 1
-        assert await jobs.count() == 1
+        assert await jobs.jobs.count() == 1
 
 
 async def test_a_job_that_was_pruned_is_gone(tmp_path: Path) -> None:
@@ -320,6 +320,6 @@ async def test_a_job_that_was_pruned_is_gone(tmp_path: Path) -> None:
         result = place.replace("?", "/result?")
         assert (await web.client.get(result)).json() == 1
         clock.advance(days=40)
-        assert await jobs.prune() == 1
+        assert await jobs.store.prune() == 1
         gone = await web.client.get(result)
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")

@@ -58,7 +58,7 @@ async def test_200_requests_at_once_with_one_key_are_one_job(engine: str, tmp_pa
         assert {answer.status_code for answer in answers} == {202}
         assert len({answer.json()["id"] for answer in answers}) == 1
         assert len({answer.headers["location"] for answer in answers}) == 1
-        assert await jobs.count() == 1
+        assert await jobs.jobs.count() == 1
 
 
 async def test_another_body_route_or_query_under_a_key_is_refused(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_another_body_route_or_query_under_a_key_is_refused(tmp_path: Path
             assert (answer.status_code, answer.json()["code"]) == (422, "key-reused"), path
             assert answer.headers["content-type"] == "application/problem+json"
         assert (await web.client.post("/others/tea", headers=ann)).status_code == 202, "another route, another job"
-        assert await jobs.count() == 2
+        assert await jobs.jobs.count() == 2
 
 
 async def test_keys_belong_to_callers(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_keys_belong_to_callers(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["code"]) == (400, "key-without-caller")
         assert "identity=" in answer.json()["detail"]
         assert "shared_keys=True" in answer.json()["detail"]
-        assert await jobs.count() == 2
+        assert await jobs.jobs.count() == 2
 
 
 async def test_keys_can_be_shared_by_callers_who_are_not_known(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_keys_can_be_shared_by_callers_who_are_not_known(tmp_path: Path) -
         for _ in range(2):
             answer = await web.client.post("/orders/tea", json={}, headers={"Idempotency-Key": "k"})
             assert answer.status_code == 202
-        assert await jobs.count() == 1
+        assert await jobs.jobs.count() == 1
 
 
 def asked(*headers: tuple[str, str], identity: str | None = "ann") -> EndpointRequest:

@@ -18,7 +18,7 @@ async def test_estimates_follow_the_queue_and_the_task(tmp_path: Path) -> None:
     async def work() -> None: ...
 
     async def job(**options: float) -> Job:
-        handle = await work.with_options(options).submit()
+        handle = await work._with_options(options).submit()
         assert handle.last is not None
         return handle.last
 

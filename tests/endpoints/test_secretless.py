@@ -85,4 +85,4 @@ async def test_it_answers_503_and_stores_nothing(make: Any, store: str, tmp_path
                 assert answer.headers["content-type"] == "application/problem+json"
                 assert answer.json()["type"].endswith("/secret-mismatch")
                 assert "HEADRACE_SECRET" in answer.json()["detail"]
-            assert await jobs.count() == 0
+            assert await jobs.jobs.count() == 0

@@ -134,7 +134,7 @@ async def test_what_does_not_fit_is_a_422_that_names_everything(jobs: App) -> No
             assert [one["field"].rpartition(".")[0] for one in answer.json()["errors"]] == ["body"], answer.text
         answer = await web.client.post("/orders/1", content=b" " * 3_000_000)
         assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
-        assert await jobs.count() == 0
+        assert await jobs.jobs.count() == 0
 
 
 async def test_keys_identities_and_pages(jobs: App) -> None:
@@ -187,7 +187,7 @@ async def test_public_pages_and_events(jobs: App) -> None:
         assert (await web.client.get(base)).status_code == 403
         assert (await web.client.head("/count?n=2")).status_code == 405, "it would store a job"
         assert (await web.client.head(f"{base}/events?{token}")).status_code == 200
-        assert await jobs.count() == 1
+        assert await jobs.jobs.count() == 1
         answer = await web.client.get("/wrong", headers=WAIT)
         assert (answer.status_code, answer.json()["detail"]) == (404, "no such thing")
 

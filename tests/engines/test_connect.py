@@ -57,13 +57,13 @@ async def test_an_app_waits_for_the_disk_unless_its_url_says_otherwise(
 
     async with app:
         await work.submit()
-        other = app.engine.another_session()  # as every worker's heartbeat has one
+        other = app.session.engine.another_session()  # as every worker's heartbeat has one
         await other.open()
-        for engine in (app.engine, other):
+        for engine in (app.session.engine, other):
             assert isinstance(engine, SqliteEngine)
             assert await engine._writer.run(lambda connection: connection.pragma("synchronous")) == level
-        assert app.engine.transactions is not None
-        async with app.engine.transactions.transaction() as connection:
+        assert app.session.engine.transactions is not None
+        async with app.session.engine.transactions.transaction() as connection:
             assert connection.pragma("synchronous") == level
         await other.close()
 

@@ -33,7 +33,7 @@ class Slow(App):
 
 
 def a_job() -> Job:
-    return submit(App("memory://").new_id(NOW), Spec(task="a", created_at=NOW), "{}", NOW)
+    return submit(App("memory://").host.new_id(NOW), Spec(task="a", created_at=NOW), "{}", NOW)
 
 
 async def asked(takes: float, seconds: int, a_second: int) -> int:

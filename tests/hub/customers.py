@@ -69,7 +69,7 @@ class Scene:
 
     async def jobs_of_bob(self) -> list[tuple[Any, ...]]:
         """How Bob's jobs stand."""
-        found = await self.app.get_many(list(self.bob.jobs.values()))
+        found = await self.app.jobs.get_many(list(self.bob.jobs.values()))
         return [_stand(job) for job in found if job is not None]
 
 
@@ -94,9 +94,9 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
 
     async with app:
         bob, alice = Customer(BOB), Customer(ALICE)
-        made = await app.create_key("operator", ("read", "submit", "work", "act", "admin"))
+        made = await app.keys.create("operator", ("read", "submit", "work", "act", "admin"))
         for one in (bob, alice):
-            one.key = (await app.create_key(f"of {one.name}", OWN, customer=one.name)).text
+            one.key = (await app.keys.create(f"of {one.name}", OWN, customer=one.name)).text
             await _furnish(app, one)
         if clock is not None:
             async with serving(app) as hub:
@@ -106,8 +106,8 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
         bob.jobs["running"] = (await app.submit("hold", {"note": BOB}, customer=BOB, tags=[BOB])).id
         async with app.worker(tasks=["hold"], grace=0) as worker:
             await until(lambda: _is(app, bob.jobs["running"], "running"))
-            await until(lambda: app.count(parent=bob.jobs["running"]))
-            [child] = (await app.jobs(parent=bob.jobs["running"])).items
+            await until(lambda: app.jobs.count(parent=bob.jobs["running"]))
+            [child] = (await app.jobs.list(parent=bob.jobs["running"])).items
             bob.jobs["child"] = child.id
             alice.jobs["held up"] = (await app.submit("hold", {"note": ALICE}, customer=ALICE)).id
             async with serving(app, HubOptions(submits_per_second=None, webhooks=False)) as hub:
@@ -116,7 +116,7 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
 
 
 async def _is(app: App, id: UUID, status: str) -> bool:
-    return (await app.get(id)).status == status
+    return (await app.jobs.get(id)).status == status
 
 
 async def _furnish(app: App, one: Customer) -> None:
@@ -139,10 +139,10 @@ async def _furnish(app: App, one: Customer) -> None:
     await app.resolve(one.jobs["completed"], result=one.name)
     await app.cancel(one.jobs["cancelled"])
     one.jobs["rerun"] = (await app.rerun(one.jobs["failed"])).id
-    hook = await app.add_webhook(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
+    hook = await app.webhooks.add(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
     one.webhook = hook.webhook.id
     async with app.batch() as batch:
         batch.add(await app.draft("quick", note, **options))
     one.batch = batch.id
-    [member] = (await app.jobs(batch=batch.id)).items
+    [member] = (await app.jobs.list(batch=batch.id)).items
     one.jobs["member"] = member.id

@@ -240,7 +240,7 @@ SAYS = "<script>console.debug('ours'); console.log('ours'); console.warn('ours')
 
 async def test_forms_for_keys_have_what_managers_of_passwords_look_for(hub: Served, browser: Browser) -> None:
     """Browsers advise a name beside a password; what a page of ours says is never taken for such advice."""
-    await hub.app.create_key("root", ["read"])
+    await hub.app.keys.create("root", ["read"])
     advised = list[str]()
     for path in ("/login", "/docs"):
         page = await browser.new_page()

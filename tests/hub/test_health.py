@@ -129,7 +129,7 @@ async def refusing(hub: Served, caplog: pytest.LogCaptureFixture) -> AsyncIterat
     await until(is_ready)
     yield
     await until(is_unready)
-    await hub.app.ping()  # it answers all the same
+    await hub.app.store.ping()  # it answers all the same
     assert (await hub.client.get("/healthz")).status_code == 200, "starting anew would not help"
     assert "the store takes no writes" in caplog.text
 
@@ -193,7 +193,7 @@ def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
 async def test_a_store_that_is_slow_to_write_is_ready(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others write, too: who must wait for them is no less ready, unless it takes very long."""
     async with serving(url) as hub:
-        gate, ping = asyncio.Event(), hub.app.ping
+        gate, ping = asyncio.Event(), hub.app.store.ping
 
         async def slow(*, write: bool = False) -> None:
             if write:
@@ -214,9 +214,9 @@ async def test_a_store_that_is_slow_to_write_is_ready(url: str, monkeypatch: pyt
 @pytest.mark.every_engine
 async def test_ping_asks_the_store(scheme: str, url: str) -> None:
     async with App("memory://" if scheme == "memory" else url) as app:
-        await app.ping()
-        await app.ping(write=True)
-        await app.ping(write=True)
+        await app.store.ping()
+        await app.store.ping(write=True)
+        await app.store.ping(write=True)
 
 
 async def test_metrics_tell_of_the_store_and_of_requests(url: str) -> None:
@@ -255,9 +255,9 @@ async def test_the_hub_keeps_the_store_in_order(url: str) -> None:
     async def tick() -> None: ...
 
     async with serving(app, HubOptions(webhooks=False)):
-        await app.schedule("soon", Every(0.2), tick.draft())
+        await app.schedules.set("soon", Every(0.2), tick.draft())
 
         async def fired() -> bool:
-            return bool((await app.jobs(schedule="soon")).items)
+            return bool((await app.jobs.list(schedule="soon")).items)
 
         await until(fired)

@@ -218,7 +218,7 @@ async def walk(hub: Served, key: str, jobs: list[str]) -> None:
 
 async def pages(browser: httpx2.AsyncClient, hub: Served, jobs: list[str]) -> None:
     """Every page, of every name there is."""
-    workers = [str(row.info.id) for row in await hub.app.workers()]
+    workers = [str(row.info.id) for row in await hub.app.workers.list()]
     names = {
         "name": ["work", "default", TASK, WICKED],
         "task": [TASK, WICKED],
@@ -302,7 +302,7 @@ async def attacked(url: str) -> tuple[list[str], list[str], list[str]]:
 
     options = HubOptions(maintenance=False, webhooks=False, submits_per_second=None)
     async with serving(app, options) as hub:
-        made = await app.create_key("root", ["read", "submit", "work", "act", "admin"])
+        made = await app.keys.create("root", ["read", "submit", "work", "act", "admin"])
         attack = Attack(hub, made.text)
         job = await app.submit(TASK, {"a": WICKED}, delay=3600, **wicked_options())
         await attack.everything(str(job.id))
@@ -312,7 +312,7 @@ async def attacked(url: str) -> tuple[list[str], list[str], list[str]]:
         notable = sorted(found, key=lambda one: (not one.held, one.error is None, not one.requires, one.id))
         jobs = [str(one.id) for one in notable[:LOOKED_AT]] + [str(job.id)]
         ended = [str(one.id) for one in found if one.ended][:3]
-        workers = [str(row.info.id) for row in await app.workers()][: 1000 if ALL else 3]
+        workers = [str(row.info.id) for row in await app.workers.list()][: 1000 if ALL else 3]
         await walk(hub, made.text, jobs)
         return jobs, workers, ended
 
@@ -347,13 +347,13 @@ async def staged(attack: Attack, app: App) -> None:
             await verb(id, by=WICKED)
     again = await attack.held()
     await attack.post("/api/work/fail_job", **again, error=WICKED, error_details=details, retry=False)
-    await app.pause_queue("work", by=WICKED)
+    await app.queues.pause("work", by=WICKED)
 
 
 async def every(app: App) -> Any:
     cursor = None
     while True:
-        page = await app.jobs(limit=1000, cursor=cursor)
+        page = await app.jobs.list(limit=1000, cursor=cursor)
         for job in page.items:
             yield job
         if (cursor := page.cursor) is None:
@@ -374,5 +374,5 @@ async def test_a_number_that_nobody_can_reckon_with_is_refused_and_not_stored(nu
             answer = await hub.client.post(path, content=written(said))
             assert answer.status_code == 400, answer.text
             assert field in answer.json()["detail"]
-        assert await hub.app.count() == 0
-        assert await hub.app.workers() == []
+        assert await hub.app.jobs.count() == 0
+        assert await hub.app.workers.list() == []

@@ -78,7 +78,7 @@ async def test_json_is_no_call() -> None:
 
 async def test_a_hub_says_what_it_speaks() -> None:
     async with App("memory://") as app:
-        key = (await app.create_key("far", ["engine"])).text
+        key = (await app.keys.create("far", ["engine"])).text
         async with serving(app) as hub:
             said = await hub.client.get("/rpc/hello", headers={"authorization": f"Bearer {key}"})
             hello = msgspec.json.decode(said.content, type=Hello)

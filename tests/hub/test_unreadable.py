@@ -58,7 +58,7 @@ def app_at(url: str) -> App:
 
 async def stored(url: str) -> Ids:
     async with app_at(url) as app:
-        made = [await app.by_name["add"].options(tags=["x"], customer="anna").submit(n) for n in range(5)]
+        made = [await app.tasks["add"].options(tags=["x"], customer="anna").submit(n) for n in range(5)]
         await app.resolve(made[4].id, error="broken")
     return Ids(*(one.id for one in made))
 
@@ -172,14 +172,14 @@ def test_feeds_and_programs_go_on(spoiled: tuple[str, Ids]) -> None:
 
     async def follow() -> None:
         app = App(url)
-        async with app, app.feed() as changes:
-            page = await app.jobs()
+        async with app, app.jobs.feed() as changes:
+            page = await app.jobs.list()
             assert [one.id for one in page.items if is_stand_in(one)] == [ids.failed, ids.shaped]
-            assert [None if one is None else one.id for one in await app.get_many(list(ids))] == [
+            assert [None if one is None else one.id for one in await app.jobs.get_many(list(ids))] == [
                 None if id in (ids.shaped, ids.failed) else id for id in ids
             ]
             with pytest.raises(Unreadable) as caught:
-                await app.get(ids.shaped)
+                await app.jobs.get(ids.shaped)
             assert caught.value.id == ids.shaped
             with pytest.raises(Unreadable):
                 await app.cancel(ids.shaped)

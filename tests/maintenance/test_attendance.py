@@ -138,12 +138,12 @@ async def test_it_is_known_while_the_block_lasts(engine: str, tmp_path: Path) ->
         async with app.maintenance() as maintenance:
 
             async def known() -> bool:
-                return bool(await programs_of(app.engine))
+                return bool(await programs_of(app.session.engine))
 
             await until(known)
-            [program] = (await programs_of(app.engine)).values()
-            assert (await app.engine.workers.gone([program.row])).workers == frozenset()
+            [program] = (await programs_of(app.session.engine)).values()
+            assert (await app.session.engine.workers.gone([program.row])).workers == frozenset()
             assert maintenance.alive
-        assert await programs_of(app.engine) == {}
-        assert await app.workers() == []
+        assert await programs_of(app.session.engine) == {}
+        assert await app.workers.list() == []
     assert not [name for name in os.listdir(tmp_path) if name.endswith("-workers")]

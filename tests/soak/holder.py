@@ -19,7 +19,7 @@ _MOST = 1000
 async def main(wanted: int) -> None:
     """Hold so many jobs."""
     async with app:
-        engine, host = app.engine, app.session.host
+        engine, host = app.session.engine, app.session.host
         id = uuid4()
         held = await engine.workers.attend(id)
         assert held is not None, "nothing would tell others that this process has ended"

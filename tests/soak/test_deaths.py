@@ -213,7 +213,7 @@ async def test_forked_children_that_end(url: str, tmp_path: Path) -> None:
 
 
 async def holder(duty: str) -> UUID | None:
-    return await app.engine.documents.holder(duty, app.host.clock.now())
+    return await app.session.engine.documents.holder(duty, app.host.clock.now())
 
 
 async def test_a_schedule_goes_on_while_its_planners_are_killed(url: str, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ async def test_a_schedule_goes_on_while_its_planners_are_killed(url: str, tmp_pa
                     planners, others = planners + (planner in rows), others + (planner not in rows)
                     workers.hire()
             end = app.host.clock.now()
-            made = [job.fire_at for job in await all_jobs(app.engine) if job.fire_at is not None]
+            made = [job.fire_at for job in await all_jobs(app.session.engine) if job.fire_at is not None]
             fires = sorted(at for at in made if begin <= at <= end)
             gaps = [(after - before).total_seconds() for before, after in itertools.pairwise([begin, *fires, end])]
             killed = f"{planners} planners and {others} others killed in 60 s"

@@ -177,7 +177,7 @@ class Scene:
         await asyncio.gather(*tasks)
 
     async def _live(self) -> int:
-        statuses = (await app.stats()).statuses
+        statuses = (await app.stats.counts()).statuses
         return sum(count for status, count in statuses.items() if status not in ENDED)
 
     # -- what happens to them
@@ -275,9 +275,9 @@ async def test_nothing_is_lost_or_doubled_and_every_message_comes_in_its_order(u
     server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
     with app.override(url=url):
         async with app:
-            await app.announce()
+            await app.tasks.announce()
             port = server.sockets[0].getsockname()[1]
-            await app.add_webhook(f"http://127.0.0.1:{port}/", events=["status_change"])
+            await app.webhooks.add(f"http://127.0.0.1:{port}/", events=["status_change"])
             async with scene(url, tmp_path, dice) as played:
                 loading = asyncio.create_task(played.load())
                 tormenting = asyncio.create_task(played.torment(SECONDS))
@@ -296,15 +296,15 @@ async def _over(played: Scene) -> bool:
 
 
 async def _holds_nothing() -> bool:
-    usage = await app.usage()
+    usage = await app.limits.usage()
     held = [*usage.queues.values(), *usage.tasks.values(), *(n for one in usage.by_key.values() for n in one.values())]
-    rows = await app.workers()
+    rows = await app.workers.list()
     return not any(held) and not any(row.holds for row in rows)
 
 
 async def check(played: Scene, receiver: Receiver) -> None:
     """Whether all of it is as it must be."""
-    found = {job.id: job for job in await all_jobs(app.engine)}
+    found = {job.id: job for job in await all_jobs(app.session.engine)}
     jobs = {id: job for id, job in found.items() if job.task != TASK}
     told = sorted((job for job in found.values() if job.task == TASK), key=lambda job: job.seq)
     print(
@@ -314,7 +314,7 @@ async def check(played: Scene, receiver: Receiver) -> None:
     assert played.accepted == set(jobs), "what was accepted is there, and nothing else"
     assert {job.status for job in jobs.values()} == {Status.COMPLETED}
     assert not [job for job in found.values() if job.status in HELD]
-    await check_store(app.engine)  # each was finished by one attempt, and no attempt came after it
+    await check_store(app.session.engine)  # each was finished by one attempt, and no attempt came after it
     assert {job.status for job in told} == {Status.COMPLETED}, [job for job in told if job.status != Status.COMPLETED]
     messages: dict[UUID, list[tuple[str, str]]] = {}
     for one in told:
@@ -323,7 +323,7 @@ async def check(played: Scene, receiver: Receiver) -> None:
         messages.setdefault(UUID(payload["message"]["data"]["job_id"]), []).append(said)
     for id, job in jobs.items():
         _check_messages(job, messages[id], receiver.heard.get(id, []))
-    verified = await app.verify()
+    verified = await app.store.verify()
     assert verified.ok, verified
 
 

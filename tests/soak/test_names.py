@@ -85,9 +85,9 @@ async def patiently(address: str, key: str) -> int:
 
 async def test_the_operator_keeps_its_rate(url: str, tmp_path: Path) -> None:
     async with App(url) as app:
-        keys = [(await app.create_key(f"operator {n}", ["submit"])).text for n in range(KEYS)]
-        floods = [(await app.create_key(f"flood {n}", ["submit"], customer=f"flood {n}")).text for n in range(2)]
-        good = (await app.create_key("good", ["submit"], customer="good")).text
+        keys = [(await app.keys.create(f"operator {n}", ["submit"])).text for n in range(KEYS)]
+        floods = [(await app.keys.create(f"flood {n}", ["submit"], customer=f"flood {n}")).text for n in range(2)]
+        good = (await app.keys.create("good", ["submit"], customer="good")).text
         with started(tmp_path, "hub", "--url", url, "--no-access-log") as hub:
             quiet, flooded, file = 0, 0, tmp_path / "flood"
             await submits(hub.address, keys[:SUBMITTERS], "warm")
@@ -104,5 +104,5 @@ async def test_the_operator_keeps_its_rate(url: str, tmp_path: Path) -> None:
         share = flooded / quiet
         print(f"{url.partition(':')[0]}: {quiet} submits without a flood, {flooded} with one: {share:.2f}; {told}")
         for one in ("flood 0", "flood 1"):
-            assert await app.count(customer=one, status="queued") == MAX_CUSTOMER_PROFILES
+            assert await app.jobs.count(customer=one, status="queued") == MAX_CUSTOMER_PROFILES
         assert share >= SHARE

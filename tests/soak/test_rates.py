@@ -32,7 +32,7 @@ async def begun(kind: str) -> tuple[list[float], int]:
     """When the handlers of a kind were called, by the wall clock; and how often one of them was given back before."""
     jobs, cursor = list[Job](), None
     while True:
-        page = await app.jobs(task=kind, status=[Status.COMPLETED], limit=500, cursor=cursor)
+        page = await app.jobs.list(task=kind, status=[Status.COMPLETED], limit=500, cursor=cursor)
         jobs += page.items
         cursor = page.cursor
         if cursor is None:
@@ -51,7 +51,7 @@ async def test_no_window_has_more_than_its_rate_allows(url: str, tmp_path: Path)
     dice = random.Random(12)
     with app.override(url=url), crew(url, tmp_path, module="tests.soak.rates:app") as workers:
         async with app:
-            await app.announce()
+            await app.tasks.announce()
             for task in (fixed, sliding, bucket):
                 await task.map([()] * 1000)
             since = time.time()
@@ -59,7 +59,7 @@ async def test_no_window_has_more_than_its_rate_allows(url: str, tmp_path: Path)
                 workers.hire("--concurrency", "40")
 
             async def anything() -> bool:
-                return (await app.stats()).statuses.get(Status.COMPLETED, 0) > 0
+                return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0) > 0
 
             await until(anything, what="the workers have begun")
             end = asyncio.get_running_loop().time() + SECONDS

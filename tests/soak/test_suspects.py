@@ -96,7 +96,7 @@ async def test_a_power_cut_does_not_slow_down_what_comes_after(kind: str, tmp_pa
             for _ in range(ROUNDS):
                 await _submit(JOBS)
                 await _cut(workers)
-                suspects = len((await app.jobs(suspect=True, limit=1000)).items)
+                suspects = len((await app.jobs.list(suspect=True, limit=1000)).items)
                 assert suspects == 0
                 again = await _drain(workers)
                 await _submit(JOBS)
@@ -118,13 +118,13 @@ async def test_a_power_cut_does_not_slow_down_what_comes_after(kind: str, tmp_pa
 
 async def _submit(n: int) -> None:
     """Submit so many jobs; nobody is given any before the queue is opened."""
-    await app.pause_queue("default")
+    await app.queues.pause("default")
     await instant.map([(number,) for number in range(n)])
 
 
 async def _open() -> UUID:
     """Open the queue, and submit the last job in line: the hint of it has all workers look at once."""
-    await app.resume_queue("default")
+    await app.queues.resume("default")
     return (await instant.submit(0)).id
 
 
@@ -133,7 +133,7 @@ async def _hire(workers: Crew, number: int, *flags: str) -> list[subprocess.Pope
     crowd = [workers.hire(*flags) for _ in range(number)]
 
     async def known() -> bool:
-        return {one.pid for one in crowd} <= {row.info.pid for row in await app.workers()}
+        return {one.pid for one in crowd} <= {row.info.pid for row in await app.workers.list()}
 
     await until(known, within=120)
     return crowd
@@ -141,7 +141,7 @@ async def _hire(workers: Crew, number: int, *flags: str) -> list[subprocess.Pope
 
 async def _cut(workers: Crew) -> None:
     """Have workers claim all jobs, kill them all at once, and have the jobs given back."""
-    await app.resume_queue("default")
+    await app.queues.resume("default")
     holders = [_holder(workers.url) for _ in range(HOLDERS)]
     try:
         said = [await asyncio.to_thread(_line, one) for one in holders]
@@ -151,7 +151,7 @@ async def _cut(workers: Crew) -> None:
         for one in holders:
             one.communicate()
     assert sum(map(int, said)) == JOBS
-    await app.pause_queue("default")
+    await app.queues.pause("default")
     sweeper = workers.hire("--queues", "nobodys")
     await until(_none_held, within=120)
     sweeper.terminate()
@@ -170,12 +170,12 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 async def _none_held() -> bool:
-    statuses = (await app.stats()).statuses
+    statuses = (await app.stats.counts()).statuses
     return not statuses.get(Status.ACCEPTED, 0) and not statuses.get(Status.RUNNING, 0)
 
 
 async def _completed() -> int:
-    return (await app.stats()).statuses.get(Status.COMPLETED, 0)
+    return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0)
 
 
 async def _drain(workers: Crew) -> tuple[float, float]:
@@ -189,7 +189,7 @@ async def _drain(workers: Crew) -> tuple[float, float]:
     last = await _open()
 
     async def done() -> bool:
-        return (await app.get(last)).status is Status.COMPLETED
+        return (await app.jobs.get(last)).status is Status.COMPLETED
 
     await until(done, within=300)
     took, spent = time.monotonic() - began, _processor_time(crowd) - spent

@@ -61,11 +61,11 @@ class Crew:
 
         It is looked at again while it stands still: what it holds then, it does not live to let go of.
         """
-        held = {row.info.pid for row in await app.workers() if row.holds}
+        held = {row.info.pid for row in await app.workers.list() if row.holds}
         busy = [one for one in self.members if one.poll() is None and one.pid in held]
         for member in dice.sample(busy, len(busy)) if dice else busy:
             self.freeze(member)
-            if any(row.holds for row in await app.workers() if row.info.pid == member.pid):
+            if any(row.holds for row in await app.workers.list() if row.info.pid == member.pid):
                 self.kill(member)
                 return True
             self.thaw(member)

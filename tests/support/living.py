@@ -14,7 +14,7 @@ BY_PROOF, BY_LOOKS = "is dead: its process has ended", "is dead: silent for"
 
 async def living(app: App) -> dict[int, WorkerRow]:
     """The living, by process."""
-    return {row.info.pid: row for row in await app.workers() if row.alive}
+    return {row.info.pid: row for row in await app.workers.list() if row.alive}
 
 
 async def are_living(app: App, *members: subprocess.Popen[bytes]) -> bool:

@@ -33,16 +33,16 @@ async def outlive(
         for dead in [one for one in workers.members if one.poll() is not None and one not in replaced]:
             replaced.append(dead)
             workers.hire(*flags)
-        statuses = (await app.stats()).statuses
+        statuses = (await app.stats.counts()).statuses
         failed, done = statuses.get(Status.FAILED, 0), statuses.get(Status.COMPLETED, 0)
         assert failed <= 1, f"{failed - 1} of {len(innocents)} died of their neighbour"
         return failed + done == 1 + len(innocents)
 
     await until(ended, within=within, what="all jobs ended")
-    histories = await check_store(app.engine)
+    histories = await check_store(app.session.engine)
     for id in innocents:
-        assert (await app.get(id)).status is Status.COMPLETED, histories[id]
-    job = await app.get(poison.id)
+        assert (await app.jobs.get(id)).status is Status.COMPLETED, histories[id]
+    job = await app.jobs.get(poison.id)
     assert (job.status, job.reason, job.charged) == (Status.FAILED, Reason.LOST, job.max_attempts)
     return job
 

@@ -173,7 +173,7 @@ async def test_schedules_fire_when_time_passes(shop: Shop) -> None:
         ticks.append(h.now)
 
     async with harness(shop.app, now=START) as h:
-        await shop.app.schedule("often", Every(hours=9), shop.double.draft(3))
+        await shop.app.schedules.set("often", Every(hours=9), shop.double.draft(3))
         assert await h.advance(days=2) == 2 + 5
         assert ticks == [START + timedelta(hours=5), START + timedelta(hours=29)]
         assert h.assert_submitted(shop.double, 3).spec.schedule == "often"
@@ -234,7 +234,7 @@ async def test_what_other_threads_submit_is_seen(shop: Shop) -> None:
         await asyncio.to_thread(shop.double.submit_sync, 7)
         h.assert_submitted(shop.double, 7)
         assert await h.drain() == 1
-    assert shop.app.waiter is None
+    assert shop.app._waiter is None
 
 
 async def test_a_plain_handler_at_work_is_waited_for(shop: Shop) -> None:

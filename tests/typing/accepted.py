@@ -212,7 +212,7 @@ async def handles_speak_of_jobs(handle: JobHandle[int]) -> None:
     assert_type(handle.status, Status | None)
     assert_type(await handle.refresh(), Job)
     assert_type(handle.watch(), AsyncIterator[Job])
-    async with app.feed(task="a", status=["failed", Status.COMPLETED], parent=handle.id) as feed:
+    async with app.jobs.feed(task="a", status=["failed", Status.COMPLETED], parent=handle.id) as feed:
         async for changed in feed:
             assert_type(changed, Changed)
             assert_type(changed.jobs, tuple[Job, ...])
@@ -238,16 +238,16 @@ async def the_app_works_with_anything() -> None:
         await worker.run(signals=False)
     app.lifespan(worker=True, concurrency=10, queues=["images"], burst=True, grace=timedelta(seconds=1))
     app.worker(offers={"gpu_memory_gb": 24, "regions": ["eu"]}, tasks=[resize, "add"])
-    assert_type(await app.explain_worker(worker.id), Explanation)
-    assert_type(await app.audit(5), list[Audited])
+    assert_type(await app.workers.explain(worker.id), Explanation)
+    assert_type(await app.store.audit(5), list[Audited])
     assert_type(await app.rerun("01990000-0000-7000-8000-0000deadbeef", payload={"a": 1}, queue="slow"), JobHandle[Any])
     assert_type(await app.submit("resize", {"image": "a"}, priority=3), JobHandle[Any])
     assert_type(await app.submit_many([add.draft(1, 2), crop.draft("a")]), list[JobHandle[Any]])
-    assert_type(await app.jobs(status=[Status.FAILED, "cancelled"]), Page[Job])
+    assert_type(await app.jobs.list(status=[Status.FAILED, "cancelled"]), Page[Job])
     assert_type(poll, AsyncTask[[], None])
-    assert_type(await app.next_fires("nightly", 3), list[datetime])
-    assert_type(await app.next_fires(Cron("0 2 * * *")), list[datetime])
-    assert_type((await app.schedule("poll-7", Continuous(), poll.draft())).skipped, int)
+    assert_type(await app.schedules.preview("nightly", 3), list[datetime])
+    assert_type(await app.schedules.preview(Cron("0 2 * * *")), list[datetime])
+    assert_type((await app.schedules.set("poll-7", Continuous(), poll.draft())).skipped, int)
     with app.override(url="memory://") as same:
         assert_type(same, App)
 

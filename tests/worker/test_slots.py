@@ -123,7 +123,7 @@ async def test_every_slot_is_filled_though_tasks_are_begun_a_few_at_a_time(shop:
 
 async def test_outside_a_handler_there_is_no_context(shop: Shop) -> None:
     async def inside() -> bool:
-        return Context.current_or_none() is not None
+        return Context._current_or_none() is not None
 
     shop.task(inside)
     id = await shop.submit("inside")

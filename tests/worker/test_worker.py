@@ -724,7 +724,7 @@ async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop, mo
     gate, acted = asyncio.Event(), asyncio.Event()
 
     async def acts(ctx: Context) -> None:
-        ctx.caller.acted()  # as submitting a job does
+        ctx._caller.acted()  # as submitting a job does
         acted.set()
         await gate.wait()
 
@@ -817,7 +817,7 @@ async def test_a_report_says_when_it_will_be_done_and_whatever_else_there_is_to_
     ],
 )
 def test_a_report_that_cannot_be_kept_is_refused_where_it_is_made(options: dict[str, Any], complaint: str) -> None:
-    ctx = Context.detached(stand(Status.RUNNING))
+    ctx = Context._detached(stand(Status.RUNNING))
     with pytest.raises(ConfigError, match=complaint):
         ctx.progress(10, **options)
 

@@ -102,7 +102,7 @@ class Family:
         @app.task(retry=ONCE)
         async def waits(id: str) -> int:
             try:
-                got: int = await app.handle(id).result()
+                got: int = await app.jobs.handle(id).result()
             except asyncio.CancelledError:
                 self.said.append("stopped")
                 raise
@@ -409,7 +409,7 @@ async def test_what_has_ended_is_not_worth_a_slot(house: Family) -> None:
     @house.app.task
     async def parent(id: str) -> int:
         await house.says.map([("other",)] * 3)
-        got: int = await house.app.handle(id).result()
+        got: int = await house.app.jobs.handle(id).result()
         house.said.append("parent")
         return got
 
@@ -427,7 +427,7 @@ async def test_a_time_out_of_the_handlers_own_waits_for_a_slot_as_well(house: Fa
         try:
             async with asyncio.timeout(None) as limit:
                 limits.append(limit)
-                await house.app.handle(id).result()
+                await house.app.jobs.handle(id).result()
         except TimeoutError:
             house.said.append("timed out")
 
@@ -455,7 +455,7 @@ async def test_a_task_that_waits_again_while_another_is_in_line(house: Family) -
             await again.wait()
             return await house.leaf.run(2)
 
-        return sum(await asyncio.gather(house.app.handle(id).result(), later()))
+        return sum(await asyncio.gather(house.app.jobs.handle(id).result(), later()))
 
     async with house.app.worker(concurrency=1) as worker:
         job = await house.line_up(worker, parent)
@@ -501,7 +501,7 @@ async def test_a_plain_function_is_stopped_while_it_waits(family: Family) -> Non
     @app.task(retry=ONCE)
     def parent(id: str) -> None:
         try:
-            app.wait(app.handle(id).result())
+            app.wait(app.jobs.handle(id).result())
         except Stopped as stopped:
             family.said.append(stopped.why)
             family.said.append(app.wait(parting()))  # on its way out it may do what it has to
@@ -525,7 +525,7 @@ async def test_a_plain_function_is_stopped_while_it_waits(family: Family) -> Non
 async def test_a_plain_function_is_stopped_in_line(house: Family) -> None:
     @house.app.task(retry=ONCE)
     def parent(ctx: Context, id: str) -> None:
-        house.app.wait(house.app.handle(id).result())
+        house.app.wait(house.app.jobs.handle(id).result())
         ctx.check()
 
     async with house.app.worker(concurrency=1) as worker:
@@ -561,7 +561,7 @@ async def test_a_worker_that_stops_gives_back_who_waits(family: Family) -> None:
         await until(lambda: yielded(worker) == 1)
     back = await job.refresh()
     assert (back.status, back.charged) == (Status.QUEUED, 0)
-    (child,) = (await family.app.jobs(task="leaf")).items
+    (child,) = (await family.app.jobs.list(task="leaf")).items
     assert child.status is Status.SCHEDULED, "the next attempt finds it"
 
 
@@ -591,7 +591,7 @@ async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> Non
 
     async def alone(id: str) -> None:
         async with app:  # on a loop of the thread's own
-            await app.handle(id).result()
+            await app.jobs.handle(id).result()
 
     @app.task(retry=ONCE)
     def parent(id: str) -> None:
@@ -627,7 +627,7 @@ async def test_a_wait_that_a_handler_leaves_behind_lends_nothing(house: Family) 
 
     @house.app.task
     async def leaves(id: str) -> None:
-        left.append(asyncio.create_task(house.app.handle(id).result()))
+        left.append(asyncio.create_task(house.app.jobs.handle(id).result()))
         if len(left) == 1:
             await until(lambda: yielded(worker) == 1)
 
@@ -651,7 +651,7 @@ async def test_the_next_job_in_a_slot_does_not_wait_for_the_one_before(house: Fa
 
     @house.app.task
     async def looks(ctx: Context) -> None:
-        seen.append(getattr(ctx.caller, "own_slot", True) is None)
+        seen.append(getattr(ctx._caller, "own_slot", True) is None)
 
     async with house.app.worker(concurrency=1):
         await house.tree.run(1)

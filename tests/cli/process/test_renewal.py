@@ -71,10 +71,10 @@ async def ended(app: App, n: int) -> list[Job]:
     """The jobs, when so many have completed."""
 
     async def all_are() -> bool:
-        return len((await app.jobs(status="completed", limit=100)).items) == n
+        return len((await app.jobs.list(status="completed", limit=100)).items) == n
 
     await until(all_are, within=120)
-    return sorted((await app.jobs(status="completed", limit=100)).items, key=lambda job: job.seq)
+    return sorted((await app.jobs.list(status="completed", limit=100)).items, key=lambda job: job.seq)
 
 
 def is_alive(pid: int) -> bool:
@@ -99,7 +99,7 @@ async def test_after_so_many_jobs_another_takes_its_place_while_it_finishes_what
             pids = list(dict.fromkeys(job.result for job in jobs))
             assert [[job.result for job in jobs].count(pid) for pid in pids] == [4, 4, 2]
             await until(lambda: not any(map(is_alive, pids[:2])), within=120)
-        histories = [await app.history(job.id) for job in jobs]
+        histories = [await app.jobs.history(job.id) for job in jobs]
     assert [job.charged for job in jobs] == [1] * 10
     assert [len(history.attempts) for history in histories] == [1] * 10, "nobody was handed back what it had begun"
     err = (tmp_path / "err").read_text()

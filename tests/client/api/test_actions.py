@@ -33,7 +33,7 @@ async def test_time_queue_and_priority_can_be_changed(sums: Sums) -> None:
     assert (await job.run_now()).status is Status.QUEUED
     before = (await job.refresh()).rev
     assert (await job.move("slow")).rev == before, "it is there already"
-    events = (await sums.app.history(job.id)).events
+    events = (await sums.app.jobs.history(job.id)).events
     assert [(event.verb, event.by) for event in events] == [
         ("postpone", "ann"),
         ("postpone", None),
@@ -41,7 +41,7 @@ async def test_time_queue_and_priority_can_be_changed(sums: Sums) -> None:
         ("reprioritise", None),
         ("run_now", None),
     ]
-    page = await sums.app.jobs(queue="slow")
+    page = await sums.app.jobs.list(queue="slow")
     assert [one.id for one in page.items] == [job.id]
     async with sums.app.worker(queues=["slow"]):
         assert await job.result(timeout=45) == 2
@@ -49,14 +49,14 @@ async def test_time_queue_and_priority_can_be_changed(sums: Sums) -> None:
 
 async def test_a_moved_job_is_explained_where_it_is_and_keeps_its_key(sums: Sums) -> None:
     job = await sums.add.options(dedup="k").submit(1)
-    await sums.app.pause_queue("slow", by="ann")
+    await sums.app.queues.pause("slow", by="ann")
     await job.move("slow")
     explained = await job.explain()
     assert "It stands in queue 'slow'" in explained
     assert "queue_paused" in explained.codes
     again = await sums.add.options(dedup="k").submit(2)
     assert (again.id, again.duplicate) == (job.id, True)
-    [queue] = [one for one in await sums.app.queues() if one.counts]
+    [queue] = [one for one in await sums.app.queues.list() if one.counts]
     assert (queue.name, queue.counts) == ("slow", {Status.QUEUED: 1})
 
 
@@ -65,7 +65,7 @@ async def test_who_waits_for_work_hears_of_new_times() -> None:
     async with sums.app:
         job, over = await sums.add.submit(1), await sums.add.submit(2)
         await over.cancel()
-        forget = sums.app.engine.bus.listen(frozenset({Topic.READY}), lambda hint: heard.append(hint.names))
+        forget = sums.app.session.engine.bus.listen(frozenset({Topic.READY}), lambda hint: heard.append(hint.names))
         for act, queue in (
             (job.postpone(60), "default"),
             (over.retry(delay=60), "default"),
@@ -123,11 +123,11 @@ async def test_a_job_can_be_rerun_with_other_arguments_and_options(sums: Sums) -
     assert (new.payload, new.priority, new.status) == ({"a": 5, "b": 6}, 90, Status.SCHEDULED)
     assert (new.tags, new.dedup, new.queue, new.max_attempts) == (("old",), "k", "slow", 2)
     assert (new.rerun_of, new.trace) == (job.id, None)
-    event = (await sums.app.history(job.id)).events[-1]
+    event = (await sums.app.jobs.history(job.id)).events[-1]
     assert (event.verb, event.by, event.details) == ("rerun", "ann", {"job": str(again.id)})
     held = await job.rerun()
     assert (held.id, held.duplicate) == (again.id, True)
-    assert len((await sums.app.history(job.id)).events) == 3, "what met a duplicate was not rerun"
+    assert len((await sums.app.jobs.history(job.id)).events) == 3, "what met a duplicate was not rerun"
     with pytest.raises(Duplicate):
         await job.rerun(on_duplicate="raise")
     with pytest.raises(InvalidPayload, match="a: Expected `int`"):

@@ -36,7 +36,7 @@ async def test_a_dry_run_counts_and_each_job_has_its_own_answer(sums: Sums, monk
     mine: Filters = {"task": "add"}
     assert await app.dry_run("run_now", mine) == await app.dry_run("cancel", mine) == 5
     assert await app.dry_run("retry", mine) == 0, "without a status, those that the act can begin from"
-    assert [one.status for one in (await app.jobs(**mine)).items] == [Status.SCHEDULED] * 5, "it only counts"
+    assert [one.status for one in (await app.jobs.list(**mine)).items] == [Status.SCHEDULED] * 5, "it only counts"
     answers = await each(app.postpone_all(mine, 7200, by="ann"))
     assert [one.id for one in answers] == [job.id for job in jobs], "the oldest first"
     assert {one.answer for one in answers} == {"done"}
@@ -53,7 +53,7 @@ async def test_a_dry_run_counts_and_each_job_has_its_own_answer(sums: Sums, monk
     assert [one.job.rerun_of for one in again if one.job] == [job.id for job in jobs]
     assert {one.answer for one in await each(app.cancel_all({"queue": "late"}))} == {"done"}
     assert (await other.refresh()).status is Status.QUEUED
-    events = (await app.history(jobs[0].id)).events
+    events = (await app.jobs.history(jobs[0].id)).events
     assert [(event.verb, event.by) for event in events if event.by] == [
         ("postpone", "ann"),
         ("resolve", "ann"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App
+from headrace.client.api.dashboard_sessions import DashboardSessions
 from tests.support.apps import url_of
 
 pytestmark = pytest.mark.every_engine
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.every_engine
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 async def test_many_log_in_with_one_key_at_once(store: str, tmp_path: Path) -> None:
     async with App(url_of(store, tmp_path)) as app:
-        made, digest = await app.create_key("ops", ["read"]), "d" * 64
-        texts = await asyncio.gather(*(app.begin_session(made.key.prefix, digest) for _ in range(40)))
+        made, digest = await app.keys.create("ops", ["read"]), "d" * 64
+        texts = await asyncio.gather(*(DashboardSessions(app).begin(made.key.prefix, digest) for _ in range(40)))
         assert len(set(texts)) == 40
-        assert all([await app.find_session(text, digest) for text in texts])
-        await asyncio.gather(*(app.end_session(text) for text in texts))
-        assert not await app.engine.documents.settings("sessions:")
+        assert all([await DashboardSessions(app).find(text, digest) for text in texts])
+        await asyncio.gather(*(DashboardSessions(app).end(text) for text in texts))
+        assert not await app.session.engine.documents.settings("sessions:")

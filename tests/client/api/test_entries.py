@@ -28,7 +28,7 @@ async def items(shop: Shop, id: UUID, **how: Any) -> list[Page[Any]]:
     """All pages."""
     pages, cursor = list[Page[Any]](), None
     while True:
-        pages.append(await shop.app.item_page(id, cursor=cursor, **how))
+        pages.append(await shop.app.jobs.items(id, cursor=cursor, **how))
         cursor = pages[-1].cursor
         if cursor is None:
             return pages
@@ -36,53 +36,53 @@ async def items(shop: Shop, id: UUID, **how: Any) -> list[Page[Any]]:
 
 async def test_log_lines_are_read_page_by_page(shop: Shop) -> None:
     job = await shop.tell.submit(5)
-    empty = await shop.app.log_page(job.id)
+    empty = await shop.app.jobs.log_page(job.id)
     assert (empty.items, empty.cursor) == ((), "0.0")  # it has not ended: lines may come
     await shop.app.worker(burst=True).run()
-    first = await shop.app.log_page(job.id, limit=3, cursor=empty.cursor)
+    first = await shop.app.jobs.log_page(job.id, limit=3, cursor=empty.cursor)
     assert [line.message for line in first.items] == ["line 1", "line 2", "line 3"]
     assert first.cursor == f"1.{first.items[-1].number}"
-    rest = await shop.app.log_page(job.id, limit=2, cursor=first.cursor)
+    rest = await shop.app.jobs.log_page(job.id, limit=2, cursor=first.cursor)
     assert [line.message for line in rest.items] == ["line 4", "line 5"]
     assert rest.cursor is None  # it has ended, and this is all
 
 
 async def test_the_end_of_a_log_is_read_without_its_beginning(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await shop.tell.submit(5)
-    assert await shop.app.log_end(job.id) == ([], False)
+    assert await shop.app.jobs.log_tail(job.id) == ([], False)
     await shop.app.worker(burst=True).run()
-    lines, earlier = await shop.app.log_end(job.id, limit=2)
+    lines, earlier = await shop.app.jobs.log_tail(job.id, limit=2)
     assert ([line.message for line in lines], earlier) == (["line 4", "line 5"], True)
-    lines, earlier = await shop.app.log_end(job.id, limit=5)
+    lines, earlier = await shop.app.jobs.log_tail(job.id, limit=5)
     assert ([line.message for line in lines], earlier) == ([f"line {number}" for number in range(1, 6)], False)
     monkeypatch.setattr(entries, "ENTRY_PAGE_BYTES", 1)
-    lines, earlier = await shop.app.log_end(job.id, limit=5)
+    lines, earlier = await shop.app.jobs.log_tail(job.id, limit=5)
     assert ([line.message for line in lines], earlier) == (["line 5"], True)
     with pytest.raises(JobNotFound):
-        await shop.app.log_end(uuid4())
+        await shop.app.jobs.log_tail(uuid4())
 
 
 async def test_a_page_has_a_cursor_as_long_as_more_may_come(shop: Shop) -> None:
     async with shop.app.worker():
         job = await shop.wait.submit()
         await until(lambda: _runs(shop, job.id))
-        page = await shop.app.log_page(job.id)
+        page = await shop.app.jobs.log_page(job.id)
         assert (page.items, page.cursor) == ((), "0.0")
         shop.go_on.set()
         await job.result(timeout=30)
-    assert (await shop.app.log_page(job.id, cursor=page.cursor)).cursor is None
+    assert (await shop.app.jobs.log_page(job.id, cursor=page.cursor)).cursor is None
 
 
 async def _runs(shop: Shop, id: UUID) -> bool:
-    return (await shop.app.get(id)).status == "running"
+    return (await shop.app.jobs.get(id)).status == "running"
 
 
 async def test_the_lines_of_one_attempt(shop: Shop) -> None:
     job = await shop.tell.submit(2)
     await shop.app.worker(burst=True).run()
-    page = await shop.app.log_page(job.id, attempt=1)
+    page = await shop.app.jobs.log_page(job.id, attempt=1)
     assert (len(page.items), page.cursor) == (2, None)
-    other = await shop.app.log_page(job.id, attempt=2)
+    other = await shop.app.jobs.log_page(job.id, attempt=2)
     assert (other.items, other.cursor) == ((), None)
 
 
@@ -112,9 +112,9 @@ async def test_a_stream_that_began_anew_is_read_from_there(shop: Shop) -> None:
 async def test_behind_a_cursor_the_new_beginning_is_marked(shop: Shop) -> None:
     job = await shop.stumble.submit(3)
     await shop.app.worker(burst=True).run()
-    page = await shop.app.item_page(job.id, cursor="1.2")
+    page = await shop.app.jobs.items(job.id, cursor="1.2")
     assert [(item.value, item.restarted) for item in page.items] == [(3, False), (2, True), (4, False), (6, False)]
-    page = await shop.app.item_page(job.id, cursor="2.0")  # it had read up to the new beginning, but no item of it
+    page = await shop.app.jobs.items(job.id, cursor="2.0")  # it had read up to the new beginning, but no item of it
     assert [(item.value, item.restarted) for item in page.items] == [(2, True), (4, False), (6, False)]
 
 
@@ -130,12 +130,12 @@ async def test_what_cannot_be_read(shop: Shop) -> None:
     job = await shop.stream.submit(1)
     for cursor in ("", "1", "1.", "-1.0", "1.0 ", "٣.١", "1.0.0", "9" * 10 + ".1", 5):
         with pytest.raises(ConfigError, match="cursor"):
-            await shop.app.item_page(job.id, cursor=cursor)  # type: ignore[arg-type]
+            await shop.app.jobs.items(job.id, cursor=cursor)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="cursor"):
-            await shop.app.log_page(job.id, cursor=cursor)  # type: ignore[arg-type]
+            await shop.app.jobs.log_page(job.id, cursor=cursor)  # type: ignore[arg-type]
     for limit in (0, 1001):
         with pytest.raises(ConfigError, match="limit"):
-            await shop.app.log_page(job.id, limit=limit)
-    for read in (shop.app.item_page, shop.app.log_page):
+            await shop.app.jobs.log_page(job.id, limit=limit)
+    for read in (shop.app.jobs.items, shop.app.jobs.log_page):
         with pytest.raises(JobNotFound):
             await read(uuid4())

@@ -38,7 +38,7 @@ async def test_filters_find_and_count_the_same(sums: Sums) -> None:
     lost = await sums.fail.options(retry=Retry(0)).submit("ann")
     await app.worker(burst=True).run()
     again = await app.rerun(first.id)
-    [failed] = (await app.jobs(status="failed")).items
+    [failed] = (await app.jobs.list(status="failed")).items
     cases: list[tuple[dict[str, Any], list[UUID]]] = [
         ({}, [again.id, lost.id, second.id, first.id]),
         ({"task": ["add", "multiply"]}, [again.id, second.id, first.id]),
@@ -57,8 +57,8 @@ async def test_filters_find_and_count_the_same(sums: Sums) -> None:
         ({"task": None, "status": []}, [again.id, lost.id, second.id, first.id]),
     ]
     for filters, ids in cases:
-        assert [job.id for job in (await app.jobs(**filters)).items] == ids, filters
-        assert await app.count(**filters) == len(ids), filters
+        assert [job.id for job in (await app.jobs.list(**filters)).items] == ids, filters
+        assert await app.jobs.count(**filters) == len(ids), filters
 
 
 async def test_failures_are_grouped_by_task_type_and_place(sums: Sums) -> None:
@@ -67,22 +67,22 @@ async def test_failures_are_grouped_by_task_type_and_place(sums: Sums) -> None:
         await sums.fail.options(retry=Retry(0)).submit(f"number {n}")
     waits = await sums.fail.options(retry=Retry(1, initial=3600)).submit("later")
     await app.worker(burst=True).run()
-    [group] = await app.failures()
+    [group] = await app.jobs.failures()
     assert (group.task, group.type, group.jobs, group.failed) == ("fail", "ValueError", 4, 3)
     assert (group.place, group.message, group.example) == ("apps.py:fail", "later", waits.id)
     assert group.first_seen <= group.last_seen <= datetime.now(UTC)
-    assert await app.count(fingerprint=str(group.fingerprint)) == 4
-    for job in (await app.jobs(fingerprint=str(group.fingerprint), status="failed")).items:
+    assert await app.jobs.count(fingerprint=str(group.fingerprint)) == 4
+    for job in (await app.jobs.list(fingerprint=str(group.fingerprint), status="failed")).items:
         await app.discard(job.id)
-    [left] = await app.failures()
+    [left] = await app.jobs.failures()
     assert (left.fingerprint, left.jobs, left.failed) == (group.fingerprint, 1, 0)
-    [put_away] = await app.failures(status="cancelled")
+    [put_away] = await app.jobs.failures(status="cancelled")
     assert put_away.jobs == 3
-    assert await app.failures(task="add") == []
-    [last] = await app.failures(status="cancelled", among=2)
+    assert await app.jobs.failures(task="add") == []
+    [last] = await app.jobs.failures(status="cancelled", among=2)
     assert last.jobs == 2
     with pytest.raises(ConfigError, match="among must be a whole number from 1 to"):
-        await app.failures(among=0)
+        await app.jobs.failures(among=0)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ async def test_a_page_by_text_may_be_short_and_says_that_there_is_more(
             await made.add.submit(n)
         pages, cursor = [], None
         while True:
-            page = await app.jobs(text="needle", cursor=cursor)
+            page = await app.jobs.list(text="needle", cursor=cursor)
             pages.append([job.id for job in page.items])
             if (cursor := page.cursor) is None:
                 break
         assert pages == [[], [], [needle.id]]
-        assert await app.count(text="needle") == 1
+        assert await app.jobs.count(text="needle") == 1

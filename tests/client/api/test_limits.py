@@ -20,6 +20,7 @@ from headrace.errors import ConfigError, UnknownSetting
 from headrace.testing import harness
 from headrace.worker.claim import fetcher
 from headrace.worker.worker import Worker
+from headrace.client.api.limit_settings import known_names
 from tests.support.apps import ENGINES, busy_worker, url_of
 from tests.support.until import until
 
@@ -42,7 +43,7 @@ async def at_once(app: App, ids: list[JobHandle[Any]], of: Callable[[Job], objec
     marks: dict[object, list[tuple[datetime, int]]] = {}
     for handle in ids:
         job = await handle.refresh()
-        for attempt in (await app.history(job.id)).attempts:
+        for attempt in (await app.jobs.history(job.id)).attempts:
             assert attempt.started_at is not None
             marks.setdefault(of(job), []).extend([(attempt.started_at, 1), (attempt.finished_at, -1)])
     most = 0
@@ -69,7 +70,7 @@ async def test_code_limits_tasks_and_queues_across_workers(url: str) -> None:
         return n
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         sends = await send.map([(n,) for n in range(12)])
         sorts = await sort.map([(n,) for n in range(12)])
         async with app.worker(concurrency=5), app.worker(concurrency=5):
@@ -87,7 +88,7 @@ async def test_a_key_is_made_of_the_arguments_and_limits_its_own_jobs(url: str) 
         await asyncio.sleep(0.01)
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         handles = await charge.map([(n % 3,) for n in range(18)])
         assert (await handles[0].refresh()).concurrency_key == "customer:0"
         by_name = await app.submit("charge", {"customer_id": 0})
@@ -109,7 +110,7 @@ async def test_a_noisy_key_does_not_keep_others_from_their_turn(url: str) -> Non
         ran.append(who)
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         await work.map([("noisy",)] * 40)
         handles = await work.map([("b",), ("c",), ("b",), ("c",)])
         async with app.worker(concurrency=1):
@@ -126,12 +127,12 @@ async def test_a_rate_keeps_jobs_waiting_not_failing() -> None:
     async def charge() -> None: ...
 
     async with harness(app) as h:
-        await app.announce()
+        await app.tasks.announce()
         await charge.map([()] * 5)
         await h.drain()
-        assert (await app.stats()).statuses == {Status.COMPLETED: 2, Status.QUEUED: 3}
+        assert (await app.stats.counts()).statuses == {Status.COMPLETED: 2, Status.QUEUED: 3}
         await h.advance(minutes=1)
-        assert (await app.stats()).statuses == {Status.COMPLETED: 4, Status.QUEUED: 1}
+        assert (await app.stats.counts()).statuses == {Status.COMPLETED: 4, Status.QUEUED: 1}
 
 
 async def test_a_worker_waits_for_the_next_permit(url: str) -> None:
@@ -142,7 +143,7 @@ async def test_a_worker_waits_for_the_next_permit(url: str) -> None:
     async def work() -> None: ...
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         handles = await work.map([()] * 4)
         async with app.worker():
             for handle in handles:
@@ -162,47 +163,47 @@ async def test_what_is_set_while_running_goes_first_until_it_is_reset(url: str) 
     async def send() -> None: ...
 
     async with app:
-        await app.announce()
-        (queue,) = await app.queues()
+        await app.tasks.announce()
+        (queue,) = await app.queues.list()
         assert (queue.name, queue.priority, queue.max_concurrency, queue.paused) == ("mail", 10, 2, False)
-        (limit,) = await app.limits()
+        (limit,) = await app.limits.list()
         assert (limit.task, limit.max_concurrency, limit.rates, limit.live) == ("send", 4, ("api",), False)
-        assert await app.rates() == {"api": Rate(5, per=60)}
+        assert await app.rates.list() == {"api": Rate(5, per=60)}
 
-        await app.set_queue("mail", max_concurrency=7)
-        await app.set_limit("send", max_per_key=3)
-        await app.set_rate("api", Rate(9, per=1))
-        await app.pause_queue("mail")
-        await app.announce()  # another worker starts: what the code says does not undo it
-        (queue,) = await app.queues()
+        await app.queues.set("mail", max_concurrency=7)
+        await app.limits.set("send", max_per_key=3)
+        await app.rates.set("api", Rate(9, per=1))
+        await app.queues.pause("mail")
+        await app.tasks.announce()  # another worker starts: what the code says does not undo it
+        (queue,) = await app.queues.list()
         assert (queue.priority, queue.max_concurrency, queue.paused) == (10, 7, True)
-        (limit,) = await app.limits()
+        (limit,) = await app.limits.list()
         assert (limit.max_concurrency, limit.max_per_key, limit.live) == (4, 3, True)
-        assert await app.rates() == {"api": Rate(9, per=1)}
+        assert await app.rates.list() == {"api": Rate(9, per=1)}
 
-        await app.reset_queue("mail")
-        await app.reset_limit("send")
-        await app.reset_rate("api")
-        (queue,) = await app.queues()
+        await app.queues.reset("mail")
+        await app.limits.reset("send")
+        await app.rates.reset("api")
+        (queue,) = await app.queues.list()
         assert (queue.priority, queue.max_concurrency, queue.paused) == (10, 2, False)
-        (limit,) = await app.limits()
+        (limit,) = await app.limits.list()
         assert (limit.max_concurrency, limit.max_per_key, limit.live) == (4, None, False)
-        assert await app.rates() == {"api": Rate(5, per=60)}
+        assert await app.rates.list() == {"api": Rate(5, per=60)}
 
 
 async def test_a_limit_that_leaves_the_code_is_gone(url: str) -> None:
     first = App(url)
     first.task(name="work", max_concurrency=1)(_work)
     async with first:
-        await first.announce()
-        assert [limit.task for limit in await first.limits()] == ["work"]
+        await first.tasks.announce()
+        assert [limit.task for limit in await first.limits.list()] == ["work"]
         second = App(url) if not url.startswith("memory") else first
         if second is first:
             return  # a memory store belongs to one App
         second.task(name="work")(_work)
         async with second:
-            await second.announce()
-            assert await second.limits() == []
+            await second.tasks.announce()
+            assert await second.limits.list() == []
 
 
 async def _work() -> None: ...
@@ -214,26 +215,26 @@ async def test_what_code_once_said_is_forgotten_and_a_worker_that_still_says_it_
     app.rate("api", Rate(1, per=3600))
     app.task(name="send", queue="mail", max_concurrency=1, rates=["api"])(_work)
     async with app:
-        await app.announce()
-        await app.set_queue("mail", max_concurrency=7)
-        await app.pause_queue("mail")
-        await app.set_limit("send", max_per_key=3)
-        await app.set_rate("api", Rate(9, per=1))
-        await app.forget_queue("mail")
-        await app.forget_limit("send")
-        await app.forget_rate("api")
-        assert (await app.queues(), await app.limits(), await app.rates()) == ([], [], {})
-        for again in (app.forget_queue("mail"), app.forget_limit("send"), app.forget_rate("api")):
+        await app.tasks.announce()
+        await app.queues.set("mail", max_concurrency=7)
+        await app.queues.pause("mail")
+        await app.limits.set("send", max_per_key=3)
+        await app.rates.set("api", Rate(9, per=1))
+        await app.queues.forget("mail")
+        await app.limits.forget("send")
+        await app.rates.forget("api")
+        assert (await app.queues.list(), await app.limits.list(), await app.rates.list()) == ([], [], {})
+        for again in (app.queues.forget("mail"), app.limits.forget("send"), app.rates.forget("api")):
             with pytest.raises(
                 UnknownSetting, match=r"nothing is stored about .* '(mail|send|api)': headrace \w+ lists"
             ):
                 await again
-        await app.announce()
-        (queue,) = await app.queues()
+        await app.tasks.announce()
+        (queue,) = await app.queues.list()
         assert (queue.priority, queue.max_concurrency, queue.paused) == (10, 1, False)
-        (limit,) = await app.limits()
+        (limit,) = await app.limits.list()
         assert (limit.max_concurrency, limit.max_per_key, limit.rates, limit.live) == (1, None, ("api",), False)
-        assert await app.rates() == {"api": Rate(1, per=3600)}
+        assert await app.rates.list() == {"api": Rate(1, per=3600)}
 
 
 @pytest.mark.parametrize("of", ["queue", "limit", "rate"])
@@ -251,12 +252,12 @@ async def test_a_forgotten_limit_lets_go_at_once_of_those_who_waited(url: str, o
     limits: dict[str, dict[str, Any]] = {"limit": {"max_concurrency": 1}, "rate": {"rates": ["api"]}, "queue": {}}
     task = app.task(queue="mail", **limits[of])(wait)
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         handles = await task.map([()] * 3)
         async with unhurried(app.worker(concurrency=5)) as worker:
             await until(lambda: worker.stats.busy == 1)
             assert "ready" not in (await handles[-1].explain()).codes
-            await {"queue": app.forget_queue, "limit": app.forget_limit, "rate": app.forget_rate}[of](
+            await {"queue": app.queues.forget, "limit": app.limits.forget, "rate": app.rates.forget}[of](
                 {"queue": "mail", "limit": "wait", "rate": "api"}[of]
             )
             await until(lambda: worker.stats.busy == 3)
@@ -274,12 +275,12 @@ async def test_a_setting_of_another_version_stops_what_it_names_and_says_so(
     send = app.task(name="send", queue="mail", rates=["api"])(_work)
     other = app.task(name="other")(_work)
     async with app:
-        await app.engine.documents.put_setting(key, '{"max_concurrency":"few"}', 0)
-        await app.set_queue("default", priority=1)
+        await app.session.engine.documents.put_setting(key, '{"max_concurrency":"few"}', 0)
+        await app.queues.set("default", priority=1)
         async with app.worker():
             stopped = await send.submit()
             await (await other.submit()).result(timeout=30)
-            await app.set_queue("default", priority=2)  # all settings are read anew
+            await app.queues.set("default", priority=2)  # all settings are read anew
             await (await other.submit()).result(timeout=30)
             found = await stopped.explain()
             assert ("setting_unreadable" in found.codes, stopped.status) == (True, Status.QUEUED)
@@ -288,17 +289,17 @@ async def test_a_setting_of_another_version_stops_what_it_names_and_says_so(
             assert f"the setting {key!r} is none that this version" in said[0]
             group = "limits" if kind == "limit" else f"{kind}s"
             assert said[0].endswith(f"headrace {group} forget {name}")
-            [check] = [check for check in await app.doctor() if check.name == "settings"]
+            [check] = [check for check in await app.store.doctor() if check.name == "settings"]
             assert (check.level, key in check.message, f"headrace {group} forget {name}" in (check.remedy or "")) == (
                 "warn",
                 True,
                 True,
             )
-            queues = {queue.name: queue.unreadable for queue in await app.queues()}
+            queues = {queue.name: queue.unreadable for queue in await app.queues.list()}
             assert ([name for name, why in queues.items() if why] == ["mail"]) == (kind == "queue")
-            assert [limit.task for limit in await app.limits() if limit.unreadable] == ["send"] * (kind == "limit")
-            assert await app.rates() == {}
-            await {"queue": app.forget_queue, "limit": app.forget_limit, "rate": app.forget_rate}[kind](name)
+            assert [limit.task for limit in await app.limits.list() if limit.unreadable] == ["send"] * (kind == "limit")
+            assert await app.rates.list() == {}
+            await {"queue": app.queues.forget, "limit": app.limits.forget, "rate": app.rates.forget}[kind](name)
             await stopped.result(timeout=30)
 
 
@@ -310,16 +311,16 @@ async def test_what_cannot_be_read_is_not_written_but_may_be_put_right(
     app.queue("post", priority=3)
     async with app:
         mail, post = '{"code":{"priority":9},"max_concurrency":{"night":9}}', "[]"
-        await app.engine.documents.put_setting("queue:mail", mail, 0)
-        await app.engine.documents.put_setting("queue:post", post, 0)
+        await app.session.engine.documents.put_setting("queue:mail", mail, 0)
+        await app.session.engine.documents.put_setting("queue:post", post, 0)
         for name in ("mail", "post"):
             with pytest.raises(ConfigError, match=f"'queue:{name}' is none that this version of headrace can read"):
-                await app.pause_queue(name)
-        await app.announce()  # a worker that starts goes on
+                await app.queues.pause(name)
+        await app.tasks.announce()  # a worker that starts goes on
         assert caplog.text.count("is none that this version") == 2
-        assert [setting.value for setting in await app.engine.documents.settings("queue:")] == [mail, post]
-        await app.set_queue("mail", max_concurrency=2)
-        (mended,) = [queue for queue in await app.queues() if queue.name == "mail"]
+        assert [setting.value for setting in await app.session.engine.documents.settings("queue:")] == [mail, post]
+        await app.queues.set("mail", max_concurrency=2)
+        (mended,) = [queue for queue in await app.queues.list() if queue.name == "mail"]
         assert (mended.priority, mended.max_concurrency, mended.unreadable) == (9, 2, None)
 
 
@@ -330,24 +331,24 @@ async def test_names_are_known_by_jobs_workers_schedules_and_code(url: str) -> N
     app.queue("paced", rates=["of a queue"])
     work = app.task(name="work", aliases=["worked"], queue="mail", rates=["of a task"])(_work)
     async with app:
-        assert await app.known_names("queue") == {"default", "declared", "paced", "mail"}
-        assert await app.known_names("task") == {"work", "worked"}
-        assert await app.known_names("rate") == {"defined", "of a queue", "of a task"}
-        await app.engine.documents.put_setting("queue:once", '{"code":{"priority":3}}', 0)
-        await app.engine.documents.put_setting(
+        assert await known_names(app, "queue") == {"default", "declared", "paced", "mail"}
+        assert await known_names(app, "task") == {"work", "worked"}
+        assert await known_names(app, "rate") == {"defined", "of a queue", "of a task"}
+        await app.session.engine.documents.put_setting("queue:once", '{"code":{"priority":3}}', 0)
+        await app.session.engine.documents.put_setting(
             "task:other", '{"name":"other","queue":"of another","aliases":["older"]}', 0
         )
-        await app.schedule("nightly", Every(days=1), work.options(queue="of a schedule").draft())
+        await app.schedules.set("nightly", Every(days=1), work.options(queue="of a schedule").draft())
         with pytest.warns(UnregisteredTask):
             await app.submit("unheard", {}, queue="of a job")
-        await busy_worker(app.engine, "of a worker")
-        await app.set_limit("tpyo", max_concurrency=1, rates=["set while running"])
-        await app.pause_queue("tpyo")
-        await app.set_rate("tpyo", Rate(1, per=1))
+        await busy_worker(app.session.engine, "of a worker")
+        await app.limits.set("tpyo", max_concurrency=1, rates=["set while running"])
+        await app.queues.pause("tpyo")
+        await app.rates.set("tpyo", Rate(1, per=1))
         queues = {"default", "declared", "paced", "mail", "once", "of another", "of a schedule", "of a job"}
-        assert await app.known_names("queue") == queues
-        assert await app.known_names("task") == {"work", "worked", "other", "older", "unheard", "of a worker"}
-        assert await app.known_names("rate") == {"defined", "of a queue", "of a task", "set while running"}
+        assert await known_names(app, "queue") == queues
+        assert await known_names(app, "task") == {"work", "worked", "other", "older", "unheard", "of a worker"}
+        assert await known_names(app, "rate") == {"defined", "of a queue", "of a task", "set while running"}
 
 
 async def test_a_raised_limit_takes_effect_without_a_restart(url: str) -> None:
@@ -359,11 +360,11 @@ async def test_a_raised_limit_takes_effect_without_a_restart(url: str) -> None:
         await gate.wait()
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         handles = await wait.map([()] * 3)
         async with app.worker(concurrency=5) as worker:
             await until(lambda: worker.stats.busy == 1)
-            await app.set_limit("wait", max_concurrency=3)
+            await app.limits.set("wait", max_concurrency=3)
             await until(lambda: worker.stats.busy == 3)
             gate.set()
             for handle in handles:
@@ -425,7 +426,7 @@ async def test_explaining_names_who_holds_a_limit_and_the_next_permit(url: str) 
     async def call() -> None: ...
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         first, second = await wait.map([(), ()])
         done, later = await call.map([(), ()])
         async with unhurried(app.worker()) as worker:
@@ -447,7 +448,7 @@ async def test_explaining_finds_who_holds_a_key_among_very_many_who_hold_others(
         await gate.wait()
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         first, second = await wait.map([("anna",), ("anna",)])
         handles = await wait.map([(f"customer {number}",) for number in range(1100)])
         async with app.worker(concurrency=1200) as worker:
@@ -469,16 +470,16 @@ async def test_a_rate_that_nobody_defined_is_told_of(url: str, caplog: pytest.Lo
     async def charge() -> None: ...
 
     async with app:
-        await app.announce()
+        await app.tasks.announce()
         assert "nobody has defined the rate 'strpe' that queue 'mail' and task 'charge' must keep to" in caplog.text
         assert "'stripe'" not in caplog.text
-        [check] = [check for check in await app.doctor() if check.name == "rates"]
+        [check] = [check for check in await app.store.doctor() if check.name == "rates"]
         assert (check.level, "'strpe'" in check.message) == ("warn", True)
-        await app.set_rate("strpe", Rate(1, per=60))
+        await app.rates.set("strpe", Rate(1, per=60))
         caplog.clear()
-        await app.announce()
+        await app.tasks.announce()
         assert caplog.text == ""
-        assert [check for check in await app.doctor() if check.name == "rates"] == []
+        assert [check for check in await app.store.doctor() if check.name == "rates"] == []
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -521,7 +522,7 @@ async def test_a_slot_that_becomes_free_is_told_to_whoever_waits_for_it(
         ahead = await tasks[0].options(queue="here").submit()
         await asyncio.wait_for(begun.wait(), 30)
         behind = await tasks[-1].options(queue="there").submit()
-        await until(lambda: apps[0].engine.bus.wanted(Topic.FREED))
+        await until(lambda: apps[0].session.engine.bus.wanted(Topic.FREED))
         gate.set()
         assert await behind.result(timeout=30) == "at last"
         await ahead.result(timeout=30)
@@ -536,12 +537,12 @@ async def test_a_queue_is_set_by_customer_and_its_workers_take_all(url: str) -> 
 
     async with app:
         before = [await draw.options(customer=one).submit(n) for n, one in enumerate(("a", "b", None))]
-        await app.set_queue("gpu", by_customer=True)
-        assert await app.engine.jobs.realign() == 0, "those in line have moved already"
+        await app.queues.set("gpu", by_customer=True)
+        assert await app.session.engine.jobs.realign() == 0, "those in line have moved already"
         after = [await draw.options(customer=one).submit(n) for n, one in enumerate(("a", "c"))]
-        assert [(one.name, one.by_customer) for one in await app.queues() if one.name == "gpu"] == [("gpu", True)]
+        assert [(one.name, one.by_customer) for one in await app.queues.list() if one.name == "gpu"] == [("gpu", True)]
         async with app.worker(concurrency=2, queues=["gpu"]):
             for job in (*before, *after):
                 await job.result(timeout=50)
-        await app.set_queue("gpu", by_customer=False)
-        assert [one.by_customer for one in await app.queues() if one.name == "gpu"] == [False]
+        await app.queues.set("gpu", by_customer=False)
+        assert [one.by_customer for one in await app.queues.list() if one.name == "gpu"] == [False]

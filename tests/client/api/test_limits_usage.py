@@ -28,7 +28,7 @@ async def test_held_jobs_are_counted_by_queue_task_and_key_and_rates_by_what_is_
     async with app, app.worker(concurrency=5, grace=5):
         handles = await charge.map([(1,), (1,), (2,)])
         await until(lambda: _holds(app, 2))
-        found = await app.usage()
+        found = await app.limits.usage()
         assert (found.queues, found.tasks) == ({"shop": 2}, {"charge": 2})
         assert found.by_key == {"charge": {"who:1": 1, "who:2": 1}}, "keys take turns"
         assert set(found.rates) == {"few"}, "what each key has by itself is not one number"
@@ -39,7 +39,7 @@ async def test_held_jobs_are_counted_by_queue_task_and_key_and_rates_by_what_is_
 
 
 async def _holds(app: App, number: int) -> bool:
-    return (await app.usage()).tasks.get("charge") == number
+    return (await app.limits.usage()).tasks.get("charge") == number
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -54,7 +54,7 @@ async def test_the_steps_of_a_job_are_told_in_their_order(kind: str, tmp_path: P
     async with app, app.worker():
         handle = await order.submit()
         await handle.result(timeout=30)
-        told = [(one.name, one.attempt, one.value) for one in await app.steps(handle.id)]
+        told = [(one.name, one.attempt, one.value) for one in await app.jobs.steps(handle.id)]
     assert told == [("pay", 1, {"cents": 5}), ("ship", 1, None)]
 
 

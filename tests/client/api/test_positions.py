@@ -25,8 +25,8 @@ async def test_by_priority_and_arrival(sums: Sums) -> None:
     low, first, second = [await sums.add.options(priority=one).submit(1) for one in (10, 50, 50)]
     other = await sums.multiply.submit(1, 1)
     for job, place in ((low, 3), (first, 1), (second, 2), (other, 1)):
-        assert await sums.app.position(job.id) == QueuePosition(place, None), "nobody is there to take it"
-        assert await sums.app.position(await job.refresh()) == await sums.app.position(str(job.id))
+        assert await sums.app.jobs.position(job.id) == QueuePosition(place, None), "nobody is there to take it"
+        assert await sums.app.jobs.position(await job.refresh()) == await sums.app.position(str(job.id))
 
 
 async def test_only_what_is_in_line_has_a_position(sums: Sums) -> None:
@@ -34,25 +34,25 @@ async def test_only_what_is_in_line_has_a_position(sums: Sums) -> None:
     await over.cancel()
     waiting = await sums.add.options(after=[scheduled]).submit(1)
     for job in (scheduled, over, waiting):
-        assert await sums.app.position(job.id) is None
+        assert await sums.app.jobs.position(job.id) is None
     with pytest.raises(JobNotFound):
-        await sums.app.position(sums.app.new_id())
+        await sums.app.jobs.position(sums.app.host.new_id())
 
 
 async def test_a_start_is_estimated_where_something_tells(sums: Sums) -> None:
     job = await sums.add.options(queue="busy").submit(1)
-    await busy_worker(sums.app.engine, "add")
-    assert await sums.app.position(job.id) == QueuePosition(1, None), "nothing was done of late"
+    await busy_worker(sums.app.session.engine, "add")
+    assert await sums.app.jobs.position(job.id) == QueuePosition(1, None), "nothing was done of late"
     async with sums.app.worker(queues=["fast"]):
         for _ in range(3):
             done = await sums.add.options(queue="fast").submit(1)
             assert await done.result(timeout=45) == 2
     await until(lambda: _rolled_up(sums))
-    await sums.app.pause_queue("fast")
+    await sums.app.queues.pause("fast")
     held = await sums.add.options(queue="fast").submit(1)
-    assert await sums.app.position(held.id) == QueuePosition(1, None), "a paused queue starts nothing"
-    await sums.app.resume_queue("fast")
-    found = await sums.app.position(held.id)
+    assert await sums.app.jobs.position(held.id) == QueuePosition(1, None), "a paused queue starts nothing"
+    await sums.app.queues.resume("fast")
+    found = await sums.app.jobs.position(held.id)
     assert found is not None
     assert found.estimated_start is not None
     assert found.estimated_start >= (await held.refresh()).created_at
@@ -60,4 +60,4 @@ async def test_a_start_is_estimated_where_something_tells(sums: Sums) -> None:
 
 
 async def _rolled_up(sums: Sums) -> bool:
-    return await sums.app.estimated_processing_time("add") is not None
+    return await sums.app.stats.duration("add") is not None

@@ -27,13 +27,13 @@ class Asked:
 
     def __init__(self, sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        ask = sums.app.engine.records.position
+        ask = sums.app.session.engine.records.position
 
         async def counted(job: Job, *more: object, **options: object) -> Position:
             self.times += 1
             return await ask(job, *more, **options)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(sums.app.engine.records, "position", counted)
+        monkeypatch.setattr(sums.app.session.engine.records, "position", counted)
 
 
 async def submitted(sums: Sums, count: int) -> list[Job]:
@@ -86,7 +86,7 @@ async def test_who_is_too_far_behind_has_no_number(sums: Sums, monkeypatch: pyte
 async def test_a_start_is_estimated_only_if_something_tells(sums: Sums) -> None:
     jobs = await submitted(sums, 3)
     assert [one and one.estimated_start for one in await places(sums.app.session, jobs)] == [None] * 3
-    await busy_worker(sums.app.engine, "add")
+    await busy_worker(sums.app.session.engine, "add")
     assert [one and one.estimated_start for one in await places(sums.app.session, jobs)] == [None] * 3
     async with sums.app.worker():
         await jobs_done(sums, jobs)
@@ -98,7 +98,7 @@ async def test_a_start_is_estimated_only_if_something_tells(sums: Sums) -> None:
 
 async def jobs_done(sums: Sums, jobs: list[Job]) -> None:
     for job in jobs:
-        await sums.app.handle(job.id).result(timeout=30)
+        await sums.app.jobs.handle(job.id).result(timeout=30)
 
 
 async def test_an_expired_job_stands_nowhere(sums: Sums) -> None:

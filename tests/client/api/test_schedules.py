@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def jobs_of(app: App, name: str, *status: Status) -> list[Job]:
-    page = await app.jobs(schedule=name, status=status, limit=1000)
+    page = await app.jobs.list(schedule=name, status=status, limit=1000)
     return list(page.items)
 
 
@@ -35,7 +35,7 @@ async def at_once(app: App, name: str) -> int:
     """How many attempts of a schedule's jobs were under way at the same moment, at most, by their records."""
     marks: list[tuple[datetime, int]] = []
     for job in await jobs_of(app, name):
-        for attempt in (await app.history(job.id)).attempts:
+        for attempt in (await app.jobs.history(job.id)).attempts:
             if attempt.started_at is not None and attempt.finished_at is not None:
                 marks += [(attempt.started_at, 1), (attempt.finished_at, -1)]
     most = now = 0
@@ -49,7 +49,7 @@ async def becomes(app: App, name: str, state: str) -> None:
     """Wait until a schedule stands so; a worker tells the store of its code when it has started."""
 
     async def check() -> bool:
-        return any((one.name, one.state) == (name, state) for one in await app.schedules())
+        return any((one.name, one.state) == (name, state) for one in await app.schedules.list())
 
     await until(check, what=f"schedule {name} {state}")
 
@@ -84,10 +84,10 @@ async def test_a_continuous_task_runs_again_and_again_so_many_at_once(url: str) 
     app = poller.app
     async with app, app.worker(concurrency=3), app.worker(concurrency=3):
         await until(lambda: poller.runs >= 40)
-        (info,) = await app.schedules()
+        (info,) = await app.schedules.list()
         assert (info.name, info.state, info.next_fire, info.source) == ("poll", "active", None, "code")
         assert info.rule == Continuous(instances=2, cool_down=0.2)
-        paused = await app.pause_schedule("poll")
+        paused = await app.schedules.pause("poll")
         assert paused.state == "paused"
 
         async def over() -> bool:
@@ -97,11 +97,11 @@ async def test_a_continuous_task_runs_again_and_again_so_many_at_once(url: str) 
 
         async def counted() -> bool:
             # Whoever had read the schedule just before the pause may still have begun one more run.
-            return (await app.stats()).statuses[Status.COMPLETED] == poller.runs
+            return (await app.stats.counts()).statuses[Status.COMPLETED] == poller.runs
 
         await until(counted)
         done = poller.runs
-        await app.resume_schedule("poll")
+        await app.schedules.resume("poll")
         await until(lambda: poller.runs >= done + 4)
     assert poller.most == 2
     async with app:
@@ -121,10 +121,10 @@ async def test_a_run_that_fails_is_followed_after_the_cool_down(url: str) -> Non
 
     async with app, app.worker():
         await until(lambda: len(runs) >= 8)
-        await app.pause_schedule("poll")
+        await app.schedules.pause("poll")
         moments: list[tuple[datetime, Outcome]] = []
         for job in await jobs_of(app, "poll"):
-            for one in (await app.history(job.id)).attempts:
+            for one in (await app.jobs.history(job.id)).attempts:
                 assert one.started_at is not None
                 moments.append((one.started_at, one.outcome))
         moments.sort()
@@ -154,7 +154,7 @@ async def test_a_continuous_task_leaves_with_its_code_and_comes_back(url: str) -
     again = Poller(url)
     async with again.app, again.app.worker():
         await until(lambda: again.runs >= 2)
-        assert (await again.app.get_schedule("poll")).state == "active"
+        assert (await again.app.schedules.get("poll")).state == "active"
     return None
 
 
@@ -164,7 +164,7 @@ async def _within_one_app() -> None:
         async with poller.app.worker():
             await until(lambda: poller.runs >= 2)
         # Left by every worker that had it, though the store still knows it.
-        assert (await poller.app.get_schedule("poll")).state == "unserved"
+        assert (await poller.app.schedules.get("poll")).state == "unserved"
 
 
 async def test_a_worker_that_works_until_nothing_is_left_ends_in_spite_of_it(url: str) -> None:
@@ -178,7 +178,7 @@ async def test_an_explanation_names_the_instance() -> None:
     async with poller.app as app, app.worker():
         await until(lambda: poller.runs >= 2)  # the first is over
         (job, *_) = await jobs_of(app, "poll", Status.COMPLETED)
-        assert "a run of instance 1 of the continuous schedule 'poll'" in await app.explain(job.id)
+        assert "a run of instance 1 of the continuous schedule 'poll'" in await app.jobs.explain(job.id)
 
 
 def test_what_a_continuous_task_cannot_have_is_refused() -> None:
@@ -220,34 +220,34 @@ async def test_a_schedule_is_made_shown_previewed_and_changed(url: str) -> None:
     start = datetime(2030, 3, 1, tzinfo=UTC)
     async with sums.app as app:
         rule = Cron("30 1 * * *", tz="America/New_York", start=start, jitter=60, overlap="wait", catch_up="all", cap=5)
-        made = await app.schedule("sums", rule, sums.add.options(queue="q", priority=70).draft(1, b=2))
-        assert made == await app.get_schedule("sums")
+        made = await app.schedules.set("sums", rule, sums.add.options(queue="q", priority=70).draft(1, b=2))
+        assert made == await app.schedules.get("sums")
         assert (made.rule, made.queue, made.priority, made.payload) == (rule, "q", 70, {"a": 1, "b": 2})
         assert (made.state, made.skipped, made.waiting, made.last_job) == ("active", 0, None, None)
         # Through the turn of 10 March 2030.
         fires = [datetime(2030, 3, day, hour, 30, tzinfo=UTC) for day, hour in ((9, 6), (10, 6), (11, 5))]
         assert made.next_fire == datetime(2030, 3, 1, 6, 30, tzinfo=UTC)
-        assert (await app.next_fires("sums", 11))[-3:] == fires
-        assert (await app.next_fires(rule, 11))[-3:] == fires
-        await app.pause_schedule("sums")
-        assert (await app.next_fires("sums", 11))[-3:] == fires  # as if it did not rest
+        assert (await app.schedules.preview("sums", 11))[-3:] == fires
+        assert (await app.schedules.preview(rule, 11))[-3:] == fires
+        await app.schedules.pause("sums")
+        assert (await app.schedules.preview("sums", 11))[-3:] == fires  # as if it did not rest
         with pytest.raises(UnknownSchedule):
-            await app.get_schedule("none")
+            await app.schedules.get("none")
         with pytest.raises(UnknownSchedule):
-            await app.next_fires("none")
+            await app.schedules.preview("none")
 
 
 async def test_a_schedule_that_is_made_again_stays_paused_until_it_is_resumed(url: str) -> None:
     sums = Sums(url)
     async with sums.app as app:
         for rule in (Every(hours=1), Cron("0 6 * * *"), Continuous()):
-            await app.schedule("sums", rule, sums.add.draft(1))
-            await app.pause_schedule("sums")
-            again = await app.schedule("sums", rule, sums.add.draft(2))
+            await app.schedules.set("sums", rule, sums.add.draft(1))
+            await app.schedules.pause("sums")
+            again = await app.schedules.set("sums", rule, sums.add.draft(2))
             assert (again.state, again.next_fire, again.payload) == ("paused", None, {"a": 2})
-            other = await app.schedule("sums", Every(hours=7), sums.add.draft(3))
+            other = await app.schedules.set("sums", Every(hours=7), sums.add.draft(3))
             assert (other.state, other.rule) == ("paused", Every(hours=7))
-            assert (await app.resume_schedule("sums")).state == "active"
+            assert (await app.schedules.resume("sums")).state == "active"
 
 
 async def test_what_cannot_be_scheduled_is_refused() -> None:
@@ -255,19 +255,19 @@ async def test_what_cannot_be_scheduled_is_refused() -> None:
     async with sums.app as app:
         past = app.host.clock.now() - timedelta(days=1)
         with pytest.raises(ConfigError, match="would never fire"):
-            await app.schedule("x", Every(hours=1, end=past), sums.add.draft(1))
+            await app.schedules.set("x", Every(hours=1, end=past), sums.add.draft(1))
         with pytest.raises(ConfigError, match="leave dedup out"):
-            await app.schedule("x", Every(hours=1, overlap="skip"), sums.add.options(dedup="k").draft(1))
+            await app.schedules.set("x", Every(hours=1, overlap="skip"), sums.add.options(dedup="k").draft(1))
         with pytest.raises(ConfigError, match="leave dedup out"):
-            await app.schedule("x", Continuous(), sums.add.options(dedup="k").draft(1))
+            await app.schedules.set("x", Continuous(), sums.add.options(dedup="k").draft(1))
         with pytest.raises(ConfigError, match="n must be a whole number"):
-            await app.next_fires(Every(hours=1), 0)
+            await app.schedules.preview(Every(hours=1), 0)
         with pytest.raises(ConfigError, match="next_fires takes"):
-            await app.next_fires(None)  # type: ignore[arg-type]
-        await app.schedule("run", Continuous(), sums.add.draft(1))
+            await app.schedules.preview(None)  # type: ignore[arg-type]
+        await app.schedules.set("run", Continuous(), sums.add.draft(1))
         with pytest.raises(ConfigError, match="has no fires"):
-            await app.next_fires("run")
-        assert [one.name for one in await app.schedules()] == ["run"]
+            await app.schedules.preview("run")
+        assert [one.name for one in await app.schedules.list()] == ["run"]
 
     with pytest.raises(ConfigError, match="overlap='wait' needs the dedup key"):
 
@@ -287,18 +287,18 @@ async def test_a_continuous_schedule_made_by_hand_ends_when_it_is_deleted(url: s
             await asyncio.sleep(60)
 
     async with app, app.worker():
-        await app.schedule("seven", Continuous(cool_down=60), poll.draft(7))
+        await app.schedules.set("seven", Continuous(cool_down=60), poll.draft(7))
         await until(lambda: len(seen) == 4)
 
         async def failed() -> bool:
             return bool(await jobs_of(app, "seven", Status.RETRYING))
 
         await until(failed)
-        await app.delete_schedule("seven")
+        await app.schedules.delete("seven")
         assert {job.status for job in await jobs_of(app, "seven")} == {Status.COMPLETED, Status.CANCELLED}
-        await app.schedule("seven", Continuous(cool_down=60), poll.draft(7))
+        await app.schedules.set("seven", Continuous(cool_down=60), poll.draft(7))
         await until(lambda: len(seen) == 5)
-        await app.delete_schedule("seven")
+        await app.schedules.delete("seven")
 
         async def over() -> bool:
             return all(job.ended for job in await jobs_of(app, "seven"))
@@ -319,24 +319,24 @@ async def test_a_fire_that_waits_is_submitted_when_the_live_job_has_ended(url: s
         await gate.wait()
 
     async with app, app.worker():
-        await app.schedule("slow", Every(seconds=0.2, overlap="wait"), slow.draft())
+        await app.schedules.set("slow", Every(seconds=0.2, overlap="wait"), slow.draft())
 
         async def waits() -> bool:
-            info = await app.get_schedule("slow")
+            info = await app.schedules.get("slow")
             return info.waiting is not None and info.skipped > 2
 
         await until(waits)
         await until(lambda: starts)
         assert len(starts) == 1
-        await app.pause_schedule("slow")
-        info = await app.get_schedule("slow")
+        await app.schedules.pause("slow")
+        info = await app.schedules.get("slow")
         assert info.waiting is not None
-        await app.resume_schedule("slow")
+        await app.schedules.resume("slow")
         await until(waits)
         gate.set()
         await until(lambda: len(starts) >= 3)
         assert len(set(starts)) == len(starts)
-        await app.pause_schedule("slow")
+        await app.schedules.pause("slow")
         assert await at_once(app, "slow") == 1
 
 
@@ -352,14 +352,14 @@ async def test_a_fire_beside_a_live_job_is_skipped_and_counted(url: str) -> None
         await becomes(app, "slow", "active")
 
         async def skipped() -> bool:
-            return (await app.get_schedule("slow")).skipped >= 3
+            return (await app.schedules.get("slow")).skipped >= 3
 
         await until(skipped)
         await until(lambda: starts)
         assert len(starts) == 1
         (job,) = await jobs_of(app, "slow")
-        assert (await app.get_schedule("slow")).last_job == job.id
-        assert "The schedule 'slow' submitted it" in await app.explain(job.id)
+        assert (await app.schedules.get("slow")).last_job == job.id
+        assert "The schedule 'slow' submitted it" in await app.jobs.explain(job.id)
         gate.set()
         await until(lambda: len(starts) >= 2)
 
@@ -382,11 +382,11 @@ async def test_a_schedule_leaves_with_its_code_and_comes_back(tmp_path: Path) ->
         app = version(scheduled)
         async with app, app.worker():
             await becomes(app, "nightly", state)
-            assert ((await app.get_schedule("nightly")).next_fire is not None) is scheduled
+            assert ((await app.schedules.get("nightly")).next_fire is not None) is scheduled
     other = App(url)  # the function itself is gone, and so is every worker that had it
     async with other, other.worker():
         await becomes(other, "nightly", "unserved")
-        handle = await other.trigger_schedule("nightly")
+        handle = await other.schedules.trigger("nightly")
         assert handle.status is Status.QUEUED
 
 
@@ -407,9 +407,9 @@ async def test_time_that_passes_in_a_harness_fires_as_it_would(tmp_path: Path) -
     async with harness(app, now=datetime(2026, 1, 1, tzinfo=UTC)) as h:
         await h.advance(hours=3, minutes=30)
         assert ran == ["01:00 True", "02:00 True", "03:00 True"]
-        await app.schedule("slow", Every(minutes=10, overlap="wait"), slow.draft())
+        await app.schedules.set("slow", Every(minutes=10, overlap="wait"), slow.draft())
         assert await h.advance(minutes=25) == 2
-        assert [f"{at:%H:%M}" for at in await app.next_fires("slow", 2)] == ["04:00", "04:10"]
+        assert [f"{at:%H:%M}" for at in await app.schedules.preview("slow", 2)] == ["04:00", "04:10"]
 
 
 async def test_two_hours_that_fall_on_one_moment_in_a_gap_make_one_job() -> None:
@@ -452,18 +452,18 @@ async def test_a_continuous_task_runs_at_each_moment_a_harness_stops_at() -> Non
 async def test_an_edited_schedule_keeps_its_task_and_their_options(url: str) -> None:
     sums = Sums(url)
     async with sums.app as app:
-        await app.schedule("sum", Every(hours=1), sums.add.options(queue="aside", tags=["kept"]).draft(1))
-        await app.pause_schedule("sum")
-        info = await app.edit_schedule("sum", Every(hours=2), sums.add.draft(5), by="ann")
+        await app.schedules.set("sum", Every(hours=1), sums.add.options(queue="aside", tags=["kept"]).draft(1))
+        await app.schedules.pause("sum")
+        info = await app.schedules.edit("sum", Every(hours=2), sums.add.draft(5), by="ann")
         assert (info.rule, info.queue, info.payload["a"], info.paused) == (Every(hours=2), "aside", 5, True)
-        info = await app.edit_schedule("sum", Every(hours=3))
+        info = await app.schedules.edit("sum", Every(hours=3))
         assert (info.rule, info.payload["a"]) == (Every(hours=3), 5)
-        assert [(one.verb, one.by) for one in await app.audit() if one.key == "schedule:sum"][1] == ("set", "ann")
-        assert (await (await app.trigger_schedule("sum")).refresh()).tags == ("kept",)
+        assert [(one.verb, one.by) for one in await app.store.audit() if one.key == "schedule:sum"][1] == ("set", "ann")
+        assert (await (await app.schedules.trigger("sum")).refresh()).tags == ("kept",)
         with pytest.raises(UnknownSchedule):
-            await app.edit_schedule("none", Every(hours=1))
+            await app.schedules.edit("none", Every(hours=1))
         with pytest.raises(ConfigError, match="would never fire"):
-            await app.edit_schedule("sum", Every(hours=1, end=datetime(2020, 1, 1, tzinfo=UTC)))
+            await app.schedules.edit("sum", Every(hours=1, end=datetime(2020, 1, 1, tzinfo=UTC)))
 
 
 async def test_an_edit_does_not_bring_back_what_was_deleted_meanwhile(
@@ -471,33 +471,33 @@ async def test_an_edit_does_not_bring_back_what_was_deleted_meanwhile(
 ) -> None:
     sums = Sums(url)
     async with sums.app as app:
-        await app.schedule("sum", Every(hours=1), sums.add.draft(1))
-        written = app.engine.documents.put_setting
+        await app.schedules.set("sum", Every(hours=1), sums.add.draft(1))
+        written = app.session.engine.documents.put_setting
 
         async def after_another(key: str, *args: Any) -> Any:
-            monkeypatch.setattr(app.engine.documents, "put_setting", written)
-            await app.delete_schedule("sum")
+            monkeypatch.setattr(app.session.engine.documents, "put_setting", written)
+            await app.schedules.delete("sum")
             return await written(key, *args)
 
-        monkeypatch.setattr(app.engine.documents, "put_setting", after_another)
+        monkeypatch.setattr(app.session.engine.documents, "put_setting", after_another)
         with pytest.raises(UnknownSchedule):
-            await app.edit_schedule("sum", Every(hours=2))
-        assert await app.schedules() == []
+            await app.schedules.edit("sum", Every(hours=2))
+        assert await app.schedules.list() == []
 
 
 async def test_an_edit_keeps_the_task_that_another_gave_it_meanwhile(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sums = Sums(url)
     async with sums.app as app:
-        await app.schedule("sum", Every(hours=1), sums.add.draft(1))
-        written = app.engine.documents.put_setting
+        await app.schedules.set("sum", Every(hours=1), sums.add.draft(1))
+        written = app.session.engine.documents.put_setting
 
         async def after_another(key: str, *args: Any) -> Any:
-            monkeypatch.setattr(app.engine.documents, "put_setting", written)
-            await app.schedule("sum", Every(hours=1), sums.add.options(queue="aside").draft(7))
+            monkeypatch.setattr(app.session.engine.documents, "put_setting", written)
+            await app.schedules.set("sum", Every(hours=1), sums.add.options(queue="aside").draft(7))
             return await written(key, *args)
 
-        monkeypatch.setattr(app.engine.documents, "put_setting", after_another)
-        info = await app.edit_schedule("sum", Every(hours=2))
+        monkeypatch.setattr(app.session.engine.documents, "put_setting", after_another)
+        info = await app.schedules.edit("sum", Every(hours=2))
         assert (info.rule, info.queue, info.payload["a"]) == (Every(hours=2), "aside", 7)
 
 
@@ -510,4 +510,4 @@ async def test_a_schedule_that_code_defines_is_not_edited_elsewhere(url: str) ->
     async with app, app.worker():
         await becomes(app, "often", "active")
         with pytest.raises(ConfigError, match="defined in code"):
-            await app.edit_schedule("often", Every(hours=2))
+            await app.schedules.edit("often", Every(hours=2))

@@ -25,9 +25,9 @@ async def test_it_has_what_is_live_or_failed_and_who_is_there(sums: Sums) -> Non
     jobs = await sums.add.map([(1,), (2,), (3,)])
     await jobs[0].cancel()
     await sums.multiply.options(delay=3600).submit(1, 2)
-    await sums.app.set_queue("mail", priority=3)
-    await sums.app.pause_queue("slow")
-    await busy_worker(sums.app.engine, "add")
+    await sums.app.queues.set("mail", priority=3)
+    await sums.app.queues.pause("slow")
+    await busy_worker(sums.app.session.engine, "add")
     found = await standing(sums.app.session)
     assert {(one.queue, one.status): one.jobs for one in found.counts} == {
         ("default", Status.QUEUED): 2,
@@ -43,10 +43,10 @@ async def test_a_schedule_is_late_when_its_fire_has_made_no_job() -> None:
     clock, sums = FakeClock(datetime(2026, 1, 1, tzinfo=UTC)), Sums()
     with sums.app.override(url="memory://", clock=clock):
         async with sums.app as app:
-            await app.schedule("often", Every(minutes=1), sums.add.draft(1))
-            await app.schedule("nightly", Cron("0 2 * * *"), sums.add.draft(1))
-            await app.schedule("resting", Every(seconds=1), sums.add.draft(1))
-            await app.pause_schedule("resting")
+            await app.schedules.set("often", Every(minutes=1), sums.add.draft(1))
+            await app.schedules.set("nightly", Cron("0 2 * * *"), sums.add.draft(1))
+            await app.schedules.set("resting", Every(seconds=1), sums.add.draft(1))
+            await app.schedules.pause("resting")
             assert (await standing(app.session)).late(clock.now()) == timedelta(0)
             clock.advance(90)
             assert (await standing(app.session)).late(clock.now()) == timedelta(seconds=30)

@@ -27,7 +27,7 @@ async def sums(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 async def test_stats_count_everything(sums: Sums) -> None:
     jobs = await sums.add.map([(1,), (2,), (3,)])
     await jobs[0].cancel()
-    stats = await sums.app.stats()
+    stats = await sums.app.stats.counts()
     assert stats.statuses == {Status.QUEUED: 2, Status.CANCELLED: 1}
     assert (stats.ledger.accepted, stats.ledger.live, stats.workers_alive) == (3, 2, 0)
     assert stats.oldest_queued is not None
@@ -35,23 +35,23 @@ async def test_stats_count_everything(sums: Sums) -> None:
 
 async def test_queues_have_settings_and_jobs(sums: Sums) -> None:
     await sums.multiply.submit(1, 2)
-    await sums.app.set_queue("mail", priority=10)
-    await sums.app.pause_queue("mail")
-    mail, slow = await sums.app.queues()
+    await sums.app.queues.set("mail", priority=10)
+    await sums.app.queues.pause("mail")
+    mail, slow = await sums.app.queues.list()
     assert (mail.name, mail.priority, mail.paused, mail.counts) == ("mail", 10, True, {})
     assert (slow.name, slow.priority, slow.counts) == ("slow", 0, {Status.QUEUED: 1})
-    await sums.app.resume_queue("mail")
-    await sums.app.resume_queue("mail")
-    assert not (await sums.app.queues())[0].paused
+    await sums.app.queues.resume("mail")
+    await sums.app.queues.resume("mail")
+    assert not (await sums.app.queues.list())[0].paused
     with pytest.raises(ConfigError, match="queue"):
-        await sums.app.pause_queue("")
+        await sums.app.queues.pause("")
     with pytest.raises(ConfigError, match="priority"):
-        await sums.app.set_queue("mail", priority="high")  # type: ignore[arg-type]
+        await sums.app.queues.set("mail", priority="high")  # type: ignore[arg-type]
 
 
 async def test_tasks_from_here_and_elsewhere(sums: Sums, tmp_path: Path) -> None:
-    await sums.app.engine.documents.put_setting("task:other", '{"name":"other","queue":"q"}', 0)
-    infos = {info.name: info for info in await sums.app.tasks()}
+    await sums.app.session.engine.documents.put_setting("task:other", '{"name":"other","queue":"q"}', 0)
+    infos = {info.name: info for info in await sums.app.tasks.list()}
     assert set(infos) == {"add", "multiply", "fail", "other"}
     assert (infos["add"].here, infos["other"].here, infos["other"].queue) == (True, False, "q")
     assert infos["multiply"].schema["required"] == ["a", "b"]
@@ -59,21 +59,21 @@ async def test_tasks_from_here_and_elsewhere(sums: Sums, tmp_path: Path) -> None
 
 async def test_schedules_live_in_the_store(sums: Sums) -> None:
     app = sums.app
-    made = await app.schedule("sums", Cron("0 2 * * *", tz="Europe/Berlin"), sums.add.options(queue="q").draft(1))
+    made = await app.schedules.set("sums", Cron("0 2 * * *", tz="Europe/Berlin"), sums.add.options(queue="q").draft(1))
     assert (made.task, made.source, made.paused) == ("add", "dynamic", False)
     assert made.next_fire is not None
-    assert (await app.pause_schedule("sums")).paused
-    assert not (await app.resume_schedule("sums")).paused
-    handle = await app.trigger_schedule("sums")
+    assert (await app.schedules.pause("sums")).paused
+    assert not (await app.schedules.resume("sums")).paused
+    handle = await app.schedules.trigger("sums")
     assert handle.last is not None
     assert (handle.last.queue, handle.last.payload, handle.last.spec.schedule) == ("q", {"a": 1}, "sums")
-    assert [one.name for one in await app.schedules()] == ["sums"]
-    await app.delete_schedule("sums")
-    assert await app.schedules() == []
+    assert [one.name for one in await app.schedules.list()] == ["sums"]
+    await app.schedules.delete("sums")
+    assert await app.schedules.list() == []
     with pytest.raises(UnknownSchedule):
-        await app.delete_schedule("sums")
+        await app.schedules.delete("sums")
     with pytest.raises(ConfigError, match="delay"):
-        await app.schedule("later", Every(minutes=1), sums.add.options(delay=5).draft(1))
+        await app.schedules.set("later", Every(minutes=1), sums.add.options(delay=5).draft(1))
 
 
 async def test_schedules_of_code_are_announced() -> None:
@@ -83,11 +83,11 @@ async def test_schedules_of_code_are_announced() -> None:
     def often(a: int = 3) -> None: ...
 
     async with app:
-        await app.announce()
-        await app.announce()
-        (info,) = await app.schedules()
+        await app.tasks.announce()
+        await app.tasks.announce()
+        (info,) = await app.schedules.list()
         assert (info.name, info.task, info.source, info.rule) == ("often", "often", "code", Every(minutes=5))
-        handle = await app.trigger_schedule("often")
+        handle = await app.schedules.trigger("often")
         assert handle.last is not None
         assert (handle.last.queue, handle.last.payload) == ("q", {})
 
@@ -100,20 +100,20 @@ async def test_pruning_keeps_to_the_retention() -> None:
             for handle in await sums.add.map([(i,) for i in range(3)]):
                 await handle.cancel()
             live = await sums.add.submit(1)
-            assert await sums.app.prune() == 0
+            assert await sums.app.store.prune() == 0
             clock.advance(days=31)
-            assert await sums.app.prune() == 3
-            assert (await sums.app.stats()).ledger.pruned == 3
+            assert await sums.app.store.prune() == 3
+            assert (await sums.app.stats.counts()).ledger.pruned == 3
             assert (await live.refresh()).status is Status.QUEUED
 
 
 async def test_the_doctor_finds_what_is_wrong(sums: Sums) -> None:
-    healthy = await sums.app.doctor()
+    healthy = await sums.app.store.doctor()
     assert {check.name for check in healthy} >= {"ledger", "workers"}
     assert all(check.level != "fail" for check in healthy)
     await sums.add.submit(1)
-    await sums.app.pause_queue("default")
-    found = {check.name: check for check in await sums.app.doctor() if check.level != "ok"}
+    await sums.app.queues.pause("default")
+    found = {check.name: check for check in await sums.app.store.doctor() if check.level != "ok"}
     assert (found["tasks"].level, found["queues"].level) == ("fail", "warn")
     assert found["tasks"].message == "no living worker has the task 'add', and 1 job of it could run now"
     assert "headrace worker" in (found["tasks"].remedy or "")
@@ -128,10 +128,10 @@ async def test_the_doctor_names_tasks_nobody_serves(sums: Sums) -> None:
             await sums.app.submit("later", {}, delay=60)
 
         async def seen() -> bool:
-            return any(row.alive for row in await sums.app.workers())
+            return any(row.alive for row in await sums.app.workers.list())
 
         await until(seen)
-        failed, warned = [check for check in await sums.app.doctor() if check.name == "tasks"]
+        failed, warned = [check for check in await sums.app.store.doctor() if check.name == "tasks"]
     assert (failed.level, warned.level) == ("fail", "warn")
     assert "'strange', and 1 job of it could run now" in failed.message
     assert warned.message.endswith(": later")
@@ -145,7 +145,7 @@ class Crew:
 
     async def join(self, *tasks: str, **info: Any) -> UUID:
         """A worker that has just beaten."""
-        now, id = self.clock.now(), self.sums.app.new_id()
+        now, id = self.clock.now(), self.sums.app.host.new_id()
         fields: dict[str, Any] = {
             "id": id,
             "host": "mill",
@@ -154,12 +154,12 @@ class Crew:
             "concurrency": 2,
             "tasks": tasks,
         }
-        await self.sums.app.engine.workers.register(WorkerInfo(**fields | info), now)
+        await self.sums.app.session.engine.workers.register(WorkerInfo(**fields | info), now)
         return id
 
     async def findings(self, level: str) -> list[str]:
         """What the doctor says on this level."""
-        return [check.message for check in await self.sums.app.doctor() if check.level == level]
+        return [check.message for check in await self.sums.app.store.doctor() if check.level == level]
 
 
 @pytest.fixture(params=ENGINES)
@@ -174,29 +174,29 @@ async def test_a_worker_is_shown_as_it_is_heard_of(crew: Crew) -> None:
     app, clock = crew.sums.app, crew.clock
     worker = await crew.join("add", "multiply", "fail")
     clock.advance(seconds=30)
-    [row] = await app.workers()
+    [row] = await app.workers.list()
     assert (row.alive, row.silent_since, row.beat.state) == (True, None, "running")
     clock.advance(seconds=1)
     heard = clock.now() - timedelta(seconds=31)
-    [row] = await app.workers()
+    [row] = await app.workers.list()
     assert (row.alive, row.silent_since, row.beat.state) == (False, heard, "silent")
-    stats = await app.stats()
+    stats = await app.stats.counts()
     assert (stats.workers_alive, stats.workers_silent, stats.silent_since) == (0, 1, heard)
-    await app.engine.workers.beat(worker, Beat(), clock.now())
-    assert (await app.stats()).workers_alive == 1
+    await app.session.engine.workers.beat(worker, Beat(), clock.now())
+    assert (await app.stats.counts()).workers_alive == 1
 
 
 async def test_a_worker_with_a_longer_lease_may_be_silent_for_longer(crew: Crew) -> None:
     await crew.join("add", lease=60.0)
     crew.clock.advance(seconds=45)
-    assert [row.alive for row in await crew.sums.app.workers()] == [True]
+    assert [row.alive for row in await crew.sums.app.workers.list()] == [True]
     crew.clock.advance(seconds=16)
-    assert [row.alive for row in await crew.sums.app.workers()] == [False]
+    assert [row.alive for row in await crew.sums.app.workers.list()] == [False]
 
 
 async def test_the_doctor_names_workers_whose_clocks_are_wrong(crew: Crew) -> None:
     right, wrong = await crew.join("add"), await crew.join("add")
-    workers, now = crew.sums.app.engine.workers, crew.clock.now()
+    workers, now = crew.sums.app.session.engine.workers, crew.clock.now()
     await workers.beat(right, Beat(clock_apart=-1.9), now)
     await workers.beat(wrong, Beat(clock_apart=-3600.0), now)
     found = [one for one in await crew.findings("warn") if "clock of worker" in one]
@@ -223,7 +223,7 @@ async def test_the_doctor_fails_when_all_who_served_a_task_are_silent(crew: Crew
 async def test_the_doctor_fails_when_jobs_are_held_by_the_silent_and_nobody_lives(crew: Crew) -> None:
     worker = await crew.join("add")
     await crew.sums.add.submit(1)
-    engine, now = crew.sums.app.engine, crew.clock.now()
+    engine, now = crew.sums.app.session.engine, crew.clock.now()
     profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
     await engine.jobs.claim(worker, ClaimRequest(n=1, free=1, profiles=profiles), 1, now)
     assert await crew.findings("fail") == []
@@ -237,7 +237,7 @@ async def test_the_doctor_fails_when_nobody_serves_the_queue(crew: Crew) -> None
     await crew.join("add", queues=("mail",))
     await crew.sums.add.options(queue="reports").submit(1)
     assert await crew.findings("fail") == ["no living worker serves the queue 'reports', and 1 job could run now"]
-    await crew.sums.app.pause_queue("reports")
+    await crew.sums.app.queues.pause("reports")
     assert await crew.findings("fail") == []
 
 
@@ -247,21 +247,21 @@ async def test_schedules_of_the_silent_are_unserved(crew: Crew) -> None:
     @app.task(schedule=Every(minutes=5))
     def often() -> None: ...
 
-    await app.announce()
+    await app.tasks.announce()
     await crew.join("often")
-    assert [one.state for one in await app.schedules()] == ["active"]
+    assert [one.state for one in await app.schedules.list()] == ["active"]
     crew.clock.advance(seconds=31)
-    assert [one.state for one in await app.schedules()] == ["unserved"]
+    assert [one.state for one in await app.schedules.list()] == ["unserved"]
 
 
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_migrating_needs_no_open_app(kind: str, tmp_path: Path) -> None:
     sums = Sums(url_of(kind, tmp_path))
-    planned = await sums.app.migrate(plan=True)
-    assert await sums.app.migrate() == planned
-    assert await sums.app.migrate() == []
+    planned = await sums.app.store.migrate(plan=True)
+    assert await sums.app.store.migrate() == planned
+    assert await sums.app.store.migrate() == []
     async with sums.app:
-        assert await sums.app.migrate(plan=True) == []
+        assert await sums.app.store.migrate(plan=True) == []
 
 
 async def test_doctor_finds_requirements_that_nobody_meets() -> None:
@@ -270,7 +270,7 @@ async def test_doctor_finds_requirements_that_nobody_meets() -> None:
         await until(lambda: worker.stats.state == "running")
         await sums.add.options(requires={"gpu": 2}).submit(1)
         await sums.add.options(requires={"gpu": 1}, delay=60).submit(1)
-        found = [check for check in await sums.app.doctor() if check.name == "requirements"]
+        found = [check for check in await sums.app.store.doctor() if check.name == "requirements"]
     assert [(check.level, check.message) for check in found] == [
         ("fail", f"1 job of 'add' could run now and needs gpu ≥ 2; the nearest worker, {worker.id}, offers 1")
     ]

@@ -15,7 +15,7 @@ from tests.support.world import World, world
 
 async def test_the_duties_are_held_while_the_block_lasts() -> None:
     async with App("memory://") as app:
-        documents, clock = app.engine.documents, app.host.clock
+        documents, clock = app.session.engine.documents, app.host.clock
         async with app.maintenance() as maintenance:
             alive = [maintenance.alive]
             for name in ("sweeper", "planner", "pruner"):
@@ -23,7 +23,7 @@ async def test_the_duties_are_held_while_the_block_lasts() -> None:
         assert [*alive, maintenance.alive] == [True, False]
         for name in ("sweeper", "planner", "pruner"):
             assert await documents.holder(f"duty:{name}", clock.now()) is None
-        assert await app.workers() == [], "it is no worker"
+        assert await app.workers.list() == [], "it is no worker"
 
 
 def of(w: World, *, worker: bool) -> dict[type, Duty]:

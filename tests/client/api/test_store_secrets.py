@@ -23,4 +23,4 @@ async def test_whoever_asks_first_makes_it_and_all_get_the_same(kind: str, tmp_p
         assert len(set(found)) == per_store
         assert len(found[0]) == 32
         assert await first.shared_secret("other") != found[0]
-        assert found[0].hex() not in str(await first.audit()), "it is told to nobody else"
+        assert found[0].hex() not in str(await first.store.audit()), "it is told to nobody else"

@@ -15,7 +15,7 @@ from headrace.worker.handler import Handler, Policy
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
     async with App("memory://") as app:
-        yield app.engine
+        yield app.session.engine
 
 
 def resize(image: str, width: int = 800, ratio: float = 1.0, tags: list[str] | None = None, flag: bool = True) -> None:
@@ -89,10 +89,10 @@ def test_payloads_that_fit_pass() -> None:
 
 async def test_who_submitted_a_job_by_hand_is_kept_with_its_task() -> None:
     async with App("memory://") as app:
-        await register_tasks(app.engine, [handler()])
-        before, id = await known_tasks(app.engine), app.new_id()
+        await register_tasks(app.session.engine, [handler()])
+        before, id = await known_tasks(app.session.engine), app.host.new_id()
         await app.note_submit("resize", id, by="ann")
         await app.note_submit("nobody-has-it", id, by="ann")
-        assert await known_tasks(app.engine) == before
-        [noted] = await app.audit()
+        assert await known_tasks(app.session.engine) == before
+        [noted] = await app.store.audit()
         assert (noted.key, noted.verb, noted.by, noted.details) == ("task:resize", "submit", "ann", {"job": str(id)})

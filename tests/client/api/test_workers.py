@@ -31,20 +31,20 @@ async def test_a_worker_finishes_what_it_has_and_leaves(engine: str, tmp_path: P
         async with worker:
             job = await long.submit()
             await began.wait()
-            row = await app.drain_worker(worker.id, by="ops")
+            row = await app.workers.drain(worker.id, by="ops")
             assert (row.info.id, row.alive) == (worker.id, True)
             await until(lambda: worker.stats.state == "draining")
             later = await long.submit()
-            assert [(one.key, one.verb, one.by) for one in await app.audit()] == [
+            assert [(one.key, one.verb, one.by) for one in await app.store.audit()] == [
                 (f"{DRAIN}{worker.id}", "drain", "ops")
             ]
             gate.set()
             await worker.done()
         assert (await job.refresh()).status is Status.COMPLETED
         assert (await later.refresh()).status is Status.QUEUED
-        assert await app.engine.documents.settings(DRAIN) == []  # it has taken the wish along
+        assert await app.session.engine.documents.settings(DRAIN) == []  # it has taken the wish along
         with pytest.raises(UnknownWorker):
-            await app.drain_worker(worker.id)
+            await app.workers.drain(worker.id)
 
 
 async def test_a_worker_learns_of_it_without_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +52,11 @@ async def test_a_worker_learns_of_it_without_a_hint(tmp_path: Path, monkeypatch:
     app = App(f"sqlite:///{tmp_path}/jobs.db")
     async with app:
         worker = app.worker()
-        send = app.engine.bus.send
-        monkeypatch.setattr(app.engine.bus, "send", lambda hint: None if _is_wish(hint) else send(hint))
+        send = app.session.engine.bus.send
+        monkeypatch.setattr(app.session.engine.bus, "send", lambda hint: None if _is_wish(hint) else send(hint))
         async with worker:
             await until(lambda: worker.healthy)
-            await app.drain_worker(worker.id)
+            await app.workers.drain(worker.id)
             await worker.done()
     assert worker.stats.state == "stopped"
 
@@ -67,11 +67,11 @@ def _is_wish(hint: Hint) -> bool:
 
 async def test_wishes_about_workers_that_are_gone_are_dropped(tmp_path: Path) -> None:
     async with App(f"sqlite:///{tmp_path}/jobs.db") as app:
-        await app.engine.documents.put_setting(f"{DRAIN}{uuid4()}", "{}", 0)
+        await app.session.engine.documents.put_setting(f"{DRAIN}{uuid4()}", "{}", 0)
         async with app.worker() as worker:
             await until(lambda: worker.healthy)
-            await app.drain_worker(str(worker.id))
+            await app.workers.drain(str(worker.id))
             await worker.done()
-        assert await app.engine.documents.settings(DRAIN) == []
+        assert await app.session.engine.documents.settings(DRAIN) == []
         with pytest.raises(UnknownWorker):
-            await app.drain_worker(uuid4())
+            await app.workers.drain(uuid4())

@@ -12,16 +12,16 @@ async def test_every_worker_is_told_of_before_and_after_somebody_asks() -> None:
     sums, told = Sums(), list[Worker]()
     async with sums.app as app:
         first = app.worker()
-        app.local_workers.tell(told.append)
+        app.workers.local.tell(told.append)
         second = app.worker()
-        assert told == [first, second] == app.local_workers.all()
+        assert told == [first, second] == app.workers.local.all()
 
 
 async def test_a_worker_that_nobody_uses_is_forgotten() -> None:
     sums = Sums()
     async with sums.app as app:
         kept, gone = app.worker(), app.worker()
-        assert app.local_workers.all() == [kept, gone]
+        assert app.workers.local.all() == [kept, gone]
         del gone
         gc.collect()
-        assert app.local_workers.all() == [kept]
+        assert app.workers.local.all() == [kept]

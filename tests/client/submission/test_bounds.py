@@ -60,7 +60,7 @@ def apps(url: str) -> App:
     @app.task(name="parent")
     async def parent(name: str, value: str) -> str:
         try:
-            await app.by_name["work"].options(**{name: value}).submit()  # type: ignore[arg-type]
+            await app.tasks["work"].options(**{name: value}).submit()  # type: ignore[arg-type]
         except ConfigError as error:
             return str(error)
         return "stored"
@@ -73,7 +73,7 @@ Door = Callable[[App, Any], Awaitable[Any]]
 
 def option(name: str) -> Door:
     async def door(app: App, value: Any) -> Any:
-        return await app.by_name["work"].with_options({name: value}).submit()
+        return await app.tasks["work"].with_options({name: value}).submit()
 
     return door
 
@@ -87,33 +87,33 @@ def by_name(name: str) -> Door:
 
 
 async def _acted(app: App, verb: str, **said: Any) -> Any:
-    handle = await app.by_name["work"].submit()
+    handle = await app.tasks["work"].submit()
     if verb == "discard":
         await app.resolve(handle.id)
     if verb == "retry":
         await app.cancel(handle.id)
-    before = await app.get(handle.id)
+    before = await app.jobs.get(handle.id)
     try:
         return await getattr(app, verb)(handle.id, **said)
     except HeadraceError:
-        assert await app.get(handle.id) == before
+        assert await app.jobs.get(handle.id) == before
         raise
 
 
 async def _batch(app: App, value: Any) -> Any:
     async with app.batch() as batch:
-        batch.add(app.by_name["work"].draft())
-        batch.add(app.by_name["work"].with_options({"tags": value}).draft())
+        batch.add(app.tasks["work"].draft())
+        batch.add(app.tasks["work"].with_options({"tags": value}).draft())
 
 
 async def _many(app: App, value: Any) -> Any:
-    task = app.by_name["work"]
+    task = app.tasks["work"]
     return await app.submit_many([task.draft(), task.with_options({"dedup": value}).draft()])
 
 
 async def _cancelled_batch(app: App, value: Any) -> Any:
     async with app.batch() as batch:
-        batch.add(app.by_name["work"].draft())
+        batch.add(app.tasks["work"].draft())
     before = await batch.refresh()
     try:
         return await batch.cancel(by=value)
@@ -134,17 +134,17 @@ def _ignored(door: Door) -> Door:
 def _schedule(**rule: Any) -> Door:
     async def door(app: App, value: Any) -> Any:
         made = {name: value if one is ... else one for name, one in rule.items()}
-        return await app.schedule("nightly", Every(**made), app.by_name["work"].draft())
+        return await app.schedules.set("nightly", Every(**made), app.tasks["work"].draft())
 
     return door
 
 
 async def _named_schedule(app: App, value: Any) -> Any:
-    return await app.schedule(value, Cron("0 2 * * *"), app.by_name["work"].draft())
+    return await app.schedules.set(value, Cron("0 2 * * *"), app.tasks["work"].draft())
 
 
 async def _mapped(app: App, value: Any) -> Any:
-    return await app.by_name["keyed"].map([("fine",), (value,)])
+    return await app.tasks["keyed"].map([("fine",), (value,)])
 
 
 TEXTS: dict[str, tuple[Door, int]] = {
@@ -161,12 +161,12 @@ TEXTS: dict[str, tuple[Door, int]] = {
     "a tag": (lambda app, value: option("tags")(app, [value]), defaults.MAX_TAG_CHARACTERS),
     "a task by name": (_ignored(lambda app, value: app.submit(value, {})), defaults.MAX_NAME_CHARACTERS),
     "a template of dedup": (
-        lambda app, value: app.by_name["keyed"].submit(value),
+        lambda app, value: app.tasks["keyed"].submit(value),
         defaults.MAX_KEY_CHARACTERS - len("report:"),
     ),
     "a template of dedup, mapped": (_mapped, defaults.MAX_KEY_CHARACTERS - len("report:")),
     "a template of concurrency_key": (
-        lambda app, value: app.by_name["turns"].submit(value),
+        lambda app, value: app.tasks["turns"].submit(value),
         defaults.MAX_KEY_CHARACTERS,
     ),
     "submit_many": (_many, defaults.MAX_KEY_CHARACTERS),
@@ -176,12 +176,12 @@ TEXTS: dict[str, tuple[Door, int]] = {
     "discard(by)": (lambda app, value: _acted(app, "discard", by=value), defaults.MAX_NOTE_CHARACTERS),
     "resolve(by)": (lambda app, value: _acted(app, "resolve", by=value), defaults.MAX_NOTE_CHARACTERS),
     "batch.cancel(by)": (_cancelled_batch, defaults.MAX_NOTE_CHARACTERS),
-    "pause_queue": (lambda app, value: app.pause_queue(value), defaults.MAX_NAME_CHARACTERS),
-    "pause_queue(by)": (lambda app, value: app.pause_queue("q", by=value), defaults.MAX_NOTE_CHARACTERS),
-    "set_queue": (lambda app, value: app.set_queue(value, priority=1), defaults.MAX_NAME_CHARACTERS),
-    "set_limit": (lambda app, value: app.set_limit(value, max_concurrency=1), defaults.MAX_NAME_CHARACTERS),
-    "set_limit(rates)": (lambda app, value: app.set_limit("t", rates=[value]), defaults.MAX_NAME_CHARACTERS),
-    "set_rate": (lambda app, value: app.set_rate(value, Rate(1, per=1)), defaults.MAX_NAME_CHARACTERS),
+    "pause_queue": (lambda app, value: app.queues.pause(value), defaults.MAX_NAME_CHARACTERS),
+    "pause_queue(by)": (lambda app, value: app.queues.pause("q", by=value), defaults.MAX_NOTE_CHARACTERS),
+    "set_queue": (lambda app, value: app.queues.set(value, priority=1), defaults.MAX_NAME_CHARACTERS),
+    "set_limit": (lambda app, value: app.limits.set(value, max_concurrency=1), defaults.MAX_NAME_CHARACTERS),
+    "set_limit(rates)": (lambda app, value: app.limits.set("t", rates=[value]), defaults.MAX_NAME_CHARACTERS),
+    "set_rate": (lambda app, value: app.rates.set(value, Rate(1, per=1)), defaults.MAX_NAME_CHARACTERS),
     "a schedule's name": (_named_schedule, defaults.MAX_NAME_CHARACTERS),
 }
 """Every door that takes text, and how much of it."""
@@ -197,17 +197,17 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
 
 async def _stored(app: App) -> Any:
     """All that a refused call must leave as it was."""
-    return (await app.stats()).ledger.accepted, await app.engine.documents.settings()
+    return (await app.stats.counts()).ledger.accepted, await app.session.engine.documents.settings()
 
 
 async def _refusal(app: App, door: Door, value: Any) -> HeadraceError:
     """What the door says to a value it must refuse; nothing of the call may be kept but what came before it."""
-    settings = await app.engine.documents.settings()
-    jobs = [job.id for job in (await app.jobs(limit=1000)).items]
+    settings = await app.session.engine.documents.settings()
+    jobs = [job.id for job in (await app.jobs.list(limit=1000)).items]
     with pytest.raises(HeadraceError) as caught:
         await door(app, value)
-    assert await app.engine.documents.settings() == settings
-    new = [job for job in (await app.jobs(limit=1000)).items if job.id not in jobs]
+    assert await app.session.engine.documents.settings() == settings
+    new = [job for job in (await app.jobs.list(limit=1000)).items if job.id not in jobs]
     assert len(new) <= 1  # the job that was to be acted on
     assert all(job.customer is job.dedup is None and job.queue == "default" and not job.tags for job in new)
     return caught.value
@@ -247,7 +247,7 @@ async def test_every_engine_says_the_same(tmp_path: Path) -> None:
 
 
 async def test_documents_and_tags_have_a_bound(app: App) -> None:
-    work = app.by_name["work"]
+    work = app.tasks["work"]
     just = {"k": "x" * (defaults.MAX_DOCUMENT_BYTES - len('{"k":""}'))}
     for name in ("metadata", "requires", "trace"):
         assert await work.with_options({name: just}).submit()
@@ -266,10 +266,10 @@ async def test_documents_and_tags_have_a_bound(app: App) -> None:
 async def test_payloads_have_a_bound_by_function_and_by_name(app: App) -> None:
     just = "x" * (defaults.MAX_PAYLOAD_BYTES - len('{"value":""}'))
     submits: list[Callable[[Any], Awaitable[Any]]] = [
-        app.by_name["work"].submit,
+        app.tasks["work"].submit,
         lambda value: app.submit("work", {"value": value}),
         _by_another_name(app),
-        lambda value: app.by_name["work"].map([(None,), (value,)]),
+        lambda value: app.tasks["work"].map([(None,), (value,)]),
     ]
     for submit in submits:
         assert await submit(just)
@@ -286,16 +286,16 @@ def _by_another_name(app: App) -> Callable[[Any], Awaitable[Any]]:
 
 async def test_a_nul_in_a_payload_and_in_a_result_is_kept(app: App) -> None:
     async with app.worker():
-        assert await app.by_name["work"].run("a\0b") == "a\0b"
+        assert await app.tasks["work"].run("a\0b") == "a\0b"
 
 
 async def test_a_child_is_refused_in_the_handler_that_submits_it(app: App) -> None:
     async with app.worker():
         for name, value in (("customer", "x" * 513), ("dedup", "a\0b"), ("queue", "\ud83d")):
-            handle = await app.by_name["parent"].submit(name, value) if value.isascii() else None
+            handle = await app.tasks["parent"].submit(name, value) if value.isascii() else None
             if handle is not None:
                 assert name in str(await handle.result(timeout=45))
-    assert all(job.task == "parent" for job in (await app.jobs()).items)
+    assert all(job.task == "parent" for job in (await app.jobs.list()).items)
 
 
 # Results
@@ -347,7 +347,7 @@ async def test_a_handler_that_returns_no_json_fails_as_invalid_result(app: App) 
     async with app.worker():
         handle = await odd.submit()
         await until(lambda: _has_ended(app, handle.id))
-    job = await app.get(handle.id)
+    job = await app.jobs.get(handle.id)
     assert (job.status, job.reason) == ("failed", "invalid_result")
     assert job.error is not None
     assert "set" in job.error.message
@@ -367,7 +367,7 @@ async def test_a_process_that_returns_no_json_fails_as_invalid_result() -> None:
 
 
 async def _has_ended(app: App, id: Any) -> bool:
-    return (await app.get(id)).ended
+    return (await app.jobs.get(id)).ended
 
 
 async def test_a_result_set_by_hand_is_checked_as_one(app: App) -> None:
@@ -390,14 +390,14 @@ async def test_a_result_set_by_hand_is_checked_as_one(app: App) -> None:
 
 async def test_an_error_set_by_hand_is_cut_as_one(app: App) -> None:
     for error in ("é" * 20_000 + "\0\ud83d", ErrorInfo("E", "x" * 20_000, "t" * 20_000, {"k": "\ud83d"})):
-        job = await app.resolve((await app.by_name["work"].submit()).id, error=error)
+        job = await app.resolve((await app.tasks["work"].submit()).id, error=error)
         assert job.status == "failed"
         assert job.error is not None
-        kept = await app.get(job.id)
+        kept = await app.jobs.get(job.id)
         assert kept.error == job.error
         assert len(str(kept.error.message)) < defaults.MAX_ERROR_BYTES
     with pytest.raises(ConfigError, match="error must be text"):
-        await app.resolve((await app.by_name["work"].submit()).id, error=5)  # type: ignore[arg-type]
+        await app.resolve((await app.tasks["work"].submit()).id, error=5)  # type: ignore[arg-type]
 
 
 # Depth, filters and cursors
@@ -412,7 +412,7 @@ def _nested(depth: int) -> Any:
 
 @pytest.mark.parametrize("depth", [101, 500, 960, 980, 995, 1010, 5000, 100_000])
 async def test_what_is_nested_too_deep_is_refused_everywhere(app: App, depth: int) -> None:
-    work, value = app.by_name["work"], _nested(depth)
+    work, value = app.tasks["work"], _nested(depth)
     doors: dict[str, Callable[[], Awaitable[Any]]] = {
         "payload": lambda: work.submit(_nested(depth - 1)),
         "by name": lambda: _ignored(lambda app, value: app.submit("other", value))(app, value),
@@ -426,7 +426,7 @@ async def test_what_is_nested_too_deep_is_refused_everywhere(app: App, depth: in
 
 
 async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
-    work, value, need = app.by_name["work"], _nested(defaults.MAX_JSON_DEPTH), _nested(32)
+    work, value, need = app.tasks["work"], _nested(defaults.MAX_JSON_DEPTH), _nested(32)
     handle = await work.with_options({"metadata": value, "requires": need}).submit(_nested(defaults.MAX_JSON_DEPTH - 1))
     job = await handle.refresh()
     assert (job.metadata, job.requires, job.payload["value"]) == (value, need, value["k"])
@@ -438,10 +438,10 @@ async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
 async def test_questions_that_make_no_sense_are_refused_alike(app: App) -> None:
     jobs: Any = app.jobs
     asked: list[Callable[[], Awaitable[Any]]] = [
-        *(lambda cursor=cursor: app.jobs(cursor=cursor) for cursor in ("x", "-1", "1_0", "٣", "9" * 40, "", "\ud83d")),
-        *(lambda cursor=cursor: app.batches(cursor=cursor) for cursor in ("x", f"{'9' * 40}-{app.new_id()}", "1-2")),
+        *(lambda cursor=cursor: app.jobs.list(cursor=cursor) for cursor in ("x", "-1", "1_0", "٣", "9" * 40, "", "\ud83d")),
+        *(lambda cursor=cursor: app.batches.list(cursor=cursor) for cursor in ("x", f"{'9' * 40}-{app.host.new_id()}", "1-2")),
         *(lambda name=name: jobs(**{name: 5}) for name in ("task", "queue", "tag", "text", "schedule")),
-        lambda: anext(aiter(app.logs(app.new_id(), attempt=10**30))),
+        lambda: anext(aiter(app.jobs.logs(app.host.new_id(), attempt=10**30))),
     ]
     for ask in asked:
         with pytest.raises(ConfigError):
@@ -473,7 +473,7 @@ async def test_moments_at_the_ends_of_the_calendar_are_refused_by_name(app: App,
     if name in ("not_before", "not_after"):
         job = await (await MOMENTS[name](app, defaults.MAX_MOMENT)).refresh()
         assert (job.available_at if name == "not_before" else job.not_after) == defaults.MAX_MOMENT
-        assert await app.explain(job.id)
+        assert await app.jobs.explain(job.id)
         assert job.to_dict()
 
 
@@ -483,8 +483,8 @@ HUGE = (10**12, 10**400, 1e300, float("inf"), float("nan"), -1, timedelta.max, 1
 @pytest.mark.parametrize("value", HUGE, ids=lambda value: str(value)[:9] if not isinstance(value, int) else "int")
 def test_durations_longer_than_a_century_are_refused_by_name(value: Any) -> None:
     made: dict[str, Callable[[Any], Any]] = {
-        "delay": lambda value: apps("memory://").by_name["work"].options(delay=value),
-        "timeout": lambda value: apps("memory://").by_name["work"].options(timeout=value),
+        "delay": lambda value: apps("memory://").tasks["work"].options(delay=value),
+        "timeout": lambda value: apps("memory://").tasks["work"].options(timeout=value),
         "initial": lambda value: Retry(initial=value),
         "cap": lambda value: Retry(cap=value),
         "backoff": lambda value: Retry(backoff=[1, value]),
@@ -553,39 +553,39 @@ def test_no_door_lets_anything_out_but_a_typed_error(kind: str, tmp_path: Path) 
 
     async def tried(call: Callable[[], Awaitable[Any]]) -> None:
         """What was accepted can be read again; what was refused is not there."""
-        before = (await app.stats()).ledger.accepted
+        before = (await app.stats.counts()).ledger.accepted
         try:
             handle = await call()
         except HeadraceError:
-            assert (await app.stats()).ledger.accepted == before
+            assert (await app.stats.counts()).ledger.accepted == before
         else:
-            job = await app.get(handle.id)
+            job = await app.jobs.get(handle.id)
             assert job.to_dict()["id"] == str(job.id)
-            assert str(await app.explain(job.id))
+            assert str(await app.jobs.explain(job.id))
 
     async def acted(verb: str, said: dict[str, Any]) -> None:
-        handle = await app.by_name["work"].submit()
+        handle = await app.tasks["work"].submit()
         try:
             job = await getattr(app, verb)(handle.id, **said)
         except HeadraceError:
             assert (await handle.refresh()).status == "queued"
         else:
-            assert await app.get(handle.id) == job
-            assert await app.history(handle.id)
+            assert await app.jobs.get(handle.id) == job
+            assert await app.jobs.history(handle.id)
 
     with asyncio.Runner() as loop:
 
         @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(st.dictionaries(st.sampled_from(_OPTIONS + _MORE), _ANY, max_size=3), _ANY)
         def submits(options: dict[str, Any], value: Any) -> None:
-            loop.run(tried(lambda: app.by_name["work"].with_options(options).draft(value).submit()))
+            loop.run(tried(lambda: app.tasks["work"].with_options(options).draft(value).submit()))
             loop.run(tried(lambda: app.submit("other", {"value": value}, **options)))
 
         @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(_ANY, _ANY)
         def others(value: Any, other: Any) -> None:
-            loop.run(tried(lambda: app.by_name["keyed"].draft(value).submit()))
-            loop.run(tried(lambda: app.by_name["turns"].draft(value).submit()))
+            loop.run(tried(lambda: app.tasks["keyed"].draft(value).submit()))
+            loop.run(tried(lambda: app.tasks["turns"].draft(value).submit()))
             loop.run(tried(lambda: app.submit(value, {"value": other})))
             loop.run(tried(lambda: app.submit("work", value)))
 

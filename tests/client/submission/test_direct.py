@@ -61,7 +61,7 @@ def submit_here(sums: Sums, written: list[int]) -> JobHandle[int]:
 
 
 def count(sums: Sums) -> int:
-    return sums.app.wait(sums.app.stats()).ledger.accepted
+    return sums.app.wait(sums.app.stats.counts()).ledger.accepted
 
 
 def test_a_lone_job_is_committed_on_the_thread_of_its_submitter(sums: Sums, written: list[int]) -> None:
@@ -80,7 +80,7 @@ async def test_no_job_is_committed_on_a_loop(sums: Sums, written: list[int]) -> 
         await asyncio.to_thread(sums.add.submit_sync, 5)
         with pytest.raises(SyncInAsync):
             sums.add.submit_sync(6)
-        assert (await sums.app.stats()).ledger.accepted == 6
+        assert (await sums.app.stats.counts()).ledger.accepted == 6
     assert threading.get_ident() not in written
 
 
@@ -254,7 +254,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(sums: Sums, tmp_path: Path)
         assert process.stdout is not None
         told = [UUID(process.stdout.readline().strip()) for _ in range(13)]
         process.send_signal(signal.SIGKILL)
-    assert None not in sums.app.wait(sums.app.get_many(told))
+    assert None not in sums.app.wait(sums.app.jobs.get_many(told))
 
 
 def test_processes_with_threads_share_the_file(sums: Sums, tmp_path: Path) -> None:

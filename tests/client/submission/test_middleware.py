@@ -113,7 +113,7 @@ async def test_every_way_to_submit_goes_through_it(shop: Shop, way: str) -> None
         for handle in shop.handles:
             await handle.result(timeout=45)
             assert (await handle.refresh()).metadata == {"by": "me"}
-        stored = len((await shop.app.jobs(task=["add", "index", "parent", "plain_parent"])).items)
+        stored = len((await shop.app.jobs.list(task=["add", "index", "parent", "plain_parent"])).items)
     assert shop.calls == calls
     assert len(shop.handles) == sum(map(len, calls))
     assert stored == sum(task != "count" for call in calls for task in call)
@@ -150,7 +150,7 @@ async def test_within_a_transaction_too(tmp_path: Path, way: str) -> None:
     async with shop.app:
         for end in ("ROLLBACK", "COMMIT"):
             handle = await (submit(end) if way == "await" else asyncio.to_thread(submit_sync, end))
-        [job] = (await shop.app.jobs()).items
+        [job] = (await shop.app.jobs.list()).items
     assert (job.id, job.metadata) == (handle.id, {"by": "me"})
     assert shop.calls == [["add"], ["add"]]
     assert seen == ["mine", "mine"], "context variables of the submitter are seen"
@@ -183,7 +183,7 @@ async def test_what_is_raised_on_a_thread_with_a_connection_comes_out_there(tmp_
 
     async with app:
         await asyncio.to_thread(submit)
-        assert [job.payload for job in (await app.jobs()).items] == [{"a": 1}]
+        assert [job.payload for job in (await app.jobs.list()).items] == [{"a": 1}]
 
 
 async def test_the_first_is_the_outermost_and_refusing_stores_nothing(shop: Shop) -> None:
@@ -206,7 +206,7 @@ async def test_the_first_is_the_outermost_and_refusing_stores_nothing(shop: Shop
         batch.add(shop.add.options(priority=99).draft(5))
         with pytest.raises(PermissionError):
             await batch.submit()
-        assert [job.payload["a"] for job in (await shop.app.jobs()).items] == [1]
+        assert [job.payload["a"] for job in (await shop.app.jobs.list()).items] == [1]
     assert order == ["inner sees {'by': 'me'}"] * 4
 
 
@@ -241,7 +241,7 @@ async def test_it_may_answer_without_storing(shop: Shop) -> None:
     async with shop.app:
         first, second = await shop.add.submit(1), await shop.add.submit(1)
         more = await shop.add.map([(1,), (2,), (2,)])
-        assert (await shop.app.stats()).ledger.accepted == 2
+        assert (await shop.app.stats.counts()).ledger.accepted == 2
     assert [handle.id for handle in (second, *more)] == [first.id, first.id, more[1].id, more[1].id]
 
 
@@ -259,7 +259,7 @@ async def test_what_gives_no_handle_for_each_draft_is_told(wrong: Any) -> None:
         with pytest.raises(HeadraceError, match=r"submit middleware .*forgets: it must return") as raised:
             await shop.add.submit(1)
         # Somebody who submits again after an error must know that there is a job already.
-        stored = (await shop.app.jobs()).items[0]
+        stored = (await shop.app.jobs.list()).items[0]
         assert f"(stored all the same: {stored.id})" in str(raised.value)
 
 
@@ -294,8 +294,8 @@ def test_what_cannot_be_called_around_a_submit_is_refused(fn: Any) -> None:
 async def test_what_the_store_submits_by_itself_does_not_pass(shop: Shop) -> None:
     """A schedule, the follow-up of a batch and a rerun: of these no program has a draft at that moment."""
     async with shop.app, shop.app.worker():
-        await shop.app.schedule("often", Every(hours=1), shop.add.draft(1))
-        fired = await shop.app.trigger_schedule("often")
+        await shop.app.schedules.set("often", Every(hours=1), shop.add.draft(1))
+        fired = await shop.app.schedules.trigger("often")
         rerun = await shop.app.rerun((await _ended(shop)).id)
         assert (await fired.refresh()).metadata == {}
         assert (await rerun.refresh()).metadata == {"by": "me"}, "that of the job that is run again"

@@ -63,7 +63,7 @@ async def test_a_key_is_held_for_a_period(url: str) -> None:
         assert await rerun.result(timeout=45) == 1
         await rerun.discard()
         assert not (await once.submit("a", 5)).duplicate, "discarded, so its key is free"
-        assert (await site.app.verify()).ok
+        assert (await site.app.store.verify()).ok
 
 
 @pytest.mark.every_engine
@@ -79,13 +79,13 @@ async def test_the_last_of_many_submits_counts(url: str) -> None:
         job = await handles[0].refresh()
         assert (job.status, job.payload) == (Status.SCHEDULED, {"page": "a", "n": 4})
         assert job.available_at > job.created_at + timedelta(seconds=3600), "the delay counts from the last submit"
-        events = (await site.app.history(job.id)).events
+        events = (await site.app.jobs.history(job.id)).events
         assert [event.verb for event in events] == ["replace"] * 4
         at_once = await site.quietly.options(delay=0).submit("a", 9)
         assert (at_once.replaced, at_once.status) == (True, Status.QUEUED)
         async with site.app.worker():
             assert await handles[0].result(timeout=45) == 9
-        assert (await site.app.verify()).ok
+        assert (await site.app.store.verify()).ok
     assert site.ran == [9]
 
 
@@ -118,7 +118,7 @@ async def test_a_running_job_lets_go_and_the_next_holds_the_key(url: str) -> Non
         assert second.id != first.id
         third = await replacing.submit(3)
         assert (third.replaced, third.id) == (True, second.id)
-        assert (await site.app.verify()).ok
+        assert (await site.app.store.verify()).ok
         site.going.set()
         assert [await handle.result(timeout=45) for handle in (first, second)] == [1, 3]
         assert not (await replacing.submit(4)).duplicate
@@ -134,12 +134,12 @@ async def test_whatever_is_claimed_meanwhile_the_last_word_is_run_last(url: str)
                 await replacing.submit("a", n)
 
             async def over() -> bool:
-                statuses = (await site.app.stats()).statuses
+                statuses = (await site.app.stats.counts()).statuses
                 return set(statuses) == {Status.COMPLETED}
 
             await until(over)
-        assert (await site.app.verify()).ok
-        stored = (await site.app.stats()).statuses[Status.COMPLETED]
+        assert (await site.app.store.verify()).ok
+        stored = (await site.app.stats.counts()).statuses[Status.COMPLETED]
     assert site.ran[-1] == 59
     assert site.ran == sorted(set(site.ran)), "never an older one after a newer one"
     assert len(site.ran) == stored
@@ -217,7 +217,7 @@ async def test_a_rerun_may_replace(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused(options: dict[str, object], says: str) -> None:
     site = Index("memory://")
     with pytest.raises(ConfigError, match=says):
-        site.index.with_options(options)
+        site.index._with_options(options)
 
 
 def test_a_key_is_needed() -> None:
@@ -228,7 +228,7 @@ def test_a_key_is_needed() -> None:
         site.wait.options(on_duplicate="replace").draft(1)
     for task in (site.quietly, site.index.options(dedup_for=60)):
         draft = task.options(dedup=None).draft("a", 1)
-        spec = draft.spec(site.app.host.clock.now())
+        spec = draft._spec(site.app.host.clock.now())
         assert (spec.dedup, spec.dedup_for, spec.on_duplicate) == (None, None, "return"), "asked for without a key"
     assert site.wait.options(dedup_for=60).options(dedup="k").draft(1).options["dedup_for"] == 60.0
     assert site.index.options(dedup_for=60).options(dedup_for=None, on_duplicate="replace").draft("a", 1)
@@ -240,7 +240,7 @@ async def test_a_submit_by_name_does_as_the_task_says(tmp_path: Path) -> None:
     async with site.app, site.app.worker(), stranger:
 
         async def registered() -> bool:
-            return {task.name for task in await stranger.tasks()} >= {"index", "quietly", "wait"}
+            return {task.name for task in await stranger.tasks.list()} >= {"index", "quietly", "wait"}
 
         await until(registered)
         first = await stranger.submit("quietly", {"page": "a", "n": 1}, delay=60)

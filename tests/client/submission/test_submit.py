@@ -45,7 +45,7 @@ async def test_by_name_the_store_decides_for_tasks_of_others(tmp_path: Path) -> 
     def resize(image: str, width: int = 800) -> None: ...
 
     async with owner, client:
-        await owner.announce()
+        await owner.tasks.announce()
         job = await client.submit("resize", {"image": "a"})
         assert job.last is not None
         assert (job.last.queue, job.last.priority, job.last.dedup) == ("images", 70, "a:800")
@@ -95,13 +95,13 @@ async def test_jobs_are_found(sums: Sums) -> None:
     slow = await sums.multiply.submit(1, 2)
     await slow.cancel()
     found = sums.app.jobs
-    assert len((await found()).items) == 6
-    assert [job.id for job in (await found(status="cancelled")).items] == [slow.id]
-    assert len((await found(status=[Status.CANCELLED, "queued"])).items) == 6
-    assert len((await found(task="add", queue="default")).items) == 5
-    assert len((await found(tag="t")).items) == 1
-    first = await found(limit=4)
-    rest = await found(limit=4, cursor=first.cursor)
+    assert len((await found.list()).items) == 6
+    assert [job.id for job in (await found.list(status="cancelled")).items] == [slow.id]
+    assert len((await found.list(status=[Status.CANCELLED, "queued"])).items) == 6
+    assert len((await found.list(task="add", queue="default")).items) == 5
+    assert len((await found.list(tag="t")).items) == 1
+    first = await found.list(limit=4)
+    rest = await found.list(limit=4, cursor=first.cursor)
     assert (len(first.items), len(rest.items), rest.cursor) == (4, 2, None)
     assert first.items[0].id == slow.id
 
@@ -110,18 +110,18 @@ async def test_jobs_are_found(sums: Sums) -> None:
 async def test_bad_questions_are_refused(wrong: dict[str, Any]) -> None:
     async with App("memory://") as app:
         with pytest.raises(ConfigError):
-            await app.jobs(**wrong)
+            await app.jobs.list(**wrong)
 
 
 async def test_many_are_looked_at_in_one_question(sums: Sums) -> None:
     first, second = await sums.multiply.submit(1, 2), await sums.multiply.submit(3, 4)
     nobody = UUID(int=7)
-    found = await sums.app.get_many([second.id, nobody, str(first.id)])
+    found = await sums.app.jobs.get_many([second.id, nobody, str(first.id)])
     assert [None if job is None else job.id for job in found] == [second.id, None, first.id]
-    many = await sums.app.get_many([first.id] * 1001)
+    many = await sums.app.jobs.get_many([first.id] * 1001)
     assert {job and job.id for job in many} == {first.id}
     assert len(many) == 1001
-    assert await sums.app.get_many([]) == []
+    assert await sums.app.jobs.get_many([]) == []
 
 
 async def test_a_task_is_known_by_this_app_or_by_a_worker(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ async def test_a_task_is_known_by_this_app_or_by_a_worker(tmp_path: Path) -> Non
     def ours() -> None: ...
 
     async with owner, client:
-        assert [await client.knows_task(name) for name in ("ours", "theirs")] == [True, False]
-        await owner.announce()
-        assert [await client.knows_task(name) for name in ("ours", "theirs", "nobodys")] == [True, True, False]
+        assert [await client.tasks.knows(name) for name in ("ours", "theirs")] == [True, False]
+        await owner.tasks.announce()
+        assert [await client.tasks.knows(name) for name in ("ours", "theirs", "nobodys")] == [True, True, False]
 
 
 async def test_resolving_sets_the_end(sums: Sums) -> None:
@@ -155,24 +155,24 @@ async def test_resolving_sets_the_end(sums: Sums) -> None:
         await sums.app.resolve(good.id, result=object())
     with pytest.raises(ConfigError, match="not with both"):
         await sums.app.resolve(bad.id, result=7, error="no")
-    (event,) = (await sums.app.history(good.id)).events
+    (event,) = (await sums.app.jobs.history(good.id)).events
     assert (event.verb, event.by) == ("resolve", "me")
 
 
 async def test_explaining_knows_of_paused_queues(sums: Sums) -> None:
     job = await sums.add.submit(1)
-    await sums.app.pause_queue("default", by="anna")
-    assert "paused by anna at" in await sums.app.explain(job.id)
-    (queue,) = await sums.app.queues()
+    await sums.app.queues.pause("default", by="anna")
+    assert "paused by anna at" in await sums.app.jobs.explain(job.id)
+    (queue,) = await sums.app.queues.list()
     assert (queue.paused, queue.paused_by, queue.paused_at is not None) == (True, "anna", True)
-    await sums.app.resume_queue("default")
-    (queue,) = await sums.app.queues()
+    await sums.app.queues.resume("default")
+    (queue,) = await sums.app.queues.list()
     assert (queue.paused, queue.paused_by, queue.paused_at) == (False, None, None)
 
 
 async def test_what_is_not_there_is_not_found(sums: Sums) -> None:
     nobody = UUID(int=1)
-    for verb in (sums.app.get, sums.app.history, sums.app.explain, sums.app.cancel, sums.app.rerun):
+    for verb in (sums.app.jobs.get, sums.app.jobs.history, sums.app.jobs.explain, sums.app.cancel, sums.app.rerun):
         with pytest.raises(JobNotFound):
             await verb(nobody)
 
@@ -216,7 +216,7 @@ def test_a_request_key_belongs_to_one_submit() -> None:
 
 async def test_each_of_many_is_stored_for_itself(sums: Sums) -> None:
     first = await sums.add.options(dedup="held").submit(0)
-    missing = sums.app.new_id()
+    missing = sums.app.host.new_id()
     drafts = [
         sums.add.draft(1),
         sums.add.options(dedup="held").draft(2),
@@ -239,8 +239,8 @@ async def test_each_of_many_is_stored_for_itself(sums: Sums) -> None:
         drafts[7].id,
         drafts[7].id,
     ]
-    assert (await sums.app.get(drafts[7].id)).payload["a"] == 9
-    assert (await sums.app.engine.records.ledger()).accepted == 5
+    assert (await sums.app.jobs.get(drafts[7].id)).payload["a"] == 9
+    assert (await sums.app.session.engine.records.ledger()).accepted == 5
     again = await sums.app.submit_each(drafts[:1])
     assert [one.id for one in again if not isinstance(one, Exception)] == [drafts[0].id], "by its id"
     assert await sums.app.submit_each([]) == []
@@ -250,7 +250,7 @@ async def test_more_than_one_write_holds(sums: Sums) -> None:
     found = await sums.app.submit_each([sums.add.draft(number) for number in range(1500)])
     handles = [one for one in found if not isinstance(one, Exception)]
     assert [one.last.payload["a"] for one in handles if one.last is not None] == list(range(1500))
-    assert (await sums.app.engine.records.ledger()).accepted == 1500
+    assert (await sums.app.session.engine.records.ledger()).accepted == 1500
 
 
 async def test_what_would_be_a_warning_can_be_had_as_text() -> None:
@@ -267,19 +267,19 @@ async def test_what_would_be_a_warning_can_be_had_as_text() -> None:
 
 async def test_of_each_of_many_its_webhooks_are_told(sums: Sums) -> None:
     """The deliveries of a job are stored with it, and none with one that is not stored."""
-    await sums.app.add_webhook("https://example.com/all", events=["submitted"])
+    await sums.app.webhooks.add("https://example.com/all", events=["submitted"])
     hook = {"url": "https://example.com/own", "events": ["submitted"]}
     drafts = [
         sums.add.draft(1),
         sums.add.options(webhook=hook).draft(2),
         sums.add.options(dedup="k").draft(3),
         sums.add.options(dedup="k").draft(4),
-        sums.add.options(after=[sums.app.new_id()]).draft(5),
+        sums.add.options(after=[sums.app.host.new_id()]).draft(5),
     ]
     found = await sums.app.submit_each(drafts)
     kinds = [type(one) if isinstance(one, Exception) else one.duplicate for one in found]
     assert kinds == [False, False, False, True, JobNotFound]
-    told = (await sums.app.jobs(queue="headrace.webhooks")).items
+    told = (await sums.app.jobs.list(queue="headrace.webhooks")).items
     about = sorted(tag for one in told for tag in one.tags if not tag.startswith("wh_"))
     assert about == sorted(str(id) for id in (drafts[0].id, drafts[1].id, drafts[1].id, drafts[2].id))
 
@@ -297,4 +297,4 @@ async def test_one_whose_webhook_cannot_be_kept_keeps_no_other_from_being_stored
         ConfigError,
         drafts[3].id,
     ]
-    assert await sums.app.get_many([drafts[2].id]) == [None]
+    assert await sums.app.jobs.get_many([drafts[2].id]) == [None]

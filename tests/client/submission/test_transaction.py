@@ -85,7 +85,7 @@ async def test_a_rollback_makes_neither(connection: apsw.Connection, file: Path)
     with pytest.raises(NotCommitted):
         await handle.refresh()
     assert orders(file) == 0
-    assert (await app.stats()).statuses == {}
+    assert (await app.stats.counts()).statuses == {}
 
 
 async def test_waiting_before_the_commit_is_refused_with_the_remedy(connection: apsw.Connection) -> None:
@@ -127,9 +127,9 @@ async def test_many_by_name_and_drafts_are_in_one_transaction(connection: apsw.C
     draft = within.draft(5)
     twice = [await draft.submit(), (await app.submit_many([draft]))[0]]
     assert twice[0].id == twice[1].id == draft.id
-    assert (await app.stats()).statuses == {}
+    assert (await app.stats.counts()).statuses == {}
     connection.execute("COMMIT")
-    assert (await app.stats()).statuses == {Status.QUEUED: 1102}
+    assert (await app.stats.counts()).statuses == {Status.QUEUED: 1102}
 
 
 async def test_a_key_that_is_held_fails_nothing(connection: apsw.Connection) -> None:
@@ -146,7 +146,7 @@ async def test_a_key_that_is_held_fails_nothing(connection: apsw.Connection) -> 
     assert (twin.duplicate, twin.id) == (True, fresh.id)
     connection.execute("COMMIT")
     assert (await fresh.refresh()).status is Status.QUEUED
-    assert (await app.stats()).statuses == {Status.QUEUED: 2}
+    assert (await app.stats.counts()).statuses == {Status.QUEUED: 2}
 
 
 async def test_a_holder_is_replaced_with_the_commit(connection: apsw.Connection) -> None:
@@ -159,12 +159,12 @@ async def test_a_holder_is_replaced_with_the_commit(connection: apsw.Connection)
         draft = within.draft("a")
         handles = [await draft.submit(), await within.submit("a"), await draft.submit(), await within.submit("a")]
         assert {(handle.id, handle.replaced) for handle in handles} == {(holder.id, True)}
-        assert (await app.get(holder.id)).queue == "default", "nobody sees it before"
+        assert (await app.jobs.get(holder.id)).queue == "default", "nobody sees it before"
         connection.execute(end)
-        job = await app.get(holder.id)
+        job = await app.jobs.get(holder.id)
         assert (job.queue, job.priority) == (queue, 90 if events else 50)
-        assert len((await app.history(holder.id)).events) == events, "a repeat of the same draft changes nothing"
-    assert (await app.verify()).ok
+        assert len((await app.jobs.history(holder.id)).events) == events, "a repeat of the same draft changes nothing"
+    assert (await app.store.verify()).ok
 
 
 async def test_a_holder_that_runs_lets_go_with_the_commit(connection: apsw.Connection) -> None:
@@ -182,7 +182,7 @@ async def test_a_holder_that_runs_lets_go_with_the_commit(connection: apsw.Conne
         assert (await second.refresh()).payload == {"n": 3}
         going.set()
         assert await first.result(timeout=45) == 1
-    assert (await app.verify()).ok
+    assert (await app.store.verify()).ok
 
 
 # What cannot be done
@@ -247,7 +247,7 @@ async def test_rows_of_another_shape_and_open_cursors_are_no_obstacle(connection
     assert numbers == [{"row": (7,)}, {"row": (8,)}, {"row": (9,)}]
     assert str(connection.execute("SELECT count(*) FROM temp.sqlite_schema").fetchall()) == "[{'row': (0,)}]"
     connection.execute("COMMIT")
-    assert (await app.stats()).statuses == {Status.QUEUED: 3}
+    assert (await app.stats.counts()).statuses == {Status.QUEUED: 3}
 
 
 async def test_a_write_that_fails_leaves_nothing_half_done(connection: apsw.Connection) -> None:
@@ -257,8 +257,8 @@ async def test_a_write_that_fails_leaves_nothing_half_done(connection: apsw.Conn
     connection.execute("DROP TRIGGER refuse")
     kept = await add.options(connection=connection).submit(2)
     connection.execute("COMMIT")
-    assert [job.id for job in (await app.jobs()).items] == [kept.id]
-    assert (await app.doctor())[0].level != "fail"
+    assert [job.id for job in (await app.jobs.list()).items] == [kept.id]
+    assert (await app.store.doctor())[0].level != "fail"
 
 
 # Without an event loop
@@ -268,7 +268,7 @@ def test_a_connection_is_used_on_the_thread_of_its_owner(file: Path) -> None:
     threads = []
     try:
         with app.override(url=f"sqlite:///{file}"):
-            app.wait(app.stats())
+            app.wait(app.stats.counts())
             connection = apsw.Connection(str(file))
 
             def trace(*call: object) -> bool:
@@ -321,8 +321,8 @@ async def test_a_handler_submits_within_a_transaction(file: Path) -> None:
 
     async with own, own.worker():
         id = await asyncio.wait_for(parent.run(False), 45)
-        assert await own.handle(id).result(timeout=45) == "done"
+        assert await own.jobs.handle(id).result(timeout=45) == "done"
         failed = await parent.options(retry=Retry(max_retries=0)).submit(True)
         with pytest.raises(Exception, match="before the commit"):
             await failed.result(timeout=45)
-        assert len((await own.jobs(task="child")).items) == 1
+        assert len((await own.jobs.list(task="child")).items) == 1

@@ -102,7 +102,7 @@ async def test_a_worker_that_was_there_before_is_measured_too(shop: Shop) -> Non
         assert value(page, "headrace_worker_busy") == 1
         assert value(page, "headrace_worker_healthy") == 1
         assert value(page, "headrace_worker_stale_total") == 0
-        [worker] = app.local_workers.all()
+        [worker] = app.workers.local.all()
         assert value(page, "headrace_worker_info", worker=str(worker.id), version=worker.version) == 1
         shop.go.set()
         await until(lambda: shop.value("headrace_jobs_running", task="wait", queue="default") == 0)

@@ -35,7 +35,7 @@ async def test_depth_age_and_pauses() -> None:
         async with scraper.sums.app as app:
             await scraper.sums.add.map([(1,), (2,)])
             await scraper.sums.multiply.options(delay=100).submit(1, 2)
-            await app.pause_queue("slow")
+            await app.queues.pause("slow")
             scraper.clock.advance(30)
             page = await scraper.page()
             assert value(page, "headrace_store_up") == 1

@@ -77,7 +77,7 @@ class Service:
         return api
 
     async def job(self, answer: Any) -> Job:
-        return await self.jobs.get(answer.json()["id"])
+        return await self.jobs.jobs.get(answer.json()["id"])
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ async def test_api_route_makes_one_task_of_many_methods_and_head_stays_plain(ser
     async def plain() -> str:
         return "at once"
 
-    assert set(service.jobs.by_name) == {"both"}
+    assert set(service.jobs.tasks) == {"both"}
     async with serving(service.build(worker=False)) as web:
         for method in ("PUT", "POST"):
             answer = await web.client.request(method, "/both")
@@ -209,7 +209,7 @@ async def test_large_uploads_are_refused(service: Service, size: int, what: str)
         assert what in answer.json()["detail"]
         assert answer.json()["code"] == "too-large"
 
-        assert (await service.jobs.stats()).statuses == {}
+        assert (await service.jobs.stats.counts()).statuses == {}
 
 
 async def test_a_body_of_unknown_length_is_not_read_beyond_the_limit(service: Service) -> None:
@@ -572,7 +572,7 @@ async def test_a_client_that_hangs_up_leaves_the_job_running(service: Service) -
         go.set()
 
         async def completed() -> bool:
-            return (await service.jobs.stats()).statuses == {"completed": 1}
+            return (await service.jobs.stats.counts()).statuses == {"completed": 1}
 
         await until(completed)
 
@@ -615,7 +615,7 @@ async def test_errors_have_their_own_status(service: Service) -> None:
         assert (answer.status_code, "data" in answer.json()) == (409, False), "what does not fit goes, its status stays"
         answer = await web.client.get("/errors/later", headers={"Prefer": "wait=1"})
         assert (answer.status_code, answer.json()["status"]) == (202, "retrying"), "it is tried again"
-        stored = await service.jobs.get((await web.client.get("/errors/http", headers=WAIT)).json()["job_id"])
+        stored = await service.jobs.jobs.get((await web.client.get("/errors/http", headers=WAIT)).json()["job_id"])
         assert stored.error is not None
         assert stored.error.details == {
             "status": 404,
@@ -654,7 +654,7 @@ async def test_a_hook_may_answer_before_anything_is_stored(tmp_path: Path) -> No
     async with serving(service.build(worker=False)) as web:
         answer = await web.client.post("/1", headers={"X-Teapot": "yes"})
         assert (answer.status_code, answer.json()) == (418, {"task": "tea", "payload": '{"n":1}'})
-        assert (await service.jobs.stats()).statuses == {}
+        assert (await service.jobs.stats.counts()).statuses == {}
         assert (await web.client.post("/1")).status_code == 202
 
 

@@ -131,7 +131,7 @@ async def test_the_result_of_a_failed_job_is_its_error(service: Service) -> None
 async def test_delete_cancels_and_an_ended_job_is_a_conflict(service: Service) -> None:
     async with serving(service.build()) as web:
         place = (await web.client.post("/wait/1")).headers["location"]
-        later = (await service.jobs.by_name["wait"].options(delay=3600).submit(2)).id
+        later = (await service.jobs.tasks["wait"].options(delay=3600).submit(2)).id
         await service.jobs.cancel(later)
 
         async def running() -> bool:
@@ -269,7 +269,7 @@ async def test_a_job_that_was_pruned_is_gone(tmp_path: Path) -> None:
         place = (await web.client.post("/", headers={"Prefer": "wait=30"})).headers["content-location"]
         assert (await web.client.get(within(place, "result"))).status_code == 200
         clock.advance(days=40)
-        assert await jobs.prune() == 1
+        assert await jobs.store.prune() == 1
         gone = await web.client.get(within(place, "result"))
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")
 
@@ -392,7 +392,7 @@ async def test_everybody_sees_their_own_jobs(tmp_path: Path) -> None:
                 assert answer.json()["title"] == absent["title"]
             assert (await web.client.get(nobodys, headers=headers)).status_code == 404
         assert (await web.client.delete(place, headers=ann)).status_code == 200
-        [act] = (await service.jobs.history(place.rpartition("/")[2])).events
+        [act] = (await service.jobs.jobs.history(place.rpartition("/")[2])).events
         assert act.by == "ann"
 
 
@@ -474,13 +474,13 @@ async def test_errors_that_are_hidden_leave_on_no_way(tmp_path: Path, kind: str)
             if path == "/meant":
                 assert waited.json()["detail"] == "there is no such report", "it was written for whoever asked"
                 continue
-            job = await jobs.get(place.partition("/jobs/")[2].partition("?")[0])
+            job = await jobs.jobs.get(place.partition("/jobs/")[2].partition("?")[0])
             reference = f"{job.id}/{job.attempt}"
             assert (waited.json()["code"], waited.json()["reference"]) == ("Error", reference)
             assert answers[1].json()["error"]["reference"] == reference
             assert job.error is not None
             assert "SECRET" in job.error.message, "the operator finds it"
-            assert any("SECRET" in str(one.error) for one in (await jobs.history(job.id)).attempts)
+            assert any("SECRET" in str(one.error) for one in (await jobs.jobs.history(job.id)).attempts)
 
 
 async def test_errors_are_shown_unless_they_are_hidden(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ async def test_a_thousand_jobs_are_submitted_and_run(opened: App) -> None:
         single = await asyncio.gather(*(add.submit(n, 1) for n in range(499)))
         results = await asyncio.gather(*(handle.result(timeout=150) for handle in (one, *many, *single)))
     assert results == [3, *(n + n for n in range(500)), *(n + 1 for n in range(499))]
-    assert (await opened.stats()).statuses == {Status.COMPLETED: 1000}
-    await check_store(opened.engine)
+    assert (await opened.stats.counts()).statuses == {Status.COMPLETED: 1000}
+    await check_store(opened.session.engine)
 
 
 async def test_keys_progress_cancels_and_transactions_work_too(opened: App) -> None:
@@ -97,7 +97,7 @@ async def test_keys_progress_cancels_and_transactions_work_too(opened: App) -> N
         assert await handle.result(timeout=150) == "done"
     job = await handle.refresh()
     assert job.progress is not None
-    await check_store(opened.engine)
+    await check_store(opened.session.engine)
 
 
 async def test_submitting_within_a_transaction_through_the_pooler(opened: App, url: str) -> None:
@@ -105,7 +105,7 @@ async def test_submitting_within_a_transaction_through_the_pooler(opened: App, u
     transaction = connection.transaction()
     await transaction.start()
     handle = await add.options(connection=connection).submit(2, 2)
-    assert (await opened.stats()).statuses == {}
+    assert (await opened.stats.counts()).statuses == {}
     await transaction.commit()
     await connection.close()
     async with opened.worker():
@@ -144,7 +144,7 @@ async def test_worker_processes_through_the_pooler_share_the_work(url: str, tmp_
             handles = await work.map([(0.0,)] * 300)
             results = await asyncio.gather(*(handle.result(timeout=150) for handle in handles))
             assert len(results) == 300
-            histories = await check_store(other.engine)
+            histories = await check_store(other.session.engine)
             assert all(len(history.attempts) == 1 for history in histories.values())
 
 
@@ -192,6 +192,6 @@ async def test_a_hint_goes_by_the_direct_way_and_none_without_it(bouncer: PgBoun
 
 def test_a_direct_way_is_given_escaped() -> None:
     engine = App(f"postgresql://localhost/x?pgbouncer=1&listen_url={quote('postgresql://u:p@h/db?sslmode=require')}")
-    made = engine.new_engine()
+    made = engine._new_engine()
     assert isinstance(made, PostgresEngine)
     assert made._listen_url == "postgresql://u:p@h/db?sslmode=require"

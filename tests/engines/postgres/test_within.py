@@ -72,9 +72,9 @@ async def test_a_job_of_an_awaited_transaction(kind: str, opened: Shop) -> None:
         assert [(handle.id, handle.replaced) for handle in swapped] == [(first.id, True)] * 2
         with pytest.raises(NotCommitted):
             await one.result(timeout=45)
-        assert (await app.stats()).statuses == {}
-    assert [event.verb for event in (await app.history(first.id)).events] == ["replace"] * 2
-    assert (await app.get(first.id)).queue == "other"
+        assert (await app.stats.counts()).statuses == {}
+    assert [event.verb for event in (await app.jobs.history(first.id)).events] == ["replace"] * 2
+    assert (await app.jobs.get(first.id)).queue == "other"
     async with app.worker():
         assert await one.result(timeout=45) == 3
         assert [await handle.result(timeout=45) for handle in (other, *more)] == [6, 1, 2, 3]
@@ -108,7 +108,7 @@ def test_a_job_of_a_blocking_transaction(kind: str, shop: Shop) -> None:
             raise Undone
         with pytest.raises(NotCommitted):
             app.wait(undone.refresh())
-        assert app.wait(app.stats()).statuses == {Status.QUEUED: 3}
+        assert app.wait(app.stats.counts()).statuses == {Status.QUEUED: 3}
     finally:
         close()
 
@@ -205,7 +205,7 @@ async def test_many_transactions_of_handlers_do_not_wait_for_each_other_for_ever
     async with app.worker(concurrency=8):
         handles = await parent.map([(n,) for n in range(8)])
         ids = [await handle.result(timeout=200) for handle in handles]
-        assert [(await app.get(id)).status for id in ids] == [Status.QUEUED] * 8
+        assert [(await app.jobs.get(id)).status for id in ids] == [Status.QUEUED] * 8
 
 
 async def test_a_start_that_waits_for_the_transaction_does_not_keep_it_from_completing(opened: Shop) -> None:
@@ -229,8 +229,8 @@ async def test_a_start_that_waits_for_the_transaction_does_not_keep_it_from_comp
     async with app.worker() as worker:
         job = await parent.submit()
         id = await job.result(timeout=30)
-        assert await app.handle(id).result(timeout=30) == "done"
-    [attempt] = (await app.history(job.id)).attempts
+        assert await app.jobs.handle(id).result(timeout=30) == "done"
+    [attempt] = (await app.jobs.history(job.id)).attempts
     assert (attempt.outcome, attempt.number) == (Outcome.COMPLETED, 1)
 
 
@@ -295,9 +295,9 @@ async def test_whoever_replaces_waits_for_a_transaction_that_has_the_holder(open
         plain = await opened.add.submit(1)
         assert (plain.duplicate, inner.replaced, outer.done()) == (False, True, False)
     assert ((await outer).id, (await outer).replaced) == (holder.id, True)
-    details = [event.details or {} for event in (await opened.app.history(holder.id)).events]
+    details = [event.details or {} for event in (await opened.app.jobs.history(holder.id)).events]
     assert [one["to_priority"] for one in details] == [60, 70]
-    assert (await opened.app.verify()).ok
+    assert (await opened.app.store.verify()).ok
 
 
 async def test_a_running_holder_lets_go_within_a_transaction(opened: Shop) -> None:
@@ -318,4 +318,4 @@ async def test_a_running_holder_lets_go_within_a_transaction(opened: Shop) -> No
             assert (second.duplicate, third.id, third.replaced) == (False, second.id, True)
         going.set()
         assert [await first.result(timeout=45), await second.result(timeout=45)] == [1, 3]
-    assert (await app.verify()).ok
+    assert (await app.store.verify()).ok

@@ -37,10 +37,10 @@ async def test_a_hint_reaches_everybody_once_also_whoever_sent_it() -> None:
         mine, theirs = await heard_by(hub, one), await heard_by(hub, other)
         await until(lambda: sockets(hub) == 2)
         there = list[Hint]()
-        hub.app.engine.bus.listen(READY, there.append)
+        hub.app.session.engine.bus.listen(READY, there.append)
         for n in range(50):
             one.bus.send(Hint(Topic.READY, (str(n),)))
-        hub.app.engine.bus.send(Hint(Topic.READY, ("last",)))
+        hub.app.session.engine.bus.send(Hint(Topic.READY, ("last",)))
         one.bus.send(Hint(Topic.READY, ("end",)))
         for heard in (mine, theirs, there):
             await until(lambda: Hint(Topic.READY, ("end",)) in heard)  # noqa: B023 - it is waited for here
@@ -62,13 +62,13 @@ async def test_other_topics_are_not_heard_and_what_is_no_longer_listened_for() -
         heard = await heard_by(hub, one)
         ended = list[Hint]()
         stop = one.bus.listen(frozenset({Topic.ENDED}), ended.append)
-        await until(lambda: hub.app.engine.bus.wanted(Topic.ENDED))
-        hub.app.engine.bus.send(Hint(Topic.CANCEL, ("x",)))
-        hub.app.engine.bus.send(Hint(Topic.ENDED, ("x",)))
+        await until(lambda: hub.app.session.engine.bus.wanted(Topic.ENDED))
+        hub.app.session.engine.bus.send(Hint(Topic.CANCEL, ("x",)))
+        hub.app.session.engine.bus.send(Hint(Topic.ENDED, ("x",)))
         await until(lambda: ended)
         stop()
-        hub.app.engine.bus.send(Hint(Topic.ENDED, ("y",)))
-        hub.app.engine.bus.send(Hint(Topic.READY, ("q",)))
+        hub.app.session.engine.bus.send(Hint(Topic.ENDED, ("y",)))
+        hub.app.session.engine.bus.send(Hint(Topic.READY, ("q",)))
         await until(lambda: heard)
         assert (heard, ended) == ([Hint(Topic.READY, ("q",))], [Hint(Topic.ENDED, ("x",))])
 
@@ -77,9 +77,9 @@ async def test_the_hub_is_told_later_that_nobody_listens_any_more(monkeypatch: p
     monkeypatch.setattr("headrace.engines.remote.bus._LINGER_SECONDS", 0.05)
     async with serving("memory://") as hub, opened(hub) as one:
         stop = one.bus.listen(frozenset({Topic.ENDED}), lambda _: None)
-        await until(lambda: hub.app.engine.bus.wanted(Topic.ENDED))
+        await until(lambda: hub.app.session.engine.bus.wanted(Topic.ENDED))
         stop()
-        await until(lambda: not hub.app.engine.bus.wanted(Topic.ENDED))
+        await until(lambda: not hub.app.session.engine.bus.wanted(Topic.ENDED))
 
 
 async def test_whether_anybody_listens_is_told_and_true_while_unknown() -> None:
@@ -93,7 +93,7 @@ async def test_whether_anybody_listens_is_told_and_true_while_unknown() -> None:
             await until(lambda: one.bus.wanted(Topic.ENDED))
             stop()
         await until(lambda: not one.bus.wanted(Topic.ENDED))
-        stop = hub.app.engine.bus.listen(frozenset({Topic.PROGRESS}), lambda _: None)
+        stop = hub.app.session.engine.bus.listen(frozenset({Topic.PROGRESS}), lambda _: None)
         await until(lambda: one.bus.wanted(Topic.PROGRESS))
 
 
@@ -106,14 +106,14 @@ async def test_after_a_gap_everybody_looks() -> None:
             connection.transport.abort()
         await until(lambda: len(heard) == 2)
         assert set(heard) == {Hint(Topic.READY), Hint(Topic.CANCEL)}
-        hub.app.engine.bus.send(Hint(Topic.READY, ("q",)))
+        hub.app.session.engine.bus.send(Hint(Topic.READY, ("q",)))
         await until(lambda: Hint(Topic.READY, ("q",)) in heard)
 
 
 async def test_what_is_sent_just_before_the_end_still_goes_out() -> None:
     async with serving("memory://") as hub:
         heard = list[Hint]()
-        hub.app.engine.bus.listen(READY, heard.append)
+        hub.app.session.engine.bus.listen(READY, heard.append)
         async with opened(hub) as one:
             one.bus.send(Hint(Topic.READY, ("q",)))
         await until(lambda: heard == [Hint(Topic.READY, ("q",))])
@@ -160,7 +160,7 @@ async def test_what_is_not_understood_makes_everybody_look() -> None:
 async def test_too_many_hints_become_few() -> None:
     async with serving("memory://") as hub, opened(hub) as one:
         heard = list[Hint]()
-        hub.app.engine.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), heard.append)
+        hub.app.session.engine.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), heard.append)
         for n in range(2500):  # before there is a connection
             one.bus.send(Hint(Topic.READY if n else Topic.CANCEL, (str(n),)))
         await until(lambda: Hint(Topic.READY, ("2499",)) in heard)
@@ -174,7 +174,7 @@ async def test_hints_are_for_engines_alone(key: str, status: int) -> None:
     from websockets.exceptions import InvalidStatus
 
     async with App("memory://") as app:
-        texts = {"ci": (await app.create_key("ci", ["read", "submit", "work", "act", "admin"])).text, "none": ""}
+        texts = {"ci": (await app.keys.create("ci", ["read", "submit", "work", "act", "admin"])).text, "none": ""}
         async with serving(app) as hub:
             text = texts.get(key, key)
             headers = {"Authorization": f"Bearer {text}"} if text else {}
@@ -187,12 +187,12 @@ async def test_hints_are_for_engines_alone(key: str, status: int) -> None:
 @pytest.mark.parametrize("ending", ["drained", "revoked"])
 async def test_the_socket_ends_with_its_key_and_with_its_hub(ending: str) -> None:
     async with App("memory://") as app:
-        key = (await app.create_key("far", ["engine"])).text
-        await app.create_key("another", ["read"])
+        key = (await app.keys.create("far", ["engine"])).text
+        await app.keys.create("another", ["read"])
         async with serving(app, HubOptions(grace=5, maintenance=False, webhooks=False)) as hub, opened(hub, key) as one:
             await heard_by(hub, one)
             await until(lambda: sockets(hub) == 1)
-            end: Callable[[], Any] = hub.server.stop if ending == "drained" else lambda: app.revoke_key("far")
+            end: Callable[[], Any] = hub.server.stop if ending == "drained" else lambda: app.keys.revoke("far")
             if (ended := end()) is not None:
                 await ended
             await until(lambda: sockets(hub) == 0)

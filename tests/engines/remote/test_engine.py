@@ -50,7 +50,7 @@ def job(payload: str = "{}") -> Any:
 
 async def test_a_key_without_the_scope_is_told_what_it_lacks() -> None:
     async with App("memory://") as app:
-        key = (await app.create_key("ci", ["read", "submit", "work", "act", "admin"])).text
+        key = (await app.keys.create("ci", ["read", "submit", "work", "act", "admin"])).text
         async with serving(app) as hub:
             for text, words in (
                 (key, "this needs the scope engine"),
@@ -67,10 +67,10 @@ async def test_a_key_without_the_scope_is_told_what_it_lacks() -> None:
 
 async def test_a_key_that_is_revoked_loses_the_store() -> None:
     async with App("memory://") as app:
-        key = (await app.create_key("far", ["engine"])).text
+        key = (await app.keys.create("far", ["engine"])).text
         async with serving(app) as hub, opened(hub, key) as engine:
             assert await engine.records.count(NOW) == []
-            await app.revoke_key("far")
+            await app.keys.revoke("far")
             await until(lambda: len(hub.hub.door._holders) == 0)
             with pytest.raises(StoreLost, match=r"no such key.*headrace keys create") as caught:
                 await engine.records.count(NOW)
@@ -131,7 +131,7 @@ async def test_an_error_of_the_store_arrives_as_it_was(error: HeadraceError, mon
         raise error
 
     async with serving("memory://") as hub, opened(hub) as engine:
-        monkeypatch.setattr(hub.app.engine.jobs, "promote", fail)
+        monkeypatch.setattr(hub.app.session.engine.jobs, "promote", fail)
         with pytest.raises(type(error)) as caught:
             await engine.jobs.promote(NOW)
         assert type(caught.value) is type(error)
@@ -143,7 +143,7 @@ async def test_a_fault_of_the_hub_is_not_repeated(monkeypatch: pytest.MonkeyPatc
         raise ZeroDivisionError
 
     async with serving("memory://") as hub, opened(hub) as engine:
-        monkeypatch.setattr(hub.app.engine.jobs, "promote", fail)
+        monkeypatch.setattr(hub.app.session.engine.jobs, "promote", fail)
         with pytest.raises(EngineError, match="its log says more") as caught:
             await engine.jobs.promote(NOW)
         assert not isinstance(caught.value, Unavailable)
@@ -269,7 +269,7 @@ async def test_the_connection_is_all_that_shows_that_a_worker_far_away_lives() -
         assert attended is not None
         assert (attended.judged, attended.descriptor) == (False, None)
         assert (engine.transactions, engine.direct) == (None, None)
-        assert engine.workers.gone_after == hub.app.engine.workers.gone_after
+        assert engine.workers.gone_after == hub.app.session.engine.workers.gone_after
 
 
 def row(slots: int, proof: str) -> WorkerRow:
@@ -286,7 +286,7 @@ async def test_a_hub_is_not_asked_for_those_of_whom_nobody_here_must_know(monkey
             asked.append(len(rows))
             return Gone()
 
-        monkeypatch.setattr(hub.app.engine.workers, "gone", gone)
+        monkeypatch.setattr(hub.app.session.engine.workers, "gone", gone)
         far, program, worker = row(1, "hub 1234"), row(0, "held"), row(1, "held")
         assert await engine.workers.gone([far, program]) == Gone()
         assert asked == []
@@ -352,7 +352,7 @@ async def test_code_without_a_loop_submits_and_waits() -> None:
 def test_a_key_is_not_shown_where_an_app_is() -> None:
     key = "hr_0123456789hushhush"
     app = App("hub+https://jobs.example", key=key)
-    assert "hush" not in f"{app!r} {app.settings!r} {app.new_engine()!r} {vars(app)!r}"
+    assert "hush" not in f"{app!r} {app.settings!r} {app._new_engine()!r} {vars(app)!r}"
     assert app.settings.key == key
 
 

@@ -63,7 +63,7 @@ def worker(folder: Path, url: str, key: str, *flags: str) -> Iterator[subprocess
 
 async def make_key(url: str) -> str:
     async with App(url) as app:
-        return (await app.create_key("far", ["engine"])).text
+        return (await app.keys.create("far", ["engine"])).text
 
 
 async def test_a_worker_far_away_does_everything_but_transactions(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def _everything(app: App, pids: set[int]) -> None:
     async def run(task: str, **payload: Any) -> Any:
         return await (await app.submit(task, payload)).result(timeout=90)
 
-    await until(lambda: app.knows_task("together"))
+    await until(lambda: app.tasks.knows("together"))
     assert await run("note", n=7, seconds=0.0) == 7
     assert await run("parent", n=3) == 3
     assert await run("stepping") == 1, "what a step gave is kept over a retry"
@@ -105,17 +105,17 @@ async def _everything(app: App, pids: set[int]) -> None:
         for n in range(3):
             batch.add(await app.draft("note", {"n": n, "seconds": 0.0}))
     await batch.wait(timeout=90)
-    await until(lambda: app.count(task="all_done", status="completed"))
-    await app.schedule("often", Every(1.0), await app.draft("tell", {}))
-    await until(lambda: app.count(schedule="often", status="completed"), within=90)
-    await app.delete_schedule("often")
-    assert len({row.info.pid for row in await app.workers() if "note" in row.info.tasks}) == 2
+    await until(lambda: app.jobs.count(task="all_done", status="completed"))
+    await app.schedules.set("often", Every(1.0), await app.draft("tell", {}))
+    await until(lambda: app.jobs.count(schedule="often", status="completed"), within=90)
+    await app.schedules.delete("often")
+    assert len({row.info.pid for row in await app.workers.list() if "note" in row.info.tasks}) == 2
     with pytest.raises(NotSupported, match="connection"):
         await (await app.draft("note", {"n": 1, "seconds": 0.0}, connection=object())).submit()
 
 
 async def _lines(app: App, id: Any) -> bool:
-    return [line.message async for line in app.logs(id)] == ["a line from far away"]
+    return [line.message async for line in app.jobs.logs(id)] == ["a line from far away"]
 
 
 async def test_a_hub_is_killed_and_comes_back_and_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_a_hub_is_killed_and_comes_back_and_nothing_is_lost_or_done_twice(
         worker(tmp_path / "far", url, key, "--concurrency", "4"),
     ):
         async with app:
-            await until(lambda: app.knows_task("note"))
+            await until(lambda: app.tasks.knows("note"))
             handles = [await app.submit("note", {"n": n, "seconds": 0.3}) for n in range(jobs)]
             await until(lambda: notes.exists() and len(notes.read_text().split()) >= 4)
             hub.end(signal.SIGKILL)
@@ -142,6 +142,6 @@ async def test_a_hub_is_killed_and_comes_back_and_nothing_is_lost_or_done_twice(
                 assert results == list(range(jobs + 1))
                 assert sorted(map(int, notes.read_text().split())) == results, "each of them ran once"
                 for handle in handles:
-                    [attempt] = (await app.history(handle.id)).attempts
+                    [attempt] = (await app.jobs.history(handle.id)).attempts
                     assert attempt.outcome == "completed"
-                assert (await app.stats()).ledger.unaccounted == 0
+                assert (await app.stats.counts()).ledger.unaccounted == 0

@@ -49,11 +49,11 @@ async def test_connections_are_cut_again_and_again(tmp_path: Path, monkeypatch: 
                 disturbing.cancel()
         assert results == list(range(jobs))
         assert sorted(ran) == results, "none ran twice"
-        assert await near.count(status=Status.COMPLETED) == jobs == await near.count()
+        assert await near.jobs.count(status=Status.COMPLETED) == jobs == await near.count()
         for handle in handles:
-            [attempt] = (await near.history(handle.id)).attempts
+            [attempt] = (await near.jobs.history(handle.id)).attempts
             assert attempt.outcome == "completed"
-        assert (await near.verify()).ok
+        assert (await near.store.verify()).ok
 
 
 async def test_hints_come_back_after_a_cut(caplog: pytest.LogCaptureFixture) -> None:
@@ -63,12 +63,12 @@ async def test_hints_come_back_after_a_cut(caplog: pytest.LogCaptureFixture) -> 
         engine = await stack.enter_async_context(opened(int(proxy.url.rpartition(":")[2])))
         heard = list[Hint]()
         engine.bus.listen(frozenset({Topic.ENDED}), heard.append)
-        await until(lambda: hub.app.engine.bus.wanted(Topic.ENDED))
+        await until(lambda: hub.app.session.engine.bus.wanted(Topic.ENDED))
         for _ in range(3):
             heard.clear()
             proxy.cut()
             await until(lambda: Hint(Topic.ENDED) in heard, what="it is told that it may have missed some")
-            hub.app.engine.bus.send(Hint(Topic.ENDED, ("x",)))
+            hub.app.session.engine.bus.send(Hint(Topic.ENDED, ("x",)))
             await until(lambda: Hint(Topic.ENDED, ("x",)) in heard)
             for n in range(50):  # some of them while the connection is being lost
                 engine.bus.send(Hint(Topic.READY, (str(n),)))

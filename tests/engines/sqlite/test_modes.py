@@ -38,7 +38,7 @@ def beside(path: Path) -> dict[str, str]:
 
 
 async def access(app: App) -> Check:
-    return next(one for one in await app.doctor() if one.name == "access")
+    return next(one for one in await app.store.doctor() if one.name == "access")
 
 
 @pytest.mark.parametrize(("asked", "file", "folder"), [("", "0600", "0700"), ("?mode=0660", "0660", "0770")])
@@ -86,7 +86,7 @@ def test_a_submit_on_the_callers_thread_makes_the_same_files(umask: int, tmp_pat
 def test_a_link_that_leads_to_nothing_yet_leads_to_a_file_of_its_users_own(umask: int, tmp_path: Path) -> None:
     place, link = tmp_path / "real.db", tmp_path / "jobs.db"
     link.symlink_to(place)
-    asyncio.run(App(f"sqlite:///{link}").migrate())
+    asyncio.run(App(f"sqlite:///{link}").store.migrate())
     assert mode_of(place) == "0600"
 
 
@@ -113,7 +113,7 @@ async def test_what_is_there_is_left_as_it_is_and_the_doctor_says_what_to_do(tmp
 
 async def test_a_group_that_was_asked_for_and_may_not_is_told(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    await App(f"sqlite:///{path}").migrate()
+    await App(f"sqlite:///{path}").store.migrate()
     async with App(f"sqlite:///{path}?mode=0660") as app:
         found = await access(app)
         assert (found.level, found.message) == (
@@ -126,7 +126,7 @@ async def test_a_group_that_was_asked_for_and_may_not_is_told(tmp_path: Path) ->
 @pytest.mark.parametrize("mode", ["0644", "0666", "0777", "660", "0400", "0o660", "", "rw"])
 def test_a_mode_that_cannot_be_used_is_refused(mode: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mode must be 0600, 0640, 0660 or left out"):
-        asyncio.run(App(f"sqlite:///{tmp_path}/jobs.db?mode={mode}").migrate())
+        asyncio.run(App(f"sqlite:///{tmp_path}/jobs.db?mode={mode}").store.migrate())
     assert not list(tmp_path.iterdir())
 
 
@@ -146,14 +146,14 @@ def test_a_backup_is_its_users_own_and_can_be_put_back(umask: int, tmp_path: Pat
 
     async def read() -> str:
         async with App(f"sqlite:///{copy}") as restored:
-            return (await restored.get(handle.id)).task
+            return (await restored.jobs.get(handle.id)).task
 
     assert asyncio.run(read()) == add.name
 
 
 def test_a_reader_of_the_same_user_needs_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    asyncio.run(App(f"sqlite:///{path}").migrate())
+    asyncio.run(App(f"sqlite:///{path}").store.migrate())
     connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
     try:
         assert connection.execute("SELECT count(*) FROM jobs").get == 0

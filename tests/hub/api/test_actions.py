@@ -55,7 +55,7 @@ class Open:
         await self.shop.app.worker(burst=True).run()
 
     async def statuses(self, jobs: Sequence[JobHandle[Any]]) -> list[str]:
-        return [str(job.status) for job in await self.shop.app.get_many([job.id for job in jobs]) if job is not None]
+        return [str(job.status) for job in await self.shop.app.jobs.get_many([job.id for job in jobs]) if job is not None]
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def test_every_act_is_done_by_the_key_that_asks(kind: str, tmp_path: Path)
         assert (new["rerun_of"], new["priority"]) == (str(job.id), 7)
         assert answer.headers["location"] == f"/api/jobs/{new['id']}"
         assert (await here.served.client.get(answer.headers["location"])).json()["id"] == new["id"]
-        history = await shop.app.history(job.id)
+        history = await shop.app.jobs.history(job.id)
         assert {event.by for event in history.events} == {"local"}
         assert {event.verb for event in history.events} >= {"cancel", "move", "resolve", "rerun"}
 
@@ -187,7 +187,7 @@ async def test_what_cannot_be_understood_is_400(open_: Open, act: str, body: dic
     if act == "rerun":
         await open_.work()
     assert (await open_.act(job.id, act, **body)).status_code == 400
-    assert not (await open_.shop.app.history(job.id)).events
+    assert not (await open_.shop.app.jobs.history(job.id)).events
 
 
 # -- on all that match
@@ -227,7 +227,7 @@ async def test_acts_on_all_that_ended(open_: Open, act: str, more: dict[str, Any
     assert [one["id"] for one in answer["verdicts"]] == [str(job.id) for job in jobs]
     assert [(one["answer"], one["status"]) for one in answer["verdicts"]] == [("done", status)] * 2
     if act == "rerun":
-        again = await open_.shop.app.get(answer["verdicts"][0]["new_id"])
+        again = await open_.shop.app.jobs.get(answer["verdicts"][0]["new_id"])
         assert (again.rerun_of, again.payload) == (jobs[0].id, {"why": "again"})
 
 
@@ -242,7 +242,7 @@ async def test_acts_on_all_that_ended(open_: Open, act: str, more: dict[str, Any
 async def test_acts_on_all_that_wait(open_: Open, act: str, more: dict[str, Any], field: str, value: Any) -> None:
     jobs = await open_.shop.echo.map([(n,) for n in range(2)])
     assert (await open_.act_on(act, {"queue": "default"}, **more)).json()["counts"]["done"] == 2
-    assert [getattr(job, field) for job in await open_.shop.app.get_many([job.id for job in jobs])] == [value] * 2
+    assert [getattr(job, field) for job in await open_.shop.app.jobs.get_many([job.id for job in jobs])] == [value] * 2
     if act == "postpone":
         assert (await open_.act_on("run-now", {"queue": "default"})).json()["counts"]["done"] == 2
 
@@ -390,7 +390,7 @@ async def test_acts_on_foreign_jobs_are_answered_like_those_on_absent_ones(kind:
         answer = (await here.act_on("cancel", {"task": "echo"}, ANN)).json()
         assert [one["id"] for one in answer["verdicts"]] == [str(mine.id)]
         assert (await other.refresh()).rev == before
-        assert {event.by for event in (await here.shop.app.history(mine.id)).events} == {"ann-key"}
+        assert {event.by for event in (await here.shop.app.jobs.history(mine.id)).events} == {"ann-key"}
         for filter in ({"customer": "bob"}, {"customer_id": ["ann", "bob"]}):
             assert (await here.act_on("cancel", filter, ANN)).status_code == 403
         assert (await here.act_on("cancel", {}, ANN)).status_code == 400  # its customer alone is no filter

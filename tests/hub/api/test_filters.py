@@ -58,7 +58,7 @@ async def test_running_jobs_are_found_by_the_words_of_the_page(tmp_path: Path) -
 
 
 async def is_begun(app: App) -> bool:
-    return await app.count(status="running") > 0
+    return await app.jobs.count(status="running") > 0
 
 
 async def test_the_feed_takes_the_words_of_the_page(tmp_path: Path) -> None:

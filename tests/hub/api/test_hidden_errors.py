@@ -54,8 +54,8 @@ async def scene(folder: Path, errors: Any = "hidden") -> AsyncIterator[Scene]:
         maintenance=False, errors=errors, webhook_allow=("127.0.0.0/8",), webhook_http=True, access_log=False
     )
     async with serving(app, options) as hub, app.worker(queues=["default"]):
-        key = await app.create_key("shop", ["read", "submit", "act"], customer="acme")
-        operator = await app.create_key("root", ["read", "submit", "act", "admin"])
+        key = await app.keys.create("shop", ["read", "submit", "act"], customer="acme")
+        operator = await app.keys.create("root", ["read", "submit", "act", "admin"])
         failed = await broken.options(customer="acme").submit("fails")
         retrying = await broken.options(customer="acme", retry=GOES_ON).submit("again")
         await until(lambda: _tried(failed, retrying))
@@ -131,9 +131,9 @@ async def _all(stream: Any) -> AsyncIterator[Any]:
 async def test_no_webhook_tells_a_customer_of_an_error(tmp_path: Path) -> None:
     async with receiving() as receiver, receiving() as ours, scene(tmp_path) as it:
         url = f"http://127.0.0.1:{receiver.port}/"
-        made = await it.app.add_webhook(url, events=["status_change"], customer="acme")
-        await it.app.add_webhook(f"http://127.0.0.1:{ours.port}/", events=["status_change"])
-        await it.app.by_name["broken"].options(customer="acme").submit("gives up")
+        made = await it.app.webhooks.add(url, events=["status_change"], customer="acme")
+        await it.app.webhooks.add(f"http://127.0.0.1:{ours.port}/", events=["status_change"])
+        await it.app.tasks["broken"].options(customer="acme").submit("gives up")
         await until(lambda: any(b"job.failed" in one.body for one in receiver.requests))
         await until(lambda: any(b"job.failed" in one.body for one in ours.requests))
         for request in receiver.requests:
@@ -143,7 +143,7 @@ async def test_no_webhook_tells_a_customer_of_an_error(tmp_path: Path) -> None:
         answer = await it.hub.client.get("/api/webhooks/deliveries", params=asked, headers=it.headers)
         assert answer.status_code == 200
         hides(answer.text, "deliveries")
-        for delivery in (await it.app.deliveries(customer="acme")).items:
+        for delivery in (await it.app.webhooks.deliveries(customer="acme")).items:
             hides((await it.hub.client.get(f"/api/jobs/{delivery.id}", headers=it.headers)).text, "a delivery")
 
 

@@ -338,7 +338,7 @@ async def test_the_history_of_a_job(open_: Open) -> None:
     await open_.work()
     await job.retry(by="me")
     answer = (await open_.get(f"/{job.id}/history")).json()
-    assert answer == (await open_.shop.app.history(job.id)).to_dict()
+    assert answer == (await open_.shop.app.jobs.history(job.id)).to_dict()
     assert [one["outcome"] for one in answer["attempts"]] == ["failed"]
     assert [(one["verb"], one["by"]) for one in answer["events"]] == [("retry", "me")]
 
@@ -414,7 +414,7 @@ async def test_an_explanation_is_text_and_facts(kind: str, tmp_path: Path) -> No
 
 async def test_a_customer_is_told_of_its_own_jobs_alone(open_: Open) -> None:
     shop, app = open_.shop, open_.shop.app
-    await app.set_queue("narrow", max_concurrency=2)
+    await app.queues.set("narrow", max_concurrency=2)
     async with app.worker(concurrency=2):
         held = [await shop.wait.options(customer=one, queue="narrow").submit() for one in ("ann", "bob")]
         await until(lambda: _run(held))

@@ -16,7 +16,7 @@ async def post(hub: Served, text: str, **wanted: Any) -> httpx2.Response:
 
 
 async def served_with(app: App, *scopes: Scope, **bounds: Any) -> str:
-    return (await app.create_key("operator", scopes, **bounds)).text
+    return (await app.keys.create("operator", scopes, **bounds)).text
 
 
 async def test_a_key_is_made_used_listed_and_revoked() -> None:
@@ -41,7 +41,7 @@ async def test_a_key_is_made_used_listed_and_revoked() -> None:
             assert (await post(hub, operator, name="shop", scopes=["read"])).status_code == 409
             assert (await hub.client.delete("/api/keys/shop", headers=own)).status_code == 204
             assert (await hub.client.delete("/api/keys/shop", headers=own)).status_code == 404
-            revoked, created = (await app.audit())[:2]
+            revoked, created = (await app.store.audit())[:2]
             assert (revoked.by, created.by) == ("operator", "operator")
 
 
@@ -57,7 +57,7 @@ async def test_nobody_grants_what_they_lack() -> None:
             ):
                 answer = await post(hub, operator, name="b", **wanted)
                 assert (answer.status_code, said in answer.json()["detail"]) == (403, True)
-            assert [key.name for key in await app.keys()] == ["a", "operator"]
+            assert [key.name for key in await app.keys.list()] == ["a", "operator"]
 
 
 async def test_what_is_wrong_is_named() -> None:
@@ -73,4 +73,4 @@ async def test_what_is_wrong_is_named() -> None:
         ):
             answer = await hub.client.post("/api/keys", json=wanted)
             assert (answer.status_code, said in answer.json()["detail"]) == (400, True), wanted
-        assert await app.keys() == []
+        assert await app.keys.list() == []

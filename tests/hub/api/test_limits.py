@@ -21,7 +21,7 @@ async def test_limits_are_set_listed_reset_and_forgotten(tmp_path: Path) -> None
         [warning] = (await hub.client.patch("/api/limits/nothing", json=said)).json()["warnings"]
         assert "knows a task named 'nothing'" in warning
         assert (await hub.client.delete("/api/limits/nothing")).status_code == 204
-        assert (await hub.app.audit())[0].by == "local"
+        assert (await hub.app.store.audit())[0].by == "local"
 
 
 async def test_rates_are_set_listed_reset_and_forgotten(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ async def test_rates_are_set_listed_reset_and_forgotten(tmp_path: Path) -> None:
         assert (await hub.client.get("/api/rates/stripe")).status_code == 404
         found = (await hub.client.put("/api/rates/stripe", json=said)).json()
         assert found == {"name": "stripe", **said, "warnings": []}
-        assert await hub.app.rates() == {"stripe": Rate(100, per=60, kind="sliding")}
+        assert await hub.app.rates.list() == {"stripe": Rate(100, per=60, kind="sliding")}
         assert (await hub.client.get("/api/rates")).json() == {"items": [found]}
         assert (await hub.client.get("/api/rates/stripe")).json() == found
         assert (await hub.client.post("/api/rates/stripe/reset")).status_code == 204

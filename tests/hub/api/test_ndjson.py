@@ -95,7 +95,7 @@ async def talking(hub: Served, key: str = "none") -> AsyncIterator[Talk]:
 
 
 async def stored(hub: Served) -> int:
-    return (await hub.app.engine.records.ledger()).accepted
+    return (await hub.app.session.engine.records.ledger()).accepted
 
 
 async def test_each_line_is_answered_while_the_next_are_still_to_come() -> None:
@@ -107,7 +107,7 @@ async def test_each_line_is_answered_while_the_next_are_still_to_come() -> None:
             heard = await talk.hear()
             assert heard is not None
             assert (heard["index"], heard["verdict"]) == (number, "created")
-            assert (await hub.app.get(heard["job_id"])).payload == {"a": number}
+            assert (await hub.app.jobs.get(heard["job_id"])).payload == {"a": number}
         talk.end()
         assert await talk.hear() is None
 
@@ -221,12 +221,12 @@ async def test_no_lines_are_no_answers(body: bytes) -> None:
 @pytest.mark.parametrize("idle", [True, False])
 async def test_lines_end_with_their_key(idle: bool) -> None:
     async with Sums().app as app:
-        key = await app.create_key("shop", ["submit"])
+        key = await app.keys.create("shop", ["submit"])
         async with serving(app, options()) as hub, talking(hub, key.text) as talk:
             talk.line(1)
             await talk.head()
             assert await talk.hear() is not None
-            await app.revoke_key("shop")
+            await app.keys.revoke("shop")
             await until(lambda: key.key.prefix not in hub.hub.door._holders)
             if not idle:
                 talk.line(2)

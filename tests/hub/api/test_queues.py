@@ -20,11 +20,11 @@ async def test_queues_come_in_pages(tmp_path: Path) -> None:
     async with world(tmp_path) as hub:
         names = [f"q{number:03}" for number in range(120)] + ["ü  /?&=+"]
         await hub.app.submit_many([await hub.app.draft("resize", {"image": "a"}, queue=name) for name in names])
-        await hub.app.set_queue("q077", priority=7)
-        whole = [one.name for one in await hub.app.queues()]
+        await hub.app.queues.set("q077", priority=7)
+        whole = [one.name for one in await hub.app.queues.list()]
         first = (await hub.client.get("/api/queues")).json()
         assert ([one["name"] for one in first["items"]], len(first["items"])) == (whole[:100], 100)
-        await hub.app.set_queue("a new one", priority=5)  # behind the first page: nothing comes twice, or not at all
+        await hub.app.queues.set("a new one", priority=5)  # behind the first page: nothing comes twice, or not at all
         found, cursor = list[str](), None
         while True:
             asked = {"limit": 7} | ({} if cursor is None else {"cursor": cursor})
@@ -35,7 +35,7 @@ async def test_queues_come_in_pages(tmp_path: Path) -> None:
                 break
             assert cursor.isascii()
             assert cursor.isprintable()
-        assert found == [one.name for one in await hub.app.queues()]
+        assert found == [one.name for one in await hub.app.queues.list()]
         for wrong in ("x", "%%%", "bm8=", "é"):
             answer = await hub.client.get("/api/queues", params={"cursor": wrong})
             assert (answer.status_code, "cursor" in answer.json()["detail"]) == (400, True), wrong
@@ -47,7 +47,7 @@ async def test_a_queue_is_paused_and_resumed_by_the_caller(tmp_path: Path) -> No
         paused = (await hub.client.post("/api/queues/images/pause")).json()
         assert (paused["paused"], paused["paused_by"], paused["warnings"]) == (True, "local", [])
         assert (await hub.client.post("/api/queues/images/resume")).json()["paused"] is False
-        assert [(one.verb, one.by) for one in await hub.app.audit()] == [("resume", "local"), ("pause", "local")]
+        assert [(one.verb, one.by) for one in await hub.app.store.audit()] == [("resume", "local"), ("pause", "local")]
 
 
 async def test_a_queue_is_set_reset_and_forgotten(tmp_path: Path) -> None:
@@ -76,6 +76,6 @@ async def test_a_slip_is_said(tmp_path: Path) -> None:
 
 async def test_a_name_may_have_a_slash(tmp_path: Path) -> None:
     async with world(tmp_path) as hub:
-        await hub.app.set_queue("mail/bulk", priority=3)
+        await hub.app.queues.set("mail/bulk", priority=3)
         assert (await hub.client.get("/api/queues/mail%2Fbulk")).json()["priority"] == 3
         assert (await hub.client.post("/api/queues/mail/bulk/pause")).json()["name"] == "mail/bulk"

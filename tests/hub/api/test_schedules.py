@@ -25,7 +25,7 @@ async def test_a_schedule_is_made_looked_at_and_removed(tmp_path: Path) -> None:
         assert (await hub.client.put("/api/schedules/nightly", json=changed)).json()["rule"]["kind"] == "every"
         assert (await hub.client.delete("/api/schedules/nightly")).status_code == 204
         assert (await hub.client.get("/api/schedules/nightly")).status_code == 404
-        assert {one.by for one in await hub.app.audit()} == {"local"}
+        assert {one.by for one in await hub.app.store.audit()} == {"local"}
 
 
 async def test_a_schedule_is_paused_resumed_and_triggered(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ async def test_a_schedule_is_paused_resumed_and_triggered(tmp_path: Path) -> Non
         assert (await hub.client.post("/api/schedules/nightly/resume")).json()["state"] == "active"
         answer = await hub.client.post("/api/schedules/nightly/trigger")
         assert answer.status_code == 201
-        job = await hub.app.get(UUID(answer.json()["job_id"]))
+        job = await hub.app.jobs.get(UUID(answer.json()["job_id"]))
         assert (job.task, job.payload["image"], job.spec.schedule) == ("resize", "cat.png", "nightly")
         for act in ("pause", "resume", "trigger"):
             assert (await hub.client.post(f"/api/schedules/nothing/{act}")).status_code == 404
@@ -56,7 +56,7 @@ async def test_a_rule_is_tried_and_nothing_is_stored(tmp_path: Path) -> None:
     async with world(tmp_path) as hub:
         fires = (await hub.client.post("/api/schedules/fires", json={"rule": RULE, "n": 2})).json()["items"]
         assert [fire["local"][11:19] for fire in fires] == ["02:00:00"] * 2
-        assert await hub.app.schedules() == []
+        assert await hub.app.schedules.list() == []
 
 
 async def test_a_task_that_nobody_has_is_said(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
         wrong = NIGHTLY | {"payload": {"image": 7}}
         answer = await hub.client.put("/api/schedules/nightly", json=wrong)
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "payload.image")
-        assert await hub.app.schedules() == []
+        assert await hub.app.schedules.list() == []
 
 
 async def test_a_bound_key_schedules_and_triggers_only_what_it_may_submit(tmp_path: Path) -> None:

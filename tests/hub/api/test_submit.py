@@ -39,7 +39,7 @@ async def small() -> AsyncIterator[Served]:
 
 
 async def jobs_of(hub: Served) -> int:
-    return (await hub.app.engine.records.ledger()).accepted
+    return (await hub.app.session.engine.records.ledger()).accepted
 
 
 async def verdicts(hub: Served, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -60,11 +60,11 @@ async def test_a_job_is_submitted_and_runs(hub: Served) -> None:
     assert (answer.status_code, answer.headers["location"]) == (201, f"/api/jobs/{told['job_id']}")
     assert (told["status"], told["position"], told["estimated_start"]) == ("queued", 1, None)
     assert (told["duplicate"], told["replaced"], told["warnings"]) == (False, False, [])
-    job = await hub.app.get(told["job_id"])
+    job = await hub.app.jobs.get(told["job_id"])
     assert (job.payload, job.tags) == ({"a": 2, "b": 3}, ("x",))
     assert told["created_at"] == job.to_dict()["created_at"]
     async with hub.app.worker():
-        assert await hub.app.handle(told["job_id"]).result(timeout=45) == 5
+        assert await hub.app.jobs.handle(told["job_id"]).result(timeout=45) == 5
 
 
 async def test_the_page_is_taken_to_the_letter(small: Served) -> None:
@@ -77,7 +77,7 @@ async def test_the_page_is_taken_to_the_letter(small: Served) -> None:
     assert (told["status"], told["position"]) == ("queued", 1)
     [warning] = told["warnings"]
     assert "no worker has registered a task named 'text_to_image'" in warning
-    job = await small.app.get(told["job_id"])
+    job = await small.app.jobs.get(told["job_id"])
     assert (job.task, job.priority, job.customer, job.timeout) == ("text_to_image", 75, "customer-123", 900)
     assert (job.retry.max_retries, job.metadata) == (3, {"quality_level": "quality"})
     assert job.payload["prompt"] == "a beautiful landscape with mountains"
@@ -123,7 +123,7 @@ async def test_duplicates(hub: Served) -> None:
     assert (status, problem["job_id"]) == (409, first["job_id"])
     status, told = await submit(payload={"a": 3}, on_duplicate="replace")
     assert (status, told["job_id"], told["replaced"]) == (200, first["job_id"], True)
-    assert (await hub.app.get(first["job_id"])).payload == {"a": 3}
+    assert (await hub.app.jobs.get(first["job_id"])).payload == {"a": 3}
 
 
 async def test_a_payload_that_does_not_fit_is_named(small: Served) -> None:
@@ -179,7 +179,7 @@ async def test_a_job_waits_for_others(hub: Served) -> None:
     first = (await hub.client.post("/api/jobs", json={"task": "add", "payload": {"a": 1}})).json()["job_id"]
     told = (await hub.client.post("/api/jobs", json={"task": "add", "payload": {"a": 1}, "after": [first]})).json()
     assert (told["status"], told["position"]) == ("waiting", None)
-    body = {"task": "add", "payload": {"a": 1}, "after": [str(hub.app.new_id())]}
+    body = {"task": "add", "payload": {"a": 1}, "after": [str(hub.app.host.new_id())]}
     assert (await hub.client.post("/api/jobs", json=body)).status_code == 404
 
 
@@ -198,8 +198,8 @@ async def test_positions_are_told_and_null_where_unknown(hub: Served, monkeypatc
     assert [await submit() for _ in range(3)] == [(1, None), (2, None), (3, None)]
     assert await submit(priority=90) == (1, None), "it goes first, and nobody is there to take it"
     assert await submit(delay=60) == (None, None), "it is not in line"
-    await hub.app.pause_queue("held")
-    await busy_worker(hub.app.engine, "add")
+    await hub.app.queues.pause("held")
+    await busy_worker(hub.app.session.engine, "add")
     assert await submit(queue="held") == (1, None), "nothing is taken from a paused queue"
 
 
@@ -215,7 +215,7 @@ async def test_a_key_with_a_customer_makes_that_customers_jobs(small: Served) ->
         return answer.status_code, answer.json()
 
     status, of_ann = await submit("ann-key", dedup="k", request_key="r")
-    assert (status, (await small.app.get(of_ann["job_id"])).customer) == (201, "ann")
+    assert (status, (await small.app.jobs.get(of_ann["job_id"])).customer) == (201, "ann")
     status, of_bob = await submit("bob-key", dedup="k", request_key="r", customer="bob")
     assert (status, of_bob["job_id"] != of_ann["job_id"]) == (201, True)
     assert (await submit("ann-key", customer_id="bob"))[0] == 403
@@ -269,7 +269,7 @@ async def test_each_of_many_has_its_verdict(hub: Served) -> None:
         {**add, "dedup": "k"},
         {**add, "dedup": "k", "on_duplicate": "raise"},
         {**add, "dedup": "k", "on_duplicate": "replace"},
-        {**add, "after": [str(hub.app.new_id())]},
+        {**add, "after": [str(hub.app.host.new_id())]},
         {**add, "colour": 1},
         {"task": "unknown"},
     )
@@ -296,7 +296,7 @@ async def test_each_of_many_has_its_verdict(hub: Served) -> None:
 async def test_a_thousand_are_stored_in_their_order(hub: Served) -> None:
     found = await verdicts(hub, *({"task": "add", "payload": {"a": number}} for number in range(1000)))
     assert {one["verdict"] for one in found} == {"created"}
-    jobs = await hub.app.get_many(one["job_id"] for one in found)
+    jobs = await hub.app.jobs.get_many(one["job_id"] for one in found)
     assert [job.payload["a"] for job in jobs if job is not None] == list(range(1000))
     seqs = [job.seq for job in jobs if job is not None]
     assert seqs == sorted(seqs)
@@ -323,14 +323,14 @@ async def test_a_bulk_of_lines_is_answered_with_lines(hub: Served) -> None:
     found = [json.loads(line) for line in answer.text.splitlines()]
     assert [one["index"] for one in found] == list(range(1200))
     assert [one["index"] for one in found if one["verdict"] != "created"] == [700]
-    jobs = await hub.app.get_many(one["job_id"] for one in found if "job_id" in one)
+    jobs = await hub.app.jobs.get_many(one["job_id"] for one in found if "job_id" in one)
     seqs = [job.seq for job in jobs if job is not None]
     assert (len(seqs), seqs) == (1199, sorted(seqs))
 
 
 async def test_a_store_that_goes_away_in_the_middle(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first write is stored and heard of, the second is stored and nobody hears of it, the third is refused."""
-    jobs, patience, calls = small.app.engine.jobs, 0.0, 0
+    jobs, patience, calls = small.app.session.engine.jobs, 0.0, 0
     insert: Callable[..., Any] = jobs.insert
 
     async def failing(*args: Any, **options: Any) -> list[InsertAnswer]:
@@ -351,13 +351,13 @@ async def test_a_store_that_goes_away_in_the_middle(small: Served, monkeypatch: 
         found += await verdicts(small, *[{"task": "add", "payload": {"a": 1}}] * 2)
     assert [one["verdict"] for one in found] == ["created"] * 2 + ["unknown"] * 2 + ["refused"] * 2 + ["created"] * 2
     assert {one["problem"]["status"] for one in found[2:6]} == {503}
-    unknown = await small.app.get_many(one["job_id"] for one in found[2:4])
+    unknown = await small.app.jobs.get_many(one["job_id"] for one in found[2:4])
     assert [job.status for job in unknown if job is not None] == [Status.QUEUED] * 2, "by its id one can look"
     assert "job_id" not in found[4]
 
 
 async def test_one_that_the_store_refuses_leaves_the_others(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = small.app.engine.jobs
+    jobs = small.app.session.engine.jobs
     insert: Callable[..., Any] = jobs.insert
 
     async def choosy(given: Any, *args: Any, **options: Any) -> list[InsertAnswer]:
@@ -382,7 +382,7 @@ async def test_middleware_of_the_app_is_around_each(small: Served) -> None:
     found = await verdicts(small, *({"task": "add", "payload": {"a": number}} for number in (1, 2, 3)))
     assert [one["verdict"] for one in found] == ["created", "refused", "created"]
     assert found[1]["problem"]["status"] == 500, "what nobody foresaw is a fault, and in the log"
-    assert (await small.app.get(found[0]["job_id"])).tags == ("seen",)
+    assert (await small.app.jobs.get(found[0]["job_id"])).tags == ("seen",)
 
 
 async def test_limits_of_bodies(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from standardwebhooks import Webhook
 from headrace.core.auth.api_keys import Scope
 from headrace.core.webhooks.delivery import TASK
 from headrace.hub import HubOptions
+from headrace.client.api.webhooks import webhook_credentials
 from tests.hub.serving import Served, serving
 from tests.hub.webhooks.receiving import receiving
 from tests.support.apps import Sums
@@ -96,8 +97,8 @@ async def test_the_words_of_the_page_are_taken(hub: Served) -> None:
     answer = await hub.client.post("/api/webhooks", json=page)
     assert answer.status_code == 201
     id = answer.json()["webhook"]["id"]
-    assert (await hub.app.webhook_credentials(id)).bearer == "client-webhook-token"
-    assert len((await hub.app.get_webhook(id)).events) == 7
+    assert (await webhook_credentials(hub.app, id)).bearer == "client-webhook-token"
+    assert len((await hub.app.webhooks.get(id)).events) == 7
     twice = await hub.client.post("/api/webhooks", json={**page, "url": "https://other.example/"})
     assert (twice.status_code, "different things" in twice.text) == (400, True)
 
@@ -119,7 +120,7 @@ async def test_the_words_of_the_page_are_taken(hub: Served) -> None:
 async def test_what_cannot_be_subscribed_is_refused(hub: Served, body: dict[str, Any]) -> None:
     answer = await hub.client.post("/api/webhooks", json=body)
     assert answer.status_code == 400, answer.text
-    assert await hub.app.webhooks() == []
+    assert await hub.app.webhooks.list() == []
 
 
 @pytest.mark.parametrize(
@@ -143,9 +144,9 @@ async def test_who_may_read_does_not_see_addresses_that_may_be_secrets() -> None
             "actor": ["read", "act"],
             "boss": ["read", "act", "admin"],
         }
-        texts = {name: (await app.create_key(name, scopes)).text for name, scopes in kinds.items()}
-        mine = (await app.create_key("mine", ["read", "act"], customer="acme")).text
-        theirs = (await app.add_webhook(URL)).webhook.id
+        texts = {name: (await app.keys.create(name, scopes)).text for name, scopes in kinds.items()}
+        mine = (await app.keys.create("mine", ["read", "act"], customer="acme")).text
+        theirs = (await app.webhooks.add(URL)).webhook.id
         async with serving(app) as hub:
 
             async def ask(key: str, method: str, path: str, **more: Any) -> Any:
@@ -192,4 +193,4 @@ async def test_a_submit_by_the_words_of_the_page_is_told_of(tmp_path: Path) -> N
 async def test_a_submit_that_names_a_private_address_is_refused(hub: Served, url: str) -> None:
     answer = await hub.client.post("/api/jobs", json={"task": "add", "payload": {"a": 1}, "webhook": url})
     assert answer.status_code == 400, answer.text
-    assert await hub.app.count() == 0
+    assert await hub.app.jobs.count() == 0

@@ -40,7 +40,7 @@ async def test_a_worker_is_drained(tmp_path: Path) -> None:
         answer = await hub.client.post(f"/api/workers/{worker.id}/drain")
         assert (answer.status_code, answer.json()["id"]) == (202, str(worker.id))
         await worker.done()
-        assert (await hub.app.audit())[0].by == "local"
+        assert (await hub.app.store.audit())[0].by == "local"
 
 
 async def test_nobody_is_not_found(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_nobody_is_not_found(tmp_path: Path) -> None:
 
 async def test_the_worker_of_a_hub_is_not_drained(tmp_path: Path) -> None:
     async with serving(f"sqlite:///{tmp_path}/jobs.db", HubOptions(maintenance=False)) as hub:
-        await until(hub.app.workers)
+        await until(hub.app.workers.list)
         [own] = (await hub.client.get("/api/workers")).json()["items"]
         assert own["queues"] == ["headrace.webhooks"]
         answer = await hub.client.post(f"/api/workers/{own['id']}/drain")

@@ -26,7 +26,7 @@ class Forger:
     @classmethod
     async def reads(cls, app: App) -> Forger:
         """Read the store."""
-        found = await app.engine.documents.settings()
+        found = await app.session.engine.documents.settings()
         texts = {text for one in found for text in _texts(msgspec.json.decode(one.value))}
         return cls(texts | {part for one in found for part in (one.key, one.key.partition(":")[2])})
 

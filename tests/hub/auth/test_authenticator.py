@@ -52,7 +52,7 @@ def bearer(text: str) -> dict[str, str]:
 
 async def test_a_caller_is_what_its_key_says() -> None:
     async with App("memory://") as app:
-        shop = await app.create_key("shop", ["read", "submit"], customer="acme", tasks=["add"], queues=["mail"])
+        shop = await app.keys.create("shop", ["read", "submit"], customer="acme", tasks=["add"], queues=["mail"])
         hub = Hub(app)
         async with hub.door.open():
             for said in (f"Bearer {shop.text}", f"bearer  {shop.text} "):
@@ -67,7 +67,7 @@ async def test_a_caller_is_what_its_key_says() -> None:
 
 async def test_no_key_and_a_wrong_key_are_401_and_say_how() -> None:
     async with App("memory://") as app:
-        text = (await app.create_key("shop", ["read"])).text
+        text = (await app.keys.create("shop", ["read"])).text
         hub = Hub(app)
         async with hub.door.open():
             for said in (None, "", "Basic aGk6aGk=", f"Basic {text}"):
@@ -83,7 +83,7 @@ async def test_no_key_and_a_wrong_key_are_401_and_say_how() -> None:
 
 async def test_a_missing_scope_is_named() -> None:
     async with App("memory://") as app:
-        text = (await app.create_key("shop", ["read", "submit"])).text
+        text = (await app.keys.create("shop", ["read", "submit"])).text
         hub = Hub(app)
         async with hub.door.open():
             problem = refused(hub, f"Bearer {text}", operation("act"))
@@ -94,8 +94,8 @@ async def test_a_missing_scope_is_named() -> None:
 
 async def test_what_concerns_several_customers_is_not_for_the_key_of_one() -> None:
     async with App("memory://") as app:
-        acme = (await app.create_key("acme", ["read"], customer="acme")).text
-        own = (await app.create_key("own", ["read"])).text
+        acme = (await app.keys.create("acme", ["read"], customer="acme")).text
+        own = (await app.keys.create("own", ["read"])).text
         hub = Hub(app)
         async with hub.door.open():
             assert refused(hub, f"Bearer {acme}", operation("read", bounded="operator")).status == 403
@@ -104,7 +104,7 @@ async def test_what_concerns_several_customers_is_not_for_the_key_of_one() -> No
 
 async def test_what_needs_no_scope_needs_no_key() -> None:
     async with App("memory://") as app:
-        await app.create_key("shop", ["read"])
+        await app.keys.create("shop", ["read"])
         hub = Hub(app)
         async with hub.door.open():
             assert hub.door.caller(connection(None), operation(None)).scopes == frozenset()
@@ -123,7 +123,7 @@ async def test_before_and_after_it_is_open_nobody_comes_in() -> None:
 async def test_a_key_expires_and_what_it_has_open_ends() -> None:
     clock = FakeClock(datetime(2026, 1, 31, tzinfo=UTC))
     async with App("memory://", clock=clock) as app:
-        made = await app.create_key("shop", ["read"], expires=timedelta(days=90))
+        made = await app.keys.create("shop", ["read"], expires=timedelta(days=90))
         hub, closed = Hub(app), list[str | None]()
         hub.door.on_revoked(closed.append)
         async with hub.door.open():
@@ -142,7 +142,7 @@ async def test_a_key_expires_and_what_it_has_open_ends() -> None:
 
 async def test_a_key_that_cannot_be_read_opens_nothing_and_keeps_the_door_shut() -> None:
     async with App("memory://") as app:
-        await app.engine.documents.put_setting("key:odd", '{"of": "another version"}', 0)
+        await app.session.engine.documents.put_setting("key:odd", '{"of": "another version"}', 0)
         hub = Hub(app, HubOptions(host="0.0.0.0"))
         async with hub.door.open():
             assert refused(hub, None, operation("read")).status == 401
@@ -150,30 +150,30 @@ async def test_a_key_that_cannot_be_read_opens_nothing_and_keeps_the_door_shut()
 
 async def test_use_is_noted() -> None:
     async with App("memory://") as app:
-        made = await app.create_key("shop", ["read"])
+        made = await app.keys.create("shop", ["read"])
         hub = Hub(app)
         async with hub.door.open():
-            assert (await app.keys())[0].used_at is None
+            assert (await app.keys.list())[0].used_at is None
             hub.door.authenticate(made.text)
 
             async def noted() -> bool:
-                return (await app.keys())[0].used_at is not None
+                return (await app.keys.list())[0].used_at is not None
 
             await until(noted)
 
 
 async def test_a_listener_that_fails_keeps_no_other_from_hearing() -> None:
     async with App("memory://") as app:
-        await app.create_key("shop", ["read"])
+        await app.keys.create("shop", ["read"])
         hub, closed = Hub(app), list[str | None]()
         hub.door.on_revoked(lambda key: 1 / 0)
         undo = hub.door.on_revoked(closed.append)
         async with hub.door.open():
-            await app.create_key("other", ["read"])
-            await app.revoke_key("shop")
+            await app.keys.create("other", ["read"])
+            await app.keys.revoke("shop")
             await until(lambda: len(closed) == 1)
             undo()
-            await app.revoke_key("other")
+            await app.keys.revoke("other")
             await until(lambda: not hub.door._holders)
         assert len(closed) == 1
 
@@ -184,13 +184,13 @@ async def hubs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     url = url_of(request.param, tmp_path)
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(App(url))
-        await app.create_key("operator", ["admin", "read"])
+        await app.keys.create("operator", ["admin", "read"])
         yield [await stack.enter_async_context(serving(url)) for _ in range(2)]
 
 
 async def test_a_key_revoked_on_one_hub_is_refused_on_every_other(hubs: list[Served]) -> None:
     one, other = hubs
-    operator = (await one.app.create_key("second", ["admin", "read"])).text
+    operator = (await one.app.keys.create("second", ["admin", "read"])).text
 
     async def status(hub: Served, text: str) -> int:
         return (await hub.client.get("/api/version", headers=bearer(text))).status_code
@@ -216,7 +216,7 @@ async def test_a_key_revoked_on_one_hub_is_refused_on_every_other(hubs: list[Ser
 async def test_a_door_that_hears_no_more_of_keys_lets_nobody_in(keyed: bool, tmp_path: Path) -> None:
     file = tmp_path / "jobs.db"
     async with App(f"sqlite:///{file}") as app:
-        text = (await app.create_key("ci", ["read"])).text if keyed else "none"
+        text = (await app.keys.create("ci", ["read"])).text if keyed else "none"
         async with serving(app) as hub:
             let_in = (await hub.client.get("/api/jobs", headers=bearer(text))).status_code
             assert let_in == 200

@@ -56,7 +56,7 @@ async def differs(scene: Scene, operation: Operation, of_bob: object, of_nobody:
 
 def alike(id: UUID, scene: Scene) -> UUID:
     """An id of the same age that nobody has."""
-    return scene.app.new_id(datetime.fromtimestamp((id.int >> 80) / 1000, UTC))
+    return scene.app.host.new_id(datetime.fromtimestamp((id.int >> 80) / 1000, UTC))
 
 
 async def is_served(scene: Scene, operation: Operation, **parts: Any) -> Faults:
@@ -149,7 +149,7 @@ async def found(scene: Scene, operation: Operation) -> Faults:
         yield fault
     for name in set(_parameters(operation)) - HARMLESS:
         of_bob = (NAMED | OF_DELIVERIES)[name](scene)
-        of_nobody = scene.app.new_id() if isinstance(of_bob, UUID) else "nobody"
+        of_nobody = scene.app.host.new_id() if isinstance(of_bob, UUID) else "nobody"
         told = [
             (await ask(scene.hub, operation, scene.alice.key, query={name: str(value)})).without(value)
             for value in (of_bob, of_nobody)
@@ -223,7 +223,7 @@ async def submits(scene: Scene, operation: Operation) -> Faults:
         made = re.findall(r'"job_id":"([^"]+)"', heard.text)
         if len(made) != 1 or UUID(made[0]) in scene.bob.jobs.values():
             yield f"{fields}: {heard}"
-        elif (await scene.app.get(made[0])).customer != ALICE:
+        elif (await scene.app.jobs.get(made[0])).customer != ALICE:
             yield f"{fields}: the job is not hers"
         if traces := tells_of_bob(scene, heard):
             yield f"{fields}: it tells of {traces}"
@@ -250,7 +250,7 @@ async def act_on_jobs(scene: Scene, operation: Operation) -> Faults:
 
     for name, value in NAMED.items():
         of_bob = value(scene)
-        of_nobody = scene.app.new_id() if isinstance(of_bob, UUID) else "nobody"
+        of_nobody = scene.app.host.new_id() if isinstance(of_bob, UUID) else "nobody"
         told = [(await told_of(**{name: str(one)})).without(one) for one in (of_bob, of_nobody)]
         if told[0] != told[1] or told[0][0] not in (200, 403):
             yield f"{name}: of Bob's {told[0]}, of nobody's {told[1]}"
@@ -298,7 +298,7 @@ async def add_webhook(scene: Scene, operation: Operation) -> Faults:
     if heard.status != 201 or tells_of_bob(scene, heard) or f'"customer":"{ALICE}"' not in heard.text:
         yield f"{heard}"
     made = await scene.app.submit("quick", {"note": BOB}, customer=BOB)
-    if (await scene.app.deliveries(job=made.id)).items:
+    if (await scene.app.webhooks.deliveries(job=made.id)).items:
         yield "hers is told of his job"
 
 

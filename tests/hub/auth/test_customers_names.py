@@ -62,9 +62,9 @@ async def test_a_store_that_is_full_of_two_customers_names_stops_nobody_else(kin
         await child.submit()
 
     async with app:
-        keys = {one: (await app.create_key(one, ["submit"], customer=one)).text for one in ("acme", "evil", "good")}
-        operator = (await app.create_key("operator", ["submit", "read"])).text
-        await app.add_webhook("https://example.com/hook", events=["started", "completed"])
+        keys = {one: (await app.keys.create(one, ["submit"], customer=one)).text for one in ("acme", "evil", "good")}
+        operator = (await app.keys.create("operator", ["submit", "read"])).text
+        await app.webhooks.add("https://example.com/hook", events=["started", "completed"])
         told = await parent.options(customer="good").submit()
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as hub:
             many = [(keys[one], f"{one}-{turn}") for turn in range(2) for one in ("acme", "evil")]
@@ -88,9 +88,9 @@ async def test_a_store_that_is_full_of_two_customers_names_stops_nobody_else(kin
             async with app.worker():
                 await told.result(timeout=40)
                 await until(lambda: fired(app), what="a schedule fires, and its handler submits a child")
-            messages = await app.jobs(task=TASK, limit=100, tag=str(told.id))
+            messages = await app.jobs.list(task=TASK, limit=100, tag=str(told.id))
             assert len(messages.items) == 2, "started and completed"
-            assert (await app.verify()).ok
+            assert (await app.store.verify()).ok
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -101,7 +101,7 @@ async def test_whoever_cancels_and_retries_has_no_more_names(
         monkeypatch.setattr(profiles, name, value)
     async with App(url_of(kind, tmp_path)) as app:
         keys = {
-            one: (await app.create_key(one, ["submit", "act", "read"], customer=one)).text
+            one: (await app.keys.create(one, ["submit", "act", "read"], customer=one)).text
             for one in ("evil", "bad", "worse")
         }
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as hub:
@@ -121,7 +121,7 @@ async def test_whoever_cancels_and_retries_has_no_more_names(
                 late = await hub.client.post(f"/api/jobs/{made[-1]}/retry", json={}, headers=bearer(key))
                 assert late.status_code == 400
                 assert late.json()["type"].endswith("/too-many-profiles")
-                assert (await app.get(made[-1])).status == "cancelled"
+                assert (await app.jobs.get(made[-1])).status == "cancelled"
         # However many those are, the operator has its own.
         for n in range(10):
             await app.submit(f"operator-{n}", {})
@@ -147,10 +147,10 @@ async def test_what_is_moved_leaves_no_room_behind(kind: str, tmp_path: Path, mo
 
 async def test_a_delivery_is_sent_again_as_it_is() -> None:
     async with App("memory://") as app:
-        key = (await app.create_key("acme", ["submit", "act", "read"], customer="acme")).text
-        await app.add_webhook("https://example.com/hook", events=["submitted"], customer="acme")
+        key = (await app.keys.create("acme", ["submit", "act", "read"], customer="acme")).text
+        await app.webhooks.add("https://example.com/hook", events=["submitted"], customer="acme")
         await app.submit("work", {}, customer="acme")
-        [message] = (await app.jobs(task=TASK)).items
+        [message] = (await app.jobs.list(task=TASK)).items
         await app.cancel(message.id)
         again = f"/api/jobs/{message.id}/rerun"
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as hub:
@@ -170,12 +170,12 @@ async def test_a_delivery_is_sent_again_as_it_is() -> None:
 
 
 async def fired(app: App) -> bool:
-    return len((await app.jobs(task="child", status="completed", limit=10)).items) > 1
+    return len((await app.jobs.list(task="child", status="completed", limit=10)).items) > 1
 
 
 async def test_what_is_refused_of_a_bulk_counts_as_submits() -> None:
     async with App("memory://") as app:
-        key = (await app.create_key("acme", ["submit"], customer="acme", profiles=1)).text
+        key = (await app.keys.create("acme", ["submit"], customer="acme", profiles=1)).text
         async with serving(app, HubOptions(submits_per_second=1, submit_burst=50, webhooks=False)) as hub:
             verdicts = await flood(hub, key, "acme", 2000)
             assert sum(one["verdict"] == "created" for one in verdicts) == 1
@@ -198,7 +198,7 @@ def test_what_a_key_owes_is_paid_within_a_minute() -> None:
 
 async def test_the_setting_of_a_key_is_made_and_shown() -> None:
     async with App("memory://") as app:
-        admin = (await app.create_key("root", ["admin", "submit"])).text
+        admin = (await app.keys.create("root", ["admin", "submit"])).text
         async with serving(app) as hub:
 
             async def make(**body: Any) -> Any:
@@ -215,7 +215,7 @@ async def test_the_setting_of_a_key_is_made_and_shown() -> None:
                 assert "profiles" in refused.json()["detail"]
             made = await make(customer="acme", profiles=3)
             assert made.json()["key"]["profiles"] == 3
-            assert [key.profiles for key in await app.keys()] == [3, None]
+            assert [key.profiles for key in await app.keys.list()] == [3, None]
             key = made.json()["text"]
             found = [(await submit(hub, key, f"task-{n}")).status_code for n in range(5)]
             assert found == [201, 201, 201, 400, 400]

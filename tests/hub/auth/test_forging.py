@@ -27,6 +27,7 @@ from headrace.hub.webhooks import webhook_worker
 from headrace.hub.webhooks.sender import signature
 from headrace.runtime.secrets import SECRET_GRACE, Vault
 from headrace.testing.clock import FakeClock
+from headrace.client.api.webhooks import webhook_credentials
 from tests.hub.auth.forger import Forger
 from tests.hub.auth.test_login import browser_of, log_in, token_of
 from tests.hub.serving import serving
@@ -53,7 +54,7 @@ def _signed_as_before(secret: bytes, *parts: str) -> str:
 async def test_no_session_can_be_made_or_replayed_from_what_the_store_has(url: str) -> None:
     app = App(url)
     async with app:
-        made = await app.create_key("ops", ["read", "admin"])
+        made = await app.keys.create("ops", ["read", "admin"])
         async with serving(app, QUIET) as served, browser_of(served) as client, browser_of(served) as thief:
             await log_in(client, made.text)
             assert (await client.get("/jobs")).status_code == 200
@@ -79,7 +80,7 @@ async def test_no_session_can_be_made_or_replayed_from_what_the_store_has(url: s
 async def test_a_session_holds_at_every_hub_and_ends_at_every_hub(url: str) -> None:
     app, second = App(url), App(url)
     async with app, second:
-        made = await app.create_key("ops", ["read"])
+        made = await app.keys.create("ops", ["read"])
         async with (
             serving(app, QUIET) as here,
             serving(second, QUIET) as there,
@@ -97,24 +98,24 @@ async def test_a_session_holds_at_every_hub_and_ends_at_every_hub(url: str) -> N
                 return (await other.get("/jobs", headers=cookie)).status_code == 303
 
             await until(ended)
-            assert not await app.engine.documents.settings("sessions:"), "nothing is left of it"
+            assert not await app.session.engine.documents.settings("sessions:"), "nothing is left of it"
 
 
 async def test_a_revoked_key_leaves_no_session(url: str) -> None:
     app = App(url)
     async with app:
-        made = await app.create_key("ops", ["read"])
+        made = await app.keys.create("ops", ["read"])
         async with serving(app, QUIET) as served, browser_of(served) as client:
             await log_in(client, made.text)
-            assert await app.engine.documents.settings("sessions:")
-            await app.revoke_key("ops")
-            assert not await app.engine.documents.settings("sessions:")
+            assert await app.session.engine.documents.settings("sessions:")
+            await app.keys.revoke("ops")
+            assert not await app.session.engine.documents.settings("sessions:")
 
 
 async def test_no_form_can_be_signed_with_what_the_store_has(url: str) -> None:
     """Not even for a browser whose other cookie the forger has set, as a page of another port of the machine can."""
     async with App(url) as app:
-        made = await app.create_key("ops", ["read", "act"])
+        made = await app.keys.create("ops", ["read", "act"])
         async with serving(app, QUIET) as served, browser_of(served) as client:
             await log_in(client, made.text)
             right, forms = await token_of(client), client.cookies[COOKIE]
@@ -148,13 +149,13 @@ async def test_messages_of_webhooks(url: str, secret: str | None) -> None:
     options = HubOptions(webhook_allow=("127.0.0.0/8",), webhook_http=True)
     async with sums.app, app, receiving() as receiver, webhook_worker(app, options, resolver=Names(["127.0.0.1"])):
         address = f"http://hooks.example:{receiver.port}/"
-        made = await app.add_webhook(address, events=["submitted"])
+        made = await app.webhooks.add(address, events=["submitted"])
         first = made.secret
         await sums.add.submit(1, 2)
         await until(lambda: len(receiver.requests) == 1)
         [request] = receiver.requests
         Webhook(first).verify(request.body, request.headers)
-        again = await app.rotate_webhook(made.webhook.id)
+        again = await app.webhooks.rotate(made.webhook.id)
         assert again.secret != first
         await sums.add.submit(3, 4)
         await until(lambda: len(receiver.requests) == 2)
@@ -196,7 +197,7 @@ async def test_what_was_signed_before_counts_for_a_day(tmp_path: Path) -> None:
         tokens = Tokens(before)
         await tokens.ready()
         old, page = await served.hub.fleet.signing.lease(None, lease), tokens.of(id)
-        webhook = await before.add_webhook("https://hooks.example/")
+        webhook = await before.webhooks.add("https://hooks.example/")
     async with App(url, clock=clock, secret=SECRET) as app, serving(app, QUIET) as served:
         signing, tokens = served.hub.fleet.signing, Tokens(app)
         await tokens.ready()
@@ -204,19 +205,19 @@ async def test_what_was_signed_before_counts_for_a_day(tmp_path: Path) -> None:
         assert await signing.lease(None, lease) != old
         assert tokens.opens(id, page)
         assert tokens.of(id) != page
-        assert (await app.webhook_credentials(webhook.webhook.id)).signing(clock.now()) == [webhook.secret]
-        told = {one.message: one.level for one in await app.doctor() if one.name == "secret"}
+        assert (await webhook_credentials(app, webhook.webhook.id)).signing(clock.now()) == [webhook.secret]
+        told = {one.message: one.level for one in await app.store.doctor() if one.name == "secret"}
         assert sorted(told.values()) == ["ok", "warn"]
         assert any(webhook.webhook.id in message for message in told), "it is to be rotated"
-        await app.rotate_webhook(webhook.webhook.id, keep=0)
-        assert {one.level for one in await app.doctor() if one.name == "secret"} == {"ok"}
+        await app.webhooks.rotate(webhook.webhook.id, keep=0)
+        assert {one.level for one in await app.store.doctor() if one.name == "secret"} == {"ok"}
         clock.advance(SECRET_GRACE.total_seconds() + 1)
         assert await signing.read_lease(None, old) is None
         assert not tokens.opens(id, page)
         again = Tokens(app)
         await again.ready()
         assert not again.opens(id, page)
-        kept = await app.engine.documents.settings()
+        kept = await app.session.engine.documents.settings()
         assert not any("data" in one.value for one in kept if one.key == "lease-secret"), "nor is it stored any more"
         assert not any(one.key == "endpoints-secret" for one in kept)
 
@@ -226,9 +227,9 @@ async def test_what_was_signed_before_can_be_forgotten_at_once(tmp_path: Path) -
     async with App(url, clock=clock) as before, serving(before, QUIET) as served:
         old = await served.hub.fleet.signing.lease(None, lease)
     async with App(url, clock=clock, secret=SECRET) as app, serving(app, QUIET) as served:
-        await app.rotate_leases(forget=True)
+        await app.keys.rotate_leases(forget=True)
         assert await served.hub.fleet.signing.read_lease(None, old) is None
-        assert not any("data" in one.value for one in await app.engine.documents.settings("lease-secret"))
+        assert not any("data" in one.value for one in await app.session.engine.documents.settings("lease-secret"))
 
 
 @pytest.mark.parametrize("other", [None, OTHER], ids=["none", "another"])
@@ -239,16 +240,16 @@ async def test_a_hub_with_another_secret_does_not_start(url: str, other: str | N
             async with serving(stranger, QUIET):
                 pass
         async with stranger:
-            [found] = [one for one in await stranger.doctor() if one.name == "secret"]
+            [found] = [one for one in await stranger.store.doctor() if one.name == "secret"]
             assert found.level == ("warn" if other is None else "fail")
             for wrong in (
-                stranger.add_webhook("https://hooks.example/"),
-                stranger.rotate_leases(),
+                stranger.webhooks.add("https://hooks.example/"),
+                stranger.keys.rotate_leases(),
                 stranger.shared_secret("x"),
             ):
                 with pytest.raises(SecretMismatch):
                     await wrong
-        [fine] = [one for one in await app.doctor() if one.name == "secret"]
+        [fine] = [one for one in await app.store.doctor() if one.name == "secret"]
         assert fine.level == "ok"
 
 
@@ -257,8 +258,8 @@ async def test_a_hub_whose_secret_was_replaced_signs_no_more(url: str) -> None:
     async with App(url, secret=SECRET) as app, App(url, secret=OTHER) as new, serving(app, QUIET) as served:
         signing, lease = served.hub.fleet.signing, JobLease(uuid4(), 1, uuid4())
         old = await signing.lease(None, lease)
-        webhook = await app.add_webhook("https://hooks.example/")
-        assert await new.replace_secret() == [webhook.webhook.id]
+        webhook = await app.webhooks.add("https://hooks.example/")
+        assert await new.keys.replace_secret() == [webhook.webhook.id]
         signing._read_at = float("-inf")  # ten seconds later
         with pytest.raises(SecretMismatch):
             await signing.lease(None, lease)
@@ -272,7 +273,7 @@ async def test_a_store_can_do_without_a_secret_again(url: str) -> None:
     async with App(url, secret=SECRET) as app, serving(app, QUIET):
         pass
     async with App(url) as app:
-        assert await app.replace_secret() == []
+        assert await app.keys.replace_secret() == []
         async with serving(app, QUIET) as served:
             lease = JobLease(uuid4(), 1, uuid4())
             signing = served.hub.fleet.signing
@@ -281,11 +282,11 @@ async def test_a_store_can_do_without_a_secret_again(url: str) -> None:
 
 async def test_two_who_take_up_different_secrets_at_once_are_told(url: str) -> None:
     async with App(url) as app:
-        one, other = (Vault(app.engine, app.host, secret) for secret in (SECRET, OTHER))
+        one, other = (Vault(app.session.engine, app.host, secret) for secret in (SECRET, OTHER))
         assert await one.derives()
         with pytest.raises(SecretMismatch):
             await other.derives()
-        same = Vault(app.engine, app.host, SECRET)
+        same = Vault(app.session.engine, app.host, SECRET)
         assert await same.derives()
         assert same.derived("webhook", "a", "b") == one.derived("webhook", "a", "b")
         assert len({one.derived(*names) for names in (("webhook", "a"), ("lease", "a"), ("webhook", "a", ""))}) == 3
@@ -293,6 +294,6 @@ async def test_two_who_take_up_different_secrets_at_once_are_told(url: str) -> N
 
 async def test_the_secret_is_in_no_message_and_nowhere_in_the_store(url: str) -> None:
     async with App(url, secret=SECRET) as app, serving(app, QUIET):
-        await app.add_webhook("https://hooks.example/")
-        assert SECRET not in repr(app) + repr(app.settings) + str(await app.audit())
-        assert not any(SECRET in one.value for one in await app.engine.documents.settings())
+        await app.webhooks.add("https://hooks.example/")
+        assert SECRET not in repr(app) + repr(app.settings) + str(await app.store.audit())
+        assert not any(SECRET in one.value for one in await app.session.engine.documents.settings())

@@ -69,7 +69,7 @@ async def test_a_hub_without_keys_needs_no_login(served: Served) -> None:
 
 
 async def test_whoever_has_a_key_logs_in_and_out(served: Served) -> None:
-    made = await served.app.create_key("ops", ["read", "act"])
+    made = await served.app.keys.create("ops", ["read", "act"])
     async with browser_of(served) as client:
         await until(lambda: served.hub.door.keyed)
         sent = await client.get("/jobs?status=failed")
@@ -99,7 +99,7 @@ async def test_after_a_few_wrong_keys_one_has_to_wait_and_is_told_how_long(tmp_p
     clock = FakeClock()
     app = App(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
     async with app:
-        made = await app.create_key("ops", ["read"])
+        made = await app.keys.create("ops", ["read"])
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as served, browser_of(served) as client:
             wrong = "hr_" + "x" * 43
             assert [(await log_in(client, wrong)).status_code for _ in range(5)] == [401] * 5
@@ -113,13 +113,13 @@ async def test_after_a_few_wrong_keys_one_has_to_wait_and_is_told_how_long(tmp_p
 
 
 async def test_a_session_ends_with_its_key(served: Served) -> None:
-    made = await served.app.create_key("ops", ["read"])
+    made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
         await until(lambda: served.hub.door.keyed)
         await log_in(client, made.text)
         assert (await client.get("/jobs")).status_code == 200
-        await served.app.revoke_key("ops")
-        await served.app.create_key("ops", ["read"])  # another key of this name is another key
+        await served.app.keys.revoke("ops")
+        await served.app.keys.create("ops", ["read"])  # another key of this name is another key
         await until(lambda: made.key.prefix not in served.hub.door._holders)
         assert (await client.get("/jobs")).status_code == 303
 
@@ -133,7 +133,7 @@ async def test_a_session_outlives_no_key_that_expires(tmp_path: Path) -> None:
         return a
 
     async with app:
-        made = await app.create_key("ops", ["read", "act"], expires=DASHBOARD_SESSION_LIFETIME / 2)
+        made = await app.keys.create("ops", ["read", "act"], expires=DASHBOARD_SESSION_LIFETIME / 2)
         job = await add.options(delay=2 * DASHBOARD_SESSION_LIFETIME.total_seconds()).submit(1)
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as served, browser_of(served) as client:
             await log_in(client, made.text)
@@ -152,7 +152,7 @@ async def test_a_session_ends_after_a_while_and_cannot_be_forged(tmp_path: Path)
     clock = FakeClock()
     app = App(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
     async with app:
-        made = await app.create_key("ops", ["read"])
+        made = await app.keys.create("ops", ["read"])
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as served, browser_of(served) as client:
             await log_in(client, made.text)
             value = client.cookies[SESSION]
@@ -178,14 +178,14 @@ async def test_a_session_ends_after_a_while_and_cannot_be_forged(tmp_path: Path)
     "there", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"]
 )
 async def test_a_login_leads_nowhere_else(served: Served, there: str) -> None:
-    made = await served.app.create_key("ops", ["read"])
+    made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
         await until(lambda: served.hub.door.keyed)
         assert (await log_in(client, made.text, there)).headers["location"] == "/"
 
 
 async def test_a_login_needs_the_form(served: Served) -> None:
-    made = await served.app.create_key("ops", ["read"])
+    made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
         await until(lambda: served.hub.door.keyed)
         for headers in ({}, {"sec-fetch-site": "cross-site"}):
@@ -195,8 +195,8 @@ async def test_a_login_needs_the_form(served: Served) -> None:
 
 
 async def test_a_key_that_may_only_read_is_refused_every_act(served: Served) -> None:
-    reader = await served.app.create_key("reader", ["read"])
-    handle = await served.app.by_name["add"].options(delay=3600).submit(1)
+    reader = await served.app.keys.create("reader", ["read"])
+    handle = await served.app.tasks["add"].options(delay=3600).submit(1)
     async with browser_of(served) as client:
         await until(lambda: served.hub.door.keyed)
         await log_in(client, reader.text)
@@ -218,7 +218,7 @@ async def test_the_key_of_a_customer_is_kept_to_its_jobs_and_caps(tmp_path: Path
 
     options = HubOptions(maintenance=False, webhooks=False, customer_jobs=1)
     async with serving(app, options) as served, browser_of(served) as client:
-        key = await app.create_key("ann", ["read", "act"], customer="ann")
+        key = await app.keys.create("ann", ["read", "act"], customer="ann")
         own = [await add.options(customer="ann", delay=3600).submit(number) for number in range(2)]
         other = await add.options(customer="bob").submit(3)
         for handle in own:
@@ -234,17 +234,17 @@ async def test_the_key_of_a_customer_is_kept_to_its_jobs_and_caps(tmp_path: Path
             for one in own
         ]
         assert [one.status_code for one in answers] == [200, 429]
-        assert [event.by for event in (await app.history(own[0].id)).events] == [None, "ann"]
+        assert [event.by for event in (await app.jobs.history(own[0].id)).events] == [None, "ann"]
 
 
 async def test_the_caps_of_a_customer_count_deliveries_apart(tmp_path: Path) -> None:
     sums = Sums(f"sqlite:///{tmp_path}/jobs.db")
     app, options = sums.app, HubOptions(maintenance=False, webhooks=False, customer_jobs=2, customer_messages=2)
     async with serving(app, options) as served, browser_of(served) as client:
-        key = await app.create_key("ann", ["read", "act"], customer="ann")
-        added = await app.add_webhook("https://hooks.example/", events=["failed"], tasks=["other"], customer="ann")
+        key = await app.keys.create("ann", ["read", "act"], customer="ann")
+        added = await app.webhooks.add("https://hooks.example/", events=["failed"], tasks=["other"], customer="ann")
         webhook = added.webhook
-        sent = [await app.test_webhook(webhook.id) for _ in range(3)]
+        sent = [await app.webhooks.test(webhook.id) for _ in range(3)]
         await app.resolve(sent[0].id, error="no answer")
         ended = [await sums.add.options(customer="ann").submit(number) for number in range(2)]
         for job in ended:
@@ -271,7 +271,7 @@ async def test_behind_a_proxy_everything_is_below_its_prefix(tmp_path: Path) -> 
         for address in addresses:
             assert address.startswith("/jobs-hub/"), address
         assert "path=/jobs-hub" in page.headers["set-cookie"].lower()
-        await served.app.create_key("ops", ["read"])
+        await served.app.keys.create("ops", ["read"])
         await until(lambda: served.hub.door.keyed)
         sent = await client.get("/queues")
         assert sent.headers["location"] == "/jobs-hub/login?next=%2Fjobs-hub%2Fqueues"
@@ -280,7 +280,7 @@ async def test_behind_a_proxy_everything_is_below_its_prefix(tmp_path: Path) -> 
 async def test_after_the_login_people_are_where_they_wanted_to_be_whatever_its_name(served: Served) -> None:
     async with browser_of(served) as client:
         assert (await client.get("/login?next=/tasks/%E6%97%A5")).headers["location"] == "/tasks/%E6%97%A5"
-        made = await served.app.create_key("ops", ["read"])
+        made = await served.app.keys.create("ops", ["read"])
         await until(lambda: served.hub.door.keyed)
         sent = (await client.get("/tasks/%E6%97%A5%3Fb")).headers["location"]
         there = parse_qs(urlsplit(sent).query)["next"][0]
@@ -295,7 +295,7 @@ async def log_in_again(client: httpx2.AsyncClient, key: str, there: str) -> http
 
 
 async def test_behind_what_ends_tls_the_session_is_secure_too(served: Served) -> None:
-    made = await served.app.create_key("ops", ["read"])
+    made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
         await until(lambda: served.hub.door.keyed)
         page = await client.get("/login")

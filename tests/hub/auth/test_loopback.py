@@ -44,7 +44,7 @@ async def test_without_keys_it_stays_on_this_machine(options: HubOptions, said: 
         async with app, Hub(app, options).door.open():
             raise AssertionError("the door must not open")
     async with app:
-        await app.create_key("shop", ["read"])
+        await app.keys.create("shop", ["read"])
         async with Hub(app, options).door.open():
             pass
 
@@ -96,7 +96,7 @@ async def test_no_page_of_another_origin_may_ask(tmp_path: Path) -> None:
         answer = await hub.client.options("/api/keys", headers=preflight)
         assert answer.status_code >= 400
         assert not [name for name in answer.headers if name.startswith("access-control")]
-        assert await hub.app.keys() == []
+        assert await hub.app.keys.list() == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_what_changes_something_must_be_json(tmp_path: Path, kind: str) ->
             answer = await ask(hub, method, path, **given)
             assert answer.status_code == 415
             assert "Content-Type: application/json" in answer.json()["detail"]
-        assert await hub.app.keys() == []
+        assert await hub.app.keys.list() == []
 
 
 async def test_a_proxy_in_front_of_it_is_noticed(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_the_first_key_shuts_the_door_and_the_last_one_does_not_open_it(tm
         assert closed == [None]
         bearer = {"authorization": f"Bearer {made.json()['text']}"}
         assert (await hub.client.get("/api/version", headers=bearer)).status_code == 200
-        await hub.app.revoke_key("shop")
+        await hub.app.keys.revoke("shop")
         await until(lambda: closed == [None, made.json()["key"]["prefix"]])
         assert (await hub.client.get("/api/version")).status_code == 401
         undo()

@@ -115,7 +115,7 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
 
 async def test_acts_keep_to_the_caps_of_a_customer() -> None:
     async with App("memory://") as app:
-        key = (await app.create_key("acme", ["act"], customer="acme")).text
+        key = (await app.keys.create("acme", ["act"], customer="acme")).text
 
         @app.task
         async def add() -> None: ...
@@ -139,12 +139,12 @@ async def test_acts_keep_to_the_caps_of_a_customer() -> None:
                 assert await act("act", act=verb, filter={"task": "add"}) == 429
             await jobs[0].cancel()
             assert await act("act", act="retry", filter={"task": "add"}) == 429  # three would be live
-            assert await app.count(status="cancelled") == 3
+            assert await app.jobs.count(status="cancelled") == 3
 
 
 async def test_whoever_submits_too_fast_is_told_when_to_come_back() -> None:
     async with App("memory://") as app:
-        slow, other = [(await app.create_key(name, ["submit", "read"])).text for name in ("slow", "other")]
+        slow, other = [(await app.keys.create(name, ["submit", "read"])).text for name in ("slow", "other")]
         async with serving(app, HubOptions(submits_per_second=0.001, submit_burst=2)) as hub:
 
             async def submit(key: str, path: str = "", **body: Any) -> Any:
@@ -158,7 +158,7 @@ async def test_whoever_submits_too_fast_is_told_when_to_come_back() -> None:
                 answer = await submit(slow, path, **body)
                 assert (answer.status_code, answer.headers["content-type"]) == (429, "application/problem+json")
                 assert 900 < int(answer.headers["retry-after"]) <= 1000
-            assert await app.count(task="add") == 6
+            assert await app.jobs.count(task="add") == 6
             assert (await submit(other, **one)).status_code == 201
             looked = await hub.client.get("/api/jobs", headers={"authorization": f"Bearer {slow}"})
             assert looked.status_code == 200
@@ -167,8 +167,8 @@ async def test_whoever_submits_too_fast_is_told_when_to_come_back() -> None:
 async def test_jobs_that_other_acts_make_are_counted_as_submits() -> None:
     sums = Sums("memory://")
     async with sums.app as app:
-        key, other = [(await app.create_key(name, ["act", "admin"])).text for name in ("slow", "other")]
-        webhook = (await app.add_webhook("https://hooks.example/")).webhook
+        key, other = [(await app.keys.create(name, ["act", "admin"])).text for name in ("slow", "other")]
+        webhook = (await app.webhooks.add("https://hooks.example/")).webhook
         job = await sums.add.submit(1)
         await job.cancel()
         async with serving(app, quiet(submits_per_second=0.001, submit_burst=4)) as hub:
@@ -183,7 +183,7 @@ async def test_jobs_that_other_acts_make_are_counted_as_submits() -> None:
             _, sent = await ask(key, f"webhooks/{webhook.id}/test")
             await app.resolve(sent["id"], result={})
             assert (await ask(key, f"webhooks/deliveries/{sent['id']}/redeliver"))[0] == 202
-            made = await app.count()
+            made = await app.jobs.count()
             for path, body in (
                 (f"jobs/{job.id}/rerun", {}),
                 ("jobs/act", {"act": "rerun", "filter": {"task": "add"}}),
@@ -191,7 +191,7 @@ async def test_jobs_that_other_acts_make_are_counted_as_submits() -> None:
                 (f"webhooks/deliveries/{sent['id']}/redeliver", {}),
             ):
                 assert (await ask(key, path, **body))[0] == 429, path
-            assert await app.count() == made
+            assert await app.jobs.count() == made
             assert (await ask(key, "jobs/act", act="rerun", filter={"task": "add"}, dry_run=True))[0] == 200
             assert (await ask(key, f"jobs/{job.id}/retry"))[0] == 200  # which makes none
             assert (await ask(other, f"webhooks/{webhook.id}/test"))[0] == 202
@@ -201,8 +201,8 @@ async def test_jobs_that_other_acts_make_are_counted_as_submits() -> None:
 async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: str, tmp_path: Path) -> None:
     sums = Sums(url_of(kind, tmp_path))
     async with sums.app as app:
-        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
-        webhook = (await app.add_webhook("https://hooks.example/", customer="acme")).webhook
+        acme = (await app.keys.create("acme", ["act", "submit"], customer="acme")).text
+        webhook = (await app.webhooks.add("https://hooks.example/", customer="acme")).webhook
         async with serving(app, quiet(customer_jobs=2, customer_messages=2)) as hub:
 
             async def ask(path: str, **body: Any) -> Any:
@@ -210,20 +210,20 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
                 return await hub.client.post(f"/api/{path}", json=body, headers=headers)
 
             for _ in range(2):
-                await app.test_webhook(webhook.id)
+                await app.webhooks.test(webhook.id)
             answer = await ask(f"webhooks/{webhook.id}/test")
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
             assert "may have 2 messages of webhooks that wait or are to come; there are 2" in answer.json()["detail"]
             answer = await ask("jobs", task="add", payload={"a": 1})
             assert answer.status_code == 429  # it would make a third
             assert "switch off a webhook that does not answer" in answer.json()["detail"]
-            await app.set_webhook(webhook.id, on=False)
+            await app.webhooks.set(webhook.id, on=False)
             for _ in range(2):
                 assert (await ask("jobs", task="add", payload={"a": 1})).status_code == 201
             answer = await ask("jobs", task="add", payload={"a": 1})
             assert answer.status_code == 429
             assert "may have 2 jobs that have not ended" in answer.json()["detail"]
-            ended = await app.test_webhook(webhook.id)
+            ended = await app.webhooks.test(webhook.id)
             await app.resolve(ended.id, error="no answer")
             for path in (
                 f"webhooks/deliveries/{ended.id}/redeliver",
@@ -247,12 +247,12 @@ async def is_let_in(asking: Awaitable[Any]) -> bool:
 async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Path) -> None:
     sums = Sums(url_of(kind, tmp_path))
     async with sums.app as app:
-        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
-        ours = (await app.create_key("ours", ["submit"])).text
+        acme = (await app.keys.create("acme", ["act", "submit"], customer="acme")).text
+        ours = (await app.keys.create("ours", ["submit"])).text
         for number in range(10):
-            await app.add_webhook(f"https://hooks.example/{number}", customer="acme", queues=["default"])
-        await app.add_webhook("https://hooks.example/other", customer="other")
-        await app.add_webhook("https://hooks.example/operator")
+            await app.webhooks.add(f"https://hooks.example/{number}", customer="acme", queues=["default"])
+        await app.webhooks.add("https://hooks.example/other", customer="other")
+        await app.webhooks.add("https://hooks.example/operator")
         async with serving(app, quiet(customer_messages=95)) as hub:
 
             async def ask(key: str, path: str, **body: Any) -> Any:
@@ -270,8 +270,8 @@ async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Pa
             assert "there are 90, and this would be 30 more" in problem["detail"]
             assert "have fewer webhooks" in problem["detail"]
             # All that was let in is told, to the operator as well, and nothing else.
-            assert await app.count(task=TASK, customer="acme") == 30
-            assert await app.count(task=TASK) == 33
+            assert await app.jobs.count(task=TASK, customer="acme") == 30
+            assert await app.jobs.count(task=TASK) == 33
             # Where nobody listens, nothing is counted; a webhook of its own is one; and others have their own.
             assert (await ask(acme, "jobs", queue="quiet", **one)).status_code == 201
             named = {**one, "queue": "quiet", "webhook": {"url": "https://hooks.example/own", "events": ["ended"]}}
@@ -297,10 +297,10 @@ async def test_what_live_jobs_will_still_tell_is_foreseen(kind: str, tmp_path: P
     async def other() -> None: ...
 
     async with app:
-        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
+        acme = (await app.keys.create("acme", ["act", "submit"], customer="acme")).text
         for number in range(10):
             url = f"https://hooks.example/{number}"
-            await app.add_webhook(url, events=["started", "completed"], customer="acme", tasks=["add"])
+            await app.webhooks.add(url, events=["started", "completed"], customer="acme", tasks=["add"])
         async with serving(app, quiet(customer_messages=100)) as hub:
 
             async def ask(path: str, **body: Any) -> Any:
@@ -314,11 +314,11 @@ async def test_what_live_jobs_will_still_tell_is_foreseen(kind: str, tmp_path: P
 
             # Nothing is told of a submit, so no message is stored: but each job will make twenty.
             assert [await bulk("add") for _ in range(3)] == [5, 0, 0]
-            assert await app.count(task=TASK) == 0
+            assert await app.jobs.count(task=TASK) == 0
             assert await bulk("other") == 20  # of which nobody hears
             assert await bulk("other", webhook="https://hooks.example/own") == 0
             await app.worker(burst=True).run(signals=False)
-            assert await app.count(task=TASK, customer="acme") == 100
+            assert await app.jobs.count(task=TASK, customer="acme") == 100
             assert await bulk("add") == 0
 
 
@@ -331,7 +331,7 @@ async def test_jobs_that_name_webhooks_are_counted_as_long_as_they_live(kind: st
     async def add() -> None: ...
 
     async with app:
-        acme = (await app.create_key("acme", ["submit"], customer="acme")).text
+        acme = (await app.keys.create("acme", ["submit"], customer="acme")).text
         async with serving(app, quiet(customer_messages=10)) as hub:
             one = {"task": "add", "payload": {}, "webhook": {"url": "https://hooks.example/", "events": ["ended"]}}
 
@@ -360,7 +360,7 @@ async def test_jobs_that_come_alive_count_for_whoever_hears_of_them(
         caps, acme = Quotas(app, HubOptions(customer_messages=50)), key(customer="acme")
         for number in range(5):
             url = f"https://hooks.example/{number}"
-            await app.add_webhook(url, events=["completed"], customer="acme", tasks=tasks)
+            await app.webhooks.add(url, events=["completed"], customer="acme", tasks=tasks)
         for _ in range(11):
             await (await add.options(customer="acme").submit()).cancel()
         filters: list[Filters] = [{"status": ["cancelled"]}, {"task": "add"}, {"task": ["add", "other"]}]
@@ -379,8 +379,8 @@ async def test_one_job_that_comes_alive_counts_for_whoever_hears_of_it() -> None
         @app.task
         async def add() -> None: ...
 
-        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
-        await app.add_webhook("https://hooks.example/", events=["started", "ended"], customer="acme")
+        acme = (await app.keys.create("acme", ["act", "submit"], customer="acme")).text
+        await app.webhooks.add("https://hooks.example/", events=["started", "ended"], customer="acme")
         own = add.options(customer="acme", webhook={"url": "https://hooks.example/own", "events": ["failed"]})
         job = await own.submit()
         await job.cancel()
@@ -395,7 +395,7 @@ async def test_one_job_that_comes_alive_counts_for_whoever_hears_of_it() -> None
 
 async def test_a_customer_has_ten_webhooks_unless_the_hub_says_otherwise() -> None:
     async with App("memory://") as app:
-        acme = (await app.create_key("acme", ["act", "submit"], customer="acme")).text
+        acme = (await app.keys.create("acme", ["act", "submit"], customer="acme")).text
         headers = {"authorization": f"Bearer {acme}"}
         for most, options in ((10, {}), (12, {"customer_webhooks": 12})):
             async with serving(app, quiet(**options)) as hub:
@@ -404,7 +404,7 @@ async def test_a_customer_has_ten_webhooks_unless_the_hub_says_otherwise() -> No
                     pass
                 assert answer.status_code == 400
                 assert f"may have {most} webhooks, and there are {most} already: remove one" in answer.text
-                assert len(await app.webhooks(customer="acme")) == most
+                assert len(await app.webhooks.list(customer="acme")) == most
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -416,10 +416,10 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
     async def add() -> None: ...
 
     async with app:
-        await app.add_webhook("https://hooks.example/", events=["submitted", "ended"], customer="acme")
+        await app.webhooks.add("https://hooks.example/", events=["submitted", "ended"], customer="acme")
         caps, acme = Quotas(app, HubOptions(customer_jobs=3, customer_messages=7)), key(customer="acme")
         jobs = [await add.options(customer="acme").submit() for _ in range(3)]
-        assert await app.count(task=TASK, customer="acme") == 3
+        assert await app.jobs.count(task=TASK, customer="acme") == 3
         await jobs[0].cancel()  # which is told, too; and two are to come
         await caps.live(acme)
         with pytest.raises(Problem):

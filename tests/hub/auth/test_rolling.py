@@ -61,7 +61,7 @@ async def test_a_worker_keeps_its_job_at_the_old_hub_and_at_the_new(url: str, ca
                     new.client, "complete_job", worker_id="w", job_id=job["job_id"], lease=job["lease"], result=1
                 )
                 assert done.status_code == 200, done.text
-            assert await new.app.count(status="completed") == 2
+            assert await new.app.jobs.count(status="completed") == 2
 
 
 async def test_what_the_new_hub_signs_is_not_void_at_the_old_one(url: str) -> None:
@@ -118,7 +118,7 @@ async def test_a_hub_that_has_nothing_to_go_on_with_is_not_ready(url: str) -> No
 async def test_a_hub_whose_secret_was_replaced_is_not_ready(url: str) -> None:
     async with serving(App(url, secret=SECRET), QUIET) as old, App(url, secret=OTHER) as new:
         assert (await old.client.get("/readyz")).status_code == 200
-        await new.replace_secret()
+        await new.keys.replace_secret()
         _later(old)
         ready = await old.client.get("/readyz")
         assert (ready.status_code, ready.json()["secret"]) == (503, "failed")
@@ -127,7 +127,7 @@ async def test_a_hub_whose_secret_was_replaced_is_not_ready(url: str) -> None:
 async def test_a_hub_that_only_looks_makes_no_secret(url: str) -> None:
     async with serving(App(url), QUIET) as served:
         assert (await served.client.get("/readyz")).status_code == 200
-        assert not await served.app.engine.documents.settings("lease-secret")
+        assert not await served.app.session.engine.documents.settings("lease-secret")
 
 
 async def test_what_signed_before_is_removed_by_whoever_maintains(url: str) -> None:
@@ -136,12 +136,12 @@ async def test_what_signed_before_is_removed_by_whoever_maintains(url: str) -> N
     async with App(url, clock=clock) as bare, serving(App(url, clock=clock), QUIET) as old:
         await old.hub.fleet.signing.lease(None, lease)
         await Tokens(bare).admits(id, None)
-        pruner = Pruner(bare.engine, bare.session.lanes, bare.host, uuid4())
+        pruner = Pruner(bare.session.engine, bare.session.lanes, bare.host, uuid4())
         async with serving(App(url, clock=clock, secret=SECRET), QUIET) as new:
             text = await new.hub.fleet.signing.lease(None, lease)
 
             async def stored() -> tuple[bool, bool]:
-                kept = {one.key: one.value for one in await bare.engine.documents.settings()}
+                kept = {one.key: one.value for one in await bare.session.engine.documents.settings()}
                 return "endpoints-secret" in kept, "data" in kept["lease-secret"]
 
             await pruner.tick()
@@ -173,4 +173,4 @@ async def test_a_web_application_that_runs_hears_of_the_secret(url: str) -> None
         with pytest.raises(SecretMismatch):
             await old.admits(id, address)
         assert not await new.admits(id, address)
-        assert not await before.engine.documents.settings("endpoints-secret")
+        assert not await before.session.engine.documents.settings("endpoints-secret")

@@ -20,7 +20,7 @@ SERVED = (*OPERATIONS, *ENGINE)
 async def keys_without(app: App) -> dict[Scope, str]:
     """For each scope a key that has all others."""
     return {
-        scope: (await app.create_key(f"not {scope}", [one for one in SCOPES if one != scope])).text for scope in SCOPES
+        scope: (await app.keys.create(f"not {scope}", [one for one in SCOPES if one != scope])).text for scope in SCOPES
     }
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_served_that_is_in_no_table() -> None:
 
 async def test_without_a_key_every_operation_is_refused() -> None:
     async with App("memory://") as app:
-        await app.create_key("operator", ["admin"])
+        await app.keys.create("operator", ["admin"])
         async with serving(app) as hub:
             wrong = list[str]()
             for operation in SERVED:
@@ -92,7 +92,7 @@ async def test_without_its_scope_every_operation_is_refused() -> None:
 
 async def test_without_a_key_every_message_is_refused() -> None:
     async with App("memory://") as app:
-        await app.create_key("operator", ["admin"])
+        await app.keys.create("operator", ["admin"])
         async with serving(app) as hub:
             for message in MESSAGES:
                 async with connected(hub) as socket:

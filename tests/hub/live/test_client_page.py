@@ -52,7 +52,7 @@ class Studio:
 async def test_the_page_is_played_to_its_end(engine: str, tmp_path: Path) -> None:
     studio = Studio(url_of(engine, tmp_path))
     async with receiving() as receiver, serving(studio.app, OPTIONS) as hub:
-        key = (await studio.app.create_key("client", ["read", "submit", "act", "admin"])).text
+        key = (await studio.app.keys.create("client", ["read", "submit", "act", "admin"])).text
         bearer = {"authorization": f"Bearer {key}"}
 
         async def known() -> bool:

@@ -75,7 +75,7 @@ async def test_what_comes_while_the_hub_drains_is_resumed_at_another(tmp_path: P
 
 async def test_what_a_revoked_key_has_open_is_closed(doing: Doing) -> None:
     async with doing.app:
-        key, other = [await doing.app.create_key(name, ["read"]) for name in ("shop", "other")]
+        key, other = [await doing.app.keys.create(name, ["read"]) for name in ("shop", "other")]
     async with serving(doing.app) as hub:
         job = await doing.work.submit(1)
         path = f"/api/jobs/{job.id}/events"
@@ -89,7 +89,7 @@ async def test_what_a_revoked_key_has_open_is_closed(doing: Doing) -> None:
             assert (await later.ask("subscribe_job", job_id=str(job.id)))["problem"]["status"] == 401
             assert (await later.ask("authenticate", key=key.text))["name"] == "shop"
             assert (await later.ask("subscribe_job", job_id=str(job.id)))["type"] == "job_status"
-            await doing.app.revoke_key("shop")
+            await doing.app.keys.revoke("shop")
             last = (await stream.rest())[-1]
             assert (last.name, last.data["status"]) == ("error", 401)
             assert last.data["type"].endswith("/problems/key")  # as over HTTP
@@ -103,8 +103,8 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
     doing: Doing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with doing.app:
-        key = await doing.app.create_key("shop", ["read"])
-        await doing.app.create_key("other", ["read"])
+        key = await doing.app.keys.create("shop", ["read"])
+        await doing.app.keys.create("other", ["read"])
     async with serving(doing.app) as hub:
         job = await doing.work.submit(1)
         caller, paths = hub.hub.door.authenticate(key.text), (f"/api/jobs/{job.id}/events", "/api/events")
@@ -114,10 +114,10 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
             """Between the door and the stream: whoever asks was let in, and has nothing open yet."""
             let_in.append(None)
             if len(let_in) == len(paths):
-                await doing.app.revoke_key("shop")
+                await doing.app.keys.revoke("shop")
             await until(lambda: not hub.hub.door.knows(caller))
 
-        follow, join = doing.app.follow, hub.hub.live.feed.join
+        follow, join = doing.app.jobs.follow, hub.hub.live.feed.join
 
         async def followed(*of: Any, **options: Any) -> Any:
             await revoke()
@@ -142,10 +142,10 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
 
 async def test_who_a_socket_is_is_said_once(doing: Doing) -> None:
     async with doing.app:
-        ann = await doing.app.create_key("ann", ["read"], customer="ann")
-        bob = await doing.app.create_key("bob", ["read"], customer="bob")
+        ann = await doing.app.keys.create("ann", ["read"], customer="ann")
+        bob = await doing.app.keys.create("bob", ["read"], customer="bob")
     async with serving(doing.app) as hub:
-        of = {name: await doing.work.with_options({"customer": name}).submit(1) for name in ("ann", "bob")}
+        of = {name: await doing.work._with_options({"customer": name}).submit(1) for name in ("ann", "bob")}
         async with (
             connected(hub) as said,
             connected(hub, additional_headers=bearer(ann.text)) as known,
@@ -156,18 +156,18 @@ async def test_who_a_socket_is_is_said_once(doing: Doing) -> None:
                 for text in (bob.text, ann.text, "hr_wrong"):
                     assert (await socket.ask("authenticate", key=text))["problem"]["status"] == 409
                 assert (await socket.ask("subscribe_job", job_id=str(of["bob"].id)))["problem"]["status"] == 404
-            await doing.app.revoke_key("bob")  # which is nothing to them
+            await doing.app.keys.revoke("bob")  # which is nothing to them
             await doing.app.cancel(of["ann"].id)
             for socket in (said, known):
                 await socket.until("job_status", status="cancelled")
-            await doing.app.revoke_key("ann")
+            await doing.app.keys.revoke("ann")
             for socket in (said, known):
                 assert await socket.closed() == 1008
 
 
 async def test_a_wrong_key_closes_the_socket_after_the_answer(doing: Doing) -> None:
     async with doing.app:
-        await doing.app.create_key("shop", ["read"])
+        await doing.app.keys.create("shop", ["read"])
     async with serving(doing.app) as hub, connected(hub) as socket:
         assert (await socket.ask("authenticate", key="hr_wrong"))["problem"]["status"] == 401
         assert await socket.closed() == 1008
@@ -175,7 +175,7 @@ async def test_a_wrong_key_closes_the_socket_after_the_answer(doing: Doing) -> N
 
 async def test_who_does_not_say_who_they_are_is_closed(doing: Doing) -> None:
     async with doing.app:
-        await doing.app.create_key("shop", ["read"])
+        await doing.app.keys.create("shop", ["read"])
     async with serving(doing.app, HubOptions(read_timeout=0.05)) as hub, connected(hub) as socket:
         assert await socket.closed() == 1000
 
@@ -185,10 +185,10 @@ async def test_who_does_not_say_who_they_are_is_closed(doing: Doing) -> None:
 
 async def test_a_foreign_job_is_answered_like_one_that_is_not_there(doing: Doing) -> None:
     async with doing.app:
-        ann = await doing.app.create_key("ann", ["read"], customer="ann")
+        ann = await doing.app.keys.create("ann", ["read"], customer="ann")
     async with serving(doing.app) as hub:
-        own = await doing.work.with_options({"customer": "ann"}).submit(1)
-        foreign = await doing.work.with_options({"customer": "bob"}).submit(1)
+        own = await doing.work._with_options({"customer": "ann"}).submit(1)
+        foreign = await doing.work._with_options({"customer": "bob"}).submit(1)
         answer = await hub.client.get(f"/api/jobs/{foreign.id}/events", headers=bearer(ann.text))
         assert answer.status_code == 404
         async with connected(hub, additional_headers=bearer(ann.text)) as socket:

@@ -38,7 +38,7 @@ def fields_of(message: Message, **parts: Any) -> dict[str, Any]:
 async def job(both: Scene, message: Message, socket: Socket) -> AsyncIterator[str]:
     """Somebody else's is answered like nobody's."""
     for what, id in both.bob.jobs.items():
-        nobody = both.app.new_id()
+        nobody = both.app.host.new_id()
         told = []
         for one in (id, nobody):
             answer = await socket.ask(message.name, **fields_of(message, job_id=str(one)))
@@ -121,7 +121,7 @@ async def test_what_is_bobs_does_not_exist_for_alice(kind: str, tmp_path: Path) 
 async def test_every_message_needs_its_scope(tmp_path: Path) -> None:
     app, wrong = App(url_of("sqlite", tmp_path)), list[str]()
     async with app:
-        keys = {scope: (await app.create_key(f"may-{scope}", [scope])).text for scope in SCOPES if scope != "engine"}
+        keys = {scope: (await app.keys.create(f"may-{scope}", [scope])).text for scope in SCOPES if scope != "engine"}
     async with serving(app) as hub:
         for scope, key in [(None, None), *keys.items()]:
             for message in (one for one in MESSAGES if one.name != "authenticate"):

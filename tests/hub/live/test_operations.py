@@ -206,7 +206,7 @@ async def test_however_many_follow_a_job_the_store_is_asked_once(tmp_path: Path)
     async with serving(doing.app) as hub:
         job = await doing.work.submit(1)
         asked = []
-        get = doing.app.engine.jobs.get
+        get = doing.app.session.engine.jobs.get
 
         async def counted(ids: list[object]) -> object:
             asked.extend(ids)
@@ -221,7 +221,7 @@ async def test_however_many_follow_a_job_the_store_is_asked_once(tmp_path: Path)
         readers = [asyncio.create_task(follow()) for _ in range(20)]
         await until(lambda: len(opened) == 20)
         assert len(doing.app.session.audience) == 1
-        doing.app.engine.jobs.get = counted  # type: ignore[assignment,method-assign]
+        doing.app.session.engine.jobs.get = counted  # type: ignore[assignment,method-assign]
         await doing.app.cancel(job.id)
         await asyncio.gather(*readers)
         assert len(asked) < 10, "one question for each change, not for each reader"

@@ -162,11 +162,11 @@ class Things:
     async def prepare(self) -> None:
         """Bring back what another example has removed."""
         app = self.app
-        await app.set_queue("images", priority=10)
-        await app.set_limit("resize", max_concurrency=5)
-        await app.set_rate("stripe", Rate(100, per=60))
+        await app.queues.set("images", priority=10)
+        await app.limits.set("resize", max_concurrency=5)
+        await app.rates.set("stripe", Rate(100, per=60))
         draft = await app.draft("resize", {"image": "cat.png"})
-        await app.schedule("nightly", Cron("0 2 * * *"), draft)
+        await app.schedules.set("nightly", Cron("0 2 * * *"), draft)
 
     async def id_for(self, operation: Operation) -> str:
         """Something that the path may name, in a state in which it can be done."""
@@ -176,14 +176,14 @@ class Things:
                 batch.add(await self.app.draft("resize", {"image": "cat.png"}))
             return str(batch.id)
         if kind == "workers":
-            [worker] = self.app.local_workers.all()
+            [worker] = self.app.workers.local.all()
             await until(lambda: worker.healthy)
             return str(worker.id)
         if kind == "webhooks":
-            hook = (await self.app.add_webhook("https://hooks.example/", events=["failed"])).webhook.id
+            hook = (await self.app.webhooks.add("https://hooks.example/", events=["failed"])).webhook.id
             if operation.name != "redeliver":
                 return hook
-            delivery = await self.app.test_webhook(hook)
+            delivery = await self.app.webhooks.test(hook)
             await self.app.resolve(delivery.id, error="as asked")
             return str(delivery.id)
         return str(await self._job(operation.name))
@@ -203,7 +203,7 @@ _ENDED = {"rerun_job", "get_result"}
 
 
 async def _ended(app: App, id: UUID) -> bool:
-    return (await app.get(id)).status in (Status.COMPLETED, Status.FAILED)
+    return (await app.jobs.get(id)).status in (Status.COMPLETED, Status.FAILED)
 
 
 async def _asked(things: Things, operation: Operation) -> httpx2.Response:
@@ -222,9 +222,9 @@ async def _asked(things: Things, operation: Operation) -> httpx2.Response:
 async def test_every_example_works(operation: Operation, tmp_path: Path) -> None:
     app = small_app(f"sqlite:///{tmp_path}/jobs.db?synchronous=normal")
     async with app:
-        key = await app.create_key("ops", ["read", "submit", "work", "act", "admin"])
+        key = await app.keys.create("ops", ["read", "submit", "work", "act", "admin"])
         if operation.name == "revoke_key":
-            await app.create_key(operation.path_examples["name"], ["read"])
+            await app.keys.create(operation.path_examples["name"], ["read"])
     async with serving(app) as hub:
         hub.client.headers["Authorization"] = f"Bearer {key.text}"
         things = Things(hub)

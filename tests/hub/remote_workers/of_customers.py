@@ -14,7 +14,7 @@ _BUSY = "work"
 
 async def ready_for_work(scene: Scene) -> str:
     """A queue in which a job of each customer waits, that of Bob first."""
-    await scene.app.set_queue(_BUSY, by_customer=True)
+    await scene.app.queues.set(_BUSY, by_customer=True)
     for whose in (scene.bob, scene.alice):
         await scene.app.submit("quick", {"note": whose.name}, customer=whose.name, queue=_BUSY)
     return _BUSY

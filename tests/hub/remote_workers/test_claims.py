@@ -48,7 +48,7 @@ async def small() -> AsyncIterator[Served]:
 @pytest.fixture
 async def asked(hub: Served, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The claims that were put to the store."""
-    jobs, claims = hub.app.engine.jobs, list[Any]()
+    jobs, claims = hub.app.session.engine.jobs, list[Any]()
     claim = jobs.claim
 
     async def counted(*args: Any) -> Any:
@@ -61,7 +61,7 @@ async def asked(hub: Served, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 async def is_in(hub: Served, id: str, status: Status) -> bool:
-    return (await hub.app.get(id)).status is status
+    return (await hub.app.jobs.get(id)).status is status
 
 
 # -- how seldom the store is asked
@@ -141,14 +141,14 @@ async def test_what_a_client_that_hung_up_was_given_is_given_to_the_next(hub: Se
     id = await submitted(hub.client)
     given = await work(hub.client, "claim_job", worker_id="here", capabilities=CAN, wait=20)
     assert given["job_id"] == id
-    stored = await hub.app.get(id)
+    stored = await hub.app.jobs.get(id)
     assert stored.unstarted_losses == 0
 
 
 async def test_what_was_given_while_the_client_hung_up_is_released_at_once(
     hub: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs, asked, go_on = hub.app.engine.jobs, asyncio.Event(), asyncio.Event()
+    jobs, asked, go_on = hub.app.session.engine.jobs, asyncio.Event(), asyncio.Event()
     claim = jobs.claim
 
     async def slow(*args: Any) -> Any:
@@ -167,13 +167,13 @@ async def test_what_was_given_while_the_client_hung_up_is_released_at_once(
         await asyncio.wait([claiming])
     go_on.set()
     await until(lambda: is_in(hub, id, Status.QUEUED))
-    assert (await hub.app.get(id)).unstarted_losses == 0
+    assert (await hub.app.jobs.get(id)).unstarted_losses == 0
 
 
 async def test_what_was_given_while_the_socket_closed_is_released_at_once(
     hub: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs, asked, go_on = hub.app.engine.jobs, asyncio.Event(), asyncio.Event()
+    jobs, asked, go_on = hub.app.session.engine.jobs, asyncio.Event(), asyncio.Event()
     claim = jobs.claim
 
     async def slow(*args: Any) -> Any:
@@ -242,7 +242,7 @@ async def test_who_has_as_many_as_it_may_is_given_no_more(small: Served) -> None
 
 async def test_a_key_may_be_bound_to_tasks_and_queues(tmp_path: Path) -> None:
     async with App(url_of("sqlite", tmp_path)) as app:
-        key = (await app.create_key("bound", ["work"], tasks=["one"], queues=["left"])).text
+        key = (await app.keys.create("bound", ["work"], tasks=["one"], queues=["left"])).text
         for task, queue in (("two", "left"), ("one", "right"), ("one", "left")):
             await app.submit(task, {}, queue=queue, requires={"services": "comfyui"})
         async with serving(app) as hub:
@@ -256,7 +256,7 @@ async def test_a_key_may_be_bound_to_tasks_and_queues(tmp_path: Path) -> None:
 
 async def test_a_customers_worker_needs_queues_that_keep_customers_apart(tmp_path: Path) -> None:
     async with App(url_of("sqlite", tmp_path)) as app:
-        key = (await app.create_key("acme's", ["work"], customer="acme")).text
+        key = (await app.keys.create("acme's", ["work"], customer="acme")).text
         async with serving(app) as hub:
             hub.client.headers["authorization"] = f"Bearer {key}"
             me: dict[str, Any] = {"worker_id": "w", "tasks": ["one"]}
@@ -264,7 +264,7 @@ async def test_a_customers_worker_needs_queues_that_keep_customers_apart(tmp_pat
                 answer = await said(hub.client, "claim_job", **me, **queues)
                 assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, "mixed-queue")
                 assert "--by-customer" in answer.json()["detail"]
-            await app.set_queue("apart", by_customer=True)
+            await app.queues.set("apart", by_customer=True)
             assert (await work(hub.client, "claim_job", **me))["type"] == "no_job"
             for customer in ("other", "acme"):
                 await app.submit("one", {}, queue="apart", customer=customer)
@@ -285,7 +285,7 @@ async def test_who_does_not_keep_its_token_leaves_nothing_behind(small: Served) 
     for _ in range(5):
         assert (await work(small.client, "claim_job", worker_id="curl", capabilities=CAN))["type"] == "no_job"
     assert not small.hub.fleet.workers
-    assert not [row for row in await small.app.workers() if row.alive]
+    assert not [row for row in await small.app.workers.list() if row.alive]
     await submitted(small.client)
     given = await work(small.client, "claim_job", worker_id="curl", capabilities=CAN, wait=20)
     assert (await work(small.client, "heartbeat", token=given["token"]))["registered"] is True
@@ -315,10 +315,10 @@ async def test_a_claim_is_compared_with_others_by_what_its_worker_said_with_it(s
 async def test_a_worker_that_was_buried_is_registered_anew_by_its_socket(small: Served) -> None:
     async with connected(small) as socket:
         first = await socket.ask("register_worker", worker_id="w", capabilities=CAN)
-        await small.app.engine.workers.retire(UUID(first["worker"]))
+        await small.app.session.engine.workers.retire(UUID(first["worker"]))
         id = await submitted(small.client)
         assert (await socket.ask("claim_job", worker_id="w", capabilities=CAN, wait=20))["job_id"] == id
-        assert (await small.app.get(id)).worker not in (None, UUID(first["worker"]))
+        assert (await small.app.jobs.get(id)).worker not in (None, UUID(first["worker"]))
 
 
 @pytest.mark.parametrize("in_a_row", [1, 16])
@@ -345,7 +345,7 @@ async def test_messages_that_come_at_once_are_those_of_one_worker(
 
 
 async def test_limits_and_rates_hold_for_them_too(small: Served) -> None:
-    await small.app.set_limit("text_to_image", max_concurrency=1)
+    await small.app.limits.set("text_to_image", max_concurrency=1)
     for _ in range(2):
         await submitted(small.client)
     me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 5}
@@ -364,26 +364,26 @@ async def test_what_spent_a_permit_begins_in_time_or_not_at_all(
     """By time that nobody can set back."""
     if late:
         monkeypatch.setattr(claims, "LEAD_SECONDS", 0.0)
-    await small.app.set_rate("few", Rate(5, per=3600))
-    await small.app.set_limit("text_to_image", rates=["few"])
+    await small.app.rates.set("few", Rate(5, per=3600))
+    await small.app.limits.set("text_to_image", rates=["few"])
     id = await submitted(small.client)
     job = await work(small.client, "claim_job", worker_id="w", capabilities=CAN, wait=20)
     monkeypatch.setattr(small.app.host.clock, "now", lambda now=small.app.host.clock.now: now() - timedelta(hours=1))
     answer = await said(small.client, "start_job", lease=job["lease"])
     assert answer.status_code == (409 if late else 200)
-    assert (await small.app.get(id)).status is (Status.QUEUED if late else Status.RUNNING)
+    assert (await small.app.jobs.get(id)).status is (Status.QUEUED if late else Status.RUNNING)
 
 
 async def test_a_permit_is_spent_as_late_as_the_job_may_begin(small: Served) -> None:
     """So that no span has more starts than its rate, wherever in the lead they fall."""
-    await small.app.set_rate("few", Rate(1, per=60, kind="sliding"))
-    await small.app.set_limit("text_to_image", rates=["few"])
+    await small.app.rates.set("few", Rate(1, per=60, kind="sliding"))
+    await small.app.limits.set("text_to_image", rates=["few"])
     for _ in range(2):
         await submitted(small.client)
     me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 2}
     job = await work(small.client, "claim_job", **me, wait=20)
     assert (await work(small.client, "claim_job", **me))["type"] == "no_job"
-    begun = (await small.app.get(UUID(job["job_id"]))).assigned_at
+    begun = (await small.app.jobs.get(UUID(job["job_id"]))).assigned_at
     assert begun is not None
     [line] = small.hub.fleet.claims._lines.values()
     assert line.next_due is not None
@@ -394,7 +394,7 @@ async def test_a_job_whose_claim_is_being_answered_counts_once(small: Served, mo
     """A look finds it at its worker before the answer does."""
     ids = {await submitted(small.client) for _ in range(2)}
     me: dict[str, Any] = {"worker_id": "w", "capabilities": CAN, "max_concurrent_jobs": 2, "wait": 20}
-    jobs, written, go = small.app.engine.jobs, asyncio.Event(), asyncio.Event()
+    jobs, written, go = small.app.session.engine.jobs, asyncio.Event(), asyncio.Event()
     claim = jobs.claim
 
     async def slow(*args: Any) -> Any:

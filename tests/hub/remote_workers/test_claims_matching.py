@@ -51,7 +51,7 @@ async def test_jobs_that_nobody_may_take_hold_up_nobody(url: str) -> None:
         small = [await submitted(hub, 8) for _ in range(3)]
         token = await registered(hub, "worker-gpu-01", 16)
         assert [await claimed(hub, token) for _ in range(4)] == [*small, None]
-        assert {(await hub.app.get(id)).status for id in large} == {Status.QUEUED}
+        assert {(await hub.app.jobs.get(id)).status for id in large} == {Status.QUEUED}
         token = await registered(hub, "worker-gpu-02", 24)
         assert [await claimed(hub, token) for _ in range(3)] == large
 
@@ -96,13 +96,13 @@ async def test_who_chooses_customers_is_told_how_to_make_that_possible(url: str)
             assert "--by-customer" in refused.json()["detail"]
         told = (await hub.client.get(f"/api/jobs/{id}/explain")).json()
         assert "headrace queues set default --by-customer" in told["text"]
-        await hub.app.set_queue("default", by_customer=True)
+        await hub.app.queues.set("default", by_customer=True)
         assert await claimed(hub, token) == id, "and then it is"
 
 
 async def test_a_strict_worker_has_jobs_of_one_customer_at_a_time(url: str) -> None:
     async with serving(url) as hub:
-        await hub.app.set_queue("default", by_customer=True)
+        await hub.app.queues.set("default", by_customer=True)
         jobs = [await submitted(hub, customer_id=one) for one in "abab"]
         await submitted(hub)
         token = await registered(hub, "strict", capabilities={"customer_access": {"isolation": "strict"}})
@@ -121,7 +121,7 @@ async def test_a_strict_worker_has_jobs_of_one_customer_at_a_time(url: str) -> N
 
 async def test_fifty_strict_claims_at_once_leave_no_worker_with_jobs_of_two(url: str) -> None:
     async with serving(url) as hub:
-        await hub.app.set_queue("default", by_customer=True)
+        await hub.app.queues.set("default", by_customer=True)
         for number in range(60):
             await submitted(hub, customer_id=f"c{number % 6}")
         strict = {"customer_access": {"isolation": "strict"}}
@@ -131,7 +131,7 @@ async def test_fifty_strict_claims_at_once_leave_no_worker_with_jobs_of_two(url:
         ]
         answers = await asyncio.gather(*(claimed(hub, token, wait=1) for token in tokens for _ in range(10)))
         held = dict[str, set[str | None]]()
-        accepted = (await hub.app.jobs(status=[Status.ACCEPTED], limit=100)).items
+        accepted = (await hub.app.jobs.list(status=[Status.ACCEPTED], limit=100)).items
         assert sorted(str(job.id) for job in accepted) == sorted(one for one in answers if one)
         for job in accepted:
             held.setdefault(str(job.worker), set()).add(job.customer)

@@ -44,7 +44,7 @@ async def hub(url: str) -> AsyncIterator[Served]:
 
 
 async def row_of(app: App, id: str | UUID) -> WorkerRow:
-    [row] = [row for row in await app.engine.workers.list() if str(row.info.id) == str(id)]
+    [row] = [row for row in await app.session.engine.workers.list() if str(row.info.id) == str(id)]
     return row
 
 
@@ -150,7 +150,7 @@ async def test_a_hub_that_has_a_socket_of_it_contradicts(hub: Served) -> None:
     async with connected(hub) as socket:
         known = await socket.ask("register_worker", **ME)
         number = (await row_of(hub.app, known["worker"])).beats
-        hub.app.engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{known['worker']}", f"{PARTED}nobody")))
+        hub.app.session.engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{known['worker']}", f"{PARTED}nobody")))
         await until(lambda: has_beaten(hub.app, known["worker"], number), within=4)
 
 
@@ -159,7 +159,7 @@ async def test_a_hub_that_is_not_the_only_one_to_speak_for_it_says_nothing(hub: 
         known, second = await socket.ask("register_worker", **ME), await control.ask("register_worker", **ME)
         for _ in range(2):
             await socket.ask("heartbeat")
-            await hub.app.engine.workers.beat(UUID(known["worker"]), Beat(), hub.app.host.clock.now())
+            await hub.app.session.engine.workers.beat(UUID(known["worker"]), Beat(), hub.app.host.clock.now())
         await socket.ask("heartbeat")
         socket.connection.transport.abort()
         worker = hub.hub.fleet.workers[UUID(known["worker"])]
@@ -229,7 +229,7 @@ async def test_a_socket_that_ended_while_it_registered_tells_nothing_of_the_next
         assert worker.line is not None
         assert not worker.parted
         number = (await row_of(hub.app, known["worker"])).beats
-        hub.app.engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{known['worker']}",)))
+        hub.app.session.engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{known['worker']}",)))
         await until(lambda: has_beaten(hub.app, known["worker"], number))
 
 
@@ -252,7 +252,7 @@ async def test_a_claim_over_the_socket_that_was_cut_off_is_no_sign_of_life(
     async with connected(hub) as socket:
         known = await socket.ask("register_worker", **ME)
         worker, fleet = hub.hub.fleet.workers[UUID(known["worker"])], hub.hub.fleet
-        jobs, asked, went_on = hub.app.engine.jobs, list[Any](), asyncio.Event()
+        jobs, asked, went_on = hub.app.session.engine.jobs, list[Any](), asyncio.Event()
         claim = jobs.claim
 
         async def slow(*args: Any) -> Any:
@@ -297,7 +297,7 @@ async def test_who_was_buried_meanwhile_is_told_so(hub: Served) -> None:
         socket.connection.transport.abort()
         await until(lambda: is_cut_off(hub.app, known["worker"]))
     row = await row_of(hub.app, known["worker"])
-    assert await hub.app.engine.workers.bury(row.info.id, row.beats)
+    assert await hub.app.session.engine.workers.bury(row.info.id, row.beats)
     assert (await said(hub.client, "register_worker", **ME, token=known["token"])).status_code == 410
 
 
@@ -363,7 +363,7 @@ async def test_the_end_of_a_connection_counts_only_while_the_worker_names_it(hub
         try:
             (id, _), (other, _) = await registered(hub, engine), await registered(hub, control)
             # It has another connection by now, to whichever hub, and this one learns late that its own has ended.
-            await hub.app.engine.workers.beat(id, Beat(proof="hub another"), hub.app.host.clock.now())
+            await hub.app.session.engine.workers.beat(id, Beat(proof="hub another"), hub.app.host.clock.now())
             await cut(hub, proxy, control, other)
             assert (await row_of(hub.app, id)).grace is None
         finally:

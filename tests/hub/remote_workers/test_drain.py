@@ -17,7 +17,7 @@ QUIET = HubOptions(maintenance=False, webhooks=False)
 
 
 async def is_shown_as_draining(hub: Served, worker: str) -> bool:
-    return any(row.info.id == UUID(worker) and row.beat.state == "draining" for row in await hub.app.workers())
+    return any(row.info.id == UUID(worker) and row.beat.state == "draining" for row in await hub.app.workers.list())
 
 
 async def test_who_is_drained_ends_what_it_has_and_is_given_no_more_at_any_hub(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_who_is_drained_ends_what_it_has_and_is_given_no_more_at_any_hub(t
         assert (await work(hub.client, "heartbeat", token=me["token"]))["registered"]
         await until(lambda: is_shown_as_draining(hub, me["worker"]))
 
-        assert (await hub.app.get(second)).status is Status.QUEUED
+        assert (await hub.app.jobs.get(second)).status is Status.QUEUED
         anybody = await work(hub.client, "claim_job", worker_id="new", capabilities=CAN, wait=20)
         assert anybody["job_id"] == second
 
@@ -51,7 +51,7 @@ async def test_a_wish_of_which_no_hint_came_is_found_by_a_beat(tmp_path: Path) -
         me = await work(hub.client, "register_worker", worker_id="w", capabilities=CAN)
         fleet = hub.hub.fleet
         fleet.leaving.hinted = lambda hint: False  # type: ignore[method-assign]
-        await hub.app.drain_worker(UUID(me["worker"]))
+        await hub.app.workers.drain(UUID(me["worker"]))
 
         async def known() -> bool:
             await work(hub.client, "heartbeat", token=me["token"])

@@ -41,7 +41,7 @@ async def test_lines_are_kept_once(hub: Served) -> None:
     for first, some in ((1, lines[:2]), (2, lines[1:]), (1, lines)):
         heard = await work(hub.client, "job_log", lease=job["lease"], first=first, lines=some)
         assert heard["next"] == first + len(some)
-    kept = [line async for line in hub.app.logs(job["job_id"])]
+    kept = [line async for line in hub.app.jobs.logs(job["job_id"])]
     assert [(one.number, one.level, one.logger, one.message) for one in kept] == [
         (n, "WARNING", "worker", f"line {n}") for n in (1, 2, 3)
     ]
@@ -53,7 +53,7 @@ async def test_the_log_of_an_attempt_is_bounded(hub: Served) -> None:
         lines = [{"message": "again"}] * 500
         heard = await work(hub.client, "job_log", lease=job["lease"], first=first, lines=lines)
     assert heard["dropped"] == 500
-    kept = [line async for line in hub.app.logs(job["job_id"])]
+    kept = [line async for line in hub.app.jobs.logs(job["job_id"])]
     assert len(kept) == MAX_LOG_LINES + 1
     assert "not kept" in kept[-1].message
 
@@ -76,7 +76,7 @@ async def test_items_of_a_later_attempt_replace_those_before_or_go_on_behind_the
     await work(hub.client, "fail_job", lease=job["lease"], error="no")
     job = await again(hub)
     await work(hub.client, "job_items", lease=job["lease"], first=1, items=["anew"])
-    stored = await hub.app.engine.entries.tail(UUID(job["job_id"]), Kind.ITEM)
+    stored = await hub.app.session.engine.entries.tail(UUID(job["job_id"]), Kind.ITEM)
     assert [(one.attempt, one.number) for one in stored][-2:] == [(3, 0), (3, 1)], "it says that it begins anew"
 
 
@@ -105,7 +105,7 @@ async def test_a_child_is_submitted_once_and_is_of_the_same_customer(hub: Served
     assert (again_["child_id"], again_["duplicate"]) == (made["child_id"], True)
     second = await work(hub.client, "submit_child", lease=job["lease"], number=1, **child)
     assert second["child_id"] != made["child_id"]
-    stored = await hub.app.get(made["child_id"])
+    stored = await hub.app.jobs.get(made["child_id"])
     assert (str(stored.parent), str(stored.root), stored.customer) == (job["job_id"], job["job_id"], "acme")
     other = {"child": {**child["child"], "customer": "somebody"}}
     assert (await said(hub.client, "submit_child", lease=job["lease"], **other)).status_code == 403

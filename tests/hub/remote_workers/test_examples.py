@@ -94,8 +94,8 @@ class Scene:
 async def scene(program: str, folder: Path) -> AsyncIterator[Scene]:
     url = f"sqlite:///{folder}/jobs.db"
     async with App(url) as app:
-        boss = (await app.create_key("boss", ["read", "submit", "act"])).text
-        key = (await app.create_key("worker", ["work"], tasks=["fetch"])).text
+        boss = (await app.keys.create("boss", ["read", "submit", "act"])).text
+        key = (await app.keys.create("worker", ["work"], tasks=["fetch"])).text
     said = folder / "worker.log"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
     settings = {"HEADRACE_BEAT": "1", "HEADRACE_LEASE": "20", "HEADRACE_CANCEL_GRACE": "1"}

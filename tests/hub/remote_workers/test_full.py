@@ -43,7 +43,7 @@ async def test_what_waits_at_a_hub_is_bounded_by_bytes(
             job = await work(hub.client, "claim_job", worker_id="far", token=given["token"], wait=20)
             await work(hub.client, "start_job", lease=job["lease"])
             leases.append(job["lease"])
-        lanes = app.lanes
+        lanes = app.session.lanes
         real = lanes.engine
         apply, append, tail = (Gate(one) for one in (real.jobs.apply, real.entries.append, real.entries.tail))
         entries = Instead(real.entries, append=append, tail=tail)
@@ -71,4 +71,4 @@ async def test_what_waits_at_a_hub_is_bounded_by_bytes(
                 assert one.result().status_code == 200
         assert lanes.load.bytes == 0
         if message == "complete_job":
-            assert await app.count(status=Status.COMPLETED) == count
+            assert await app.jobs.count(status=Status.COMPLETED) == count

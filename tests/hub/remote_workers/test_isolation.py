@@ -100,7 +100,7 @@ async def test_no_worker_ever_holds_jobs_of_two_customers(engine: str, tmp_path:
     # One clock for all that is on record, so that what ended before something began is dated before it.
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(serving(App(url_of(engine, tmp_path), clock=MovedClock())))
-        await hub.app.set_queue("shared", by_customer=True)
+        await hub.app.queues.set("shared", by_customer=True)
         jobs = [
             {"task": "render", "payload": {"n": n}, "queue": "shared", "customer": f"customer-{n % CUSTOMERS}"}
             for n in range(CUSTOMERS * EACH)
@@ -112,8 +112,8 @@ async def test_no_worker_ever_holds_jobs_of_two_customers(engine: str, tmp_path:
         # A claim that finds another at work may be given nothing: the last ones are for somebody who comes later.
         while sum(given) < len(jobs):
             given.append(await strict_worker(asks[len(given) % 2], f"worker-{len(given)}"))
-        histories = await check_store(hub.app.engine)
-        customers = {id: (await hub.app.get(id)).customer for id in histories}
+        histories = await check_store(hub.app.session.engine)
+        customers = {id: (await hub.app.jobs.get(id)).customer for id in histories}
     held: dict[UUID, list[tuple[str | None, datetime, datetime]]] = {}
     for id, history in histories.items():
         [attempt] = history.attempts

@@ -47,10 +47,10 @@ async def test_each_status_is_seen_by_others(hub: Served) -> None:
         assert await next_status(stream) == "completed"
     shown = (await hub.client.get(f"/api/jobs/{id}")).json()
     assert (shown["result"], shown["attempt"]) == ({"ok": True}, 1)
-    [attempt] = (await hub.app.history(id)).attempts
+    [attempt] = (await hub.app.jobs.history(id)).attempts
     assert attempt.assigned_at is not None
     assert attempt.started_at is not None
-    [row] = await hub.app.workers()
+    [row] = await hub.app.workers.list()
     assert (row.info.name, row.info.lease, attempt.worker) == ("w", 60.0, row.info.id)
 
 
@@ -76,8 +76,8 @@ async def test_errors_are_kept_and_conditions_of_the_page_are_matched(hub: Serve
         id = await submitted(hub.client, **policy)
         heard = await run(hub, "fail_job", error="no", error_details={"error_type": type}, processing_time=1.5)
         assert (heard["status"], heard["retry_at"] is None) == (status, status == "failed")
-        job = await hub.app.get(id)
-        [attempt] = (await hub.app.history(id)).attempts
+        job = await hub.app.jobs.get(id)
+        [attempt] = (await hub.app.jobs.history(id)).attempts
         assert (job.error and job.error.type, attempt.outcome) == (type, Outcome.FAILED)
         assert attempt.processing_time == 1.5
         if status == "retrying":
@@ -85,7 +85,7 @@ async def test_errors_are_kept_and_conditions_of_the_page_are_matched(hub: Serve
     id = await submitted(hub.client, **policy)
     heard = await run(hub, "fail_job", error="no", retry=False, error_details={"error_type": "ServiceTimeoutError"})
     assert heard["status"] == "failed"
-    assert (await hub.app.get(id)).reason == "non_retryable"
+    assert (await hub.app.jobs.get(id)).reason == "non_retryable"
 
 
 async def test_snoozed_and_released_cost_nothing(hub: Served) -> None:
@@ -94,7 +94,7 @@ async def test_snoozed_and_released_cost_nothing(hub: Served) -> None:
     assert released["status"] == "queued"
     snoozed = await run(hub, "snooze_job", delay=60)
     assert (snoozed["status"], snoozed["job_id"]) == ("scheduled", id)
-    job = await hub.app.get(id)
+    job = await hub.app.jobs.get(id)
     assert (job.charged, job.status) == (0, Status.SCHEDULED)
 
 
@@ -106,7 +106,7 @@ async def test_they_are_counted_in_charts_and_metrics(hub: Served) -> None:
     await run(hub, "fail_job", error="no", retry=False)
 
     async def counted() -> bool:
-        totals = [one.totals for one in await hub.app.engine.rollups.read(*span(hub), "text_to_image", None)]
+        totals = [one.totals for one in await hub.app.session.engine.rollups.read(*span(hub), "text_to_image", None)]
         return (sum(one.completed for one in totals), sum(one.failed for one in totals)) == (3, 1)
 
     token = (await work(hub.client, "register_worker", **ME))["token"]
@@ -123,19 +123,19 @@ def span(hub: Served) -> tuple[Any, Any]:
 
 
 async def test_batches_families_and_webhooks_follow(hub: Served) -> None:
-    hook = await hub.app.add_webhook("https://hooks.example/", events=["started", "completed"])
+    hook = await hub.app.webhooks.add("https://hooks.example/", events=["started", "completed"])
     first = await submitted(hub.client)
     second = await submitted(hub.client, after=[first])
-    assert (await hub.app.get(second)).status is Status.WAITING
+    assert (await hub.app.jobs.get(second)).status is Status.WAITING
     assert (await run(hub))["job_id"] == first
     await until(lambda: is_in(hub, second, Status.QUEUED))
     assert (await run(hub))["job_id"] == second
-    told = [job.payload["message"]["type"] for job in (await hub.app.deliveries(webhook=hook.webhook.id)).items]
+    told = [job.payload["message"]["type"] for job in (await hub.app.webhooks.deliveries(webhook=hook.webhook.id)).items]
     assert sorted(told) == ["job.completed"] * 2 + ["job.started"] * 2
 
 
 async def is_in(hub: Served, id: str, status: Status) -> bool:
-    return (await hub.app.get(id)).status is status
+    return (await hub.app.jobs.get(id)).status is status
 
 
 async def test_a_report_says_how_long_it_usually_takes(hub: Served) -> None:
@@ -168,7 +168,7 @@ async def test_progress_is_kept_with_its_details(hub: Served) -> None:
             estimated_completion="2030-01-15T10:08:30Z",
             connector_details=details,
         )
-    progress = (await hub.app.get(id)).progress
+    progress = (await hub.app.jobs.get(id)).progress
     assert progress is not None
     assert (progress.percent, progress.step, progress.details) == (45, "sampling", details)
     assert len(progress.message or "") < 600, "it is cut, as that of a handler is"

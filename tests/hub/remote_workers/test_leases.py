@@ -32,7 +32,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def keyed(url: str, *names: str) -> AsyncIterator[tuple[Served, list[httpx2.AsyncClient]]]:
     """A hub, and a client for each of these keys."""
     async with App(url) as app:
-        keys = [(await app.create_key(name, ["work", "submit", "read"])).text for name in names]
+        keys = [(await app.keys.create(name, ["work", "submit", "read"])).text for name in names]
         async with serving(app) as hub:
             clients = [
                 httpx2.AsyncClient(base_url=hub.address, headers={"authorization": f"Bearer {key}"}, trust_env=False)
@@ -71,7 +71,7 @@ async def test_a_worker_goes_on_behind_another_hub(url: str) -> None:
         await submitted(one.client)
         again = await work(other.client, "claim_job", worker_id="w", token=token, wait=20)
         assert again["type"] == "job_assigned"
-        assert (await one.app.get(again["job_id"])).worker == (await one.app.workers())[0].info.id
+        assert (await one.app.jobs.get(again["job_id"])).worker == (await one.app.workers.list())[0].info.id
 
 
 async def test_over_a_socket_of_another_hub_it_needs_no_lease(url: str) -> None:
@@ -79,7 +79,7 @@ async def test_over_a_socket_of_another_hub_it_needs_no_lease(url: str) -> None:
         token, job = await claimed(one.client)
         async with connected(other) as socket:
             heard = await socket.ask("register_worker", worker_id="w", capabilities=CAN, token=token)
-            assert heard["worker"] == str((await one.app.workers())[0].info.id)
+            assert heard["worker"] == str((await one.app.workers.list())[0].info.id)
             assert (await socket.ask("complete_job", worker_id="w", job_id=job["job_id"]))["type"] == "job_completed"
 
 
@@ -105,13 +105,13 @@ async def test_a_lease_is_that_of_one_job_and_one_epoch(url: str) -> None:
         assert again["lease"] != job["lease"]
         for message in ("accept_job", "start_job", "complete_job"):
             assert await kind(hub.client, message, lease=job["lease"]) == "stale-job", "replayed after its time"
-        assert (await hub.app.get(job["job_id"])).status is Status.ASSIGNED
+        assert (await hub.app.jobs.get(job["job_id"])).status is Status.ASSIGNED
 
 
 async def test_a_lease_is_void_with_its_key(url: str) -> None:
     async with keyed(url, "mine", "operator") as (hub, [mine, _]):
         _, job = await claimed(mine)
-        await hub.app.revoke_key("mine")
+        await hub.app.keys.revoke("mine")
         await until(lambda: _refused(mine, job["lease"]))
 
 
@@ -119,7 +119,7 @@ async def test_a_claim_that_waits_ends_with_its_key(url: str) -> None:
     async with keyed(url, "mine", "operator") as (hub, [mine, operator]):
         claiming = asyncio.create_task(said(mine, "claim_job", worker_id="w", capabilities=CAN, wait=50))
         await until(lambda: any(worker.given for worker in hub.hub.fleet.workers.values()))
-        await hub.app.revoke_key("mine")
+        await hub.app.keys.revoke("mine")
         async with asyncio.timeout(20):
             assert (await claiming).status_code == 401
         id = await submitted(operator)
@@ -136,12 +136,12 @@ async def test_after_a_rotation_both_secrets_count_on_every_hub(url: str, monkey
     async with serving(url) as one, serving(url) as other:
         token, job = await claimed(one.client)
         await work(other.client, "accept_job", lease=job["lease"])
-        await one.app.rotate_leases(by="ops")
+        await one.app.keys.rotate_leases(by="ops")
         await work(other.client, "start_job", lease=job["lease"])
         await submitted(one.client)
         new = await work(one.client, "claim_job", worker_id="w", token=token, wait=20)
         await work(other.client, "accept_job", lease=new["lease"])
-        await one.app.rotate_leases(forget=True)
+        await one.app.keys.rotate_leases(forget=True)
 
         async def void() -> bool:
             return all([await _lease_is_void(hub.client, new["lease"]) for hub in (one, other)])
@@ -158,12 +158,12 @@ async def _lease_is_void(client: httpx2.AsyncClient, lease: str) -> bool:
 async def test_the_secret_is_shown_nowhere(tmp_path: Path) -> None:
     async with serving(url_of("sqlite", tmp_path)) as hub:
         await claimed(hub.client)
-        await hub.app.rotate_leases(by="ops")
-        [setting] = await hub.app.engine.documents.settings(signatures.SETTING)
+        await hub.app.keys.rotate_leases(by="ops")
+        [setting] = await hub.app.session.engine.documents.settings(signatures.SETTING)
         secrets = [one["data"] for one in json.loads(setting.value)["secrets"]]
         paths = ("/api/queues", "/api/limits", "/api/rates", "/api/tasks", "/api/stats", "/api/workers", "/metrics")
         shown = [(await hub.client.get(path)).text for path in paths]
-        shown.append(str([one.to_dict() for one in await hub.app.audit()]))
+        shown.append(str([one.to_dict() for one in await hub.app.store.audit()]))
         shown.append(str(hub.hub.fleet.signing._secrets))
         assert "rotate" in shown[-2]
         assert not [text for text in shown for secret in secrets if secret in text]

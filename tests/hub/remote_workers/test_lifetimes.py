@@ -48,7 +48,7 @@ async def given_to(hub: Served, token: str, **fields: Any) -> dict[str, Any]:
 
 
 async def status_of(hub: Served, id: str) -> Status:
-    return (await hub.app.get(id)).status
+    return (await hub.app.jobs.get(id)).status
 
 
 async def beating(hub: Served, token: str, **fields: Any) -> None:
@@ -66,7 +66,7 @@ async def test_what_is_not_accepted_in_time_is_taken_back(hub: Served) -> None:
         await until(lambda: is_queued(hub, job["job_id"]))
         late = await said(hub.client, "accept_job", lease=job["lease"])
         assert late.json()["type"].endswith("/stale-job")
-        stored = await hub.app.get(job["job_id"])
+        stored = await hub.app.jobs.get(job["job_id"])
         assert (stored.unstarted_losses, stored.attempt, stored.charged) == (1, 0, 0)
     finally:
         alive.cancel()
@@ -106,7 +106,7 @@ async def test_a_worker_that_falls_silent_is_buried_and_told_so(hub: Served) -> 
 
 
 async def lost(hub: Served, id: str) -> bool:
-    return any(one.outcome is Outcome.LOST for one in (await hub.app.history(id)).attempts)
+    return any(one.outcome is Outcome.LOST for one in (await hub.app.jobs.history(id)).attempts)
 
 
 async def test_progress_is_a_sign_of_life(hub: Served) -> None:
@@ -117,7 +117,7 @@ async def test_progress_is_a_sign_of_life(hub: Served) -> None:
         await work(hub.client, "update_job_progress", lease=job["lease"], progress=50)
         await asyncio.sleep(0.3)
     assert (await work(hub.client, "complete_job", lease=job["lease"]))["status"] == "completed"
-    assert len((await hub.app.history(job["job_id"])).attempts) == 1
+    assert len((await hub.app.jobs.history(job["job_id"])).attempts) == 1
 
 
 async def test_a_job_that_two_heartbeats_do_not_name_is_lost(hub: Served) -> None:
@@ -139,7 +139,7 @@ async def test_without_a_list_all_that_it_was_given_is_its_own(hub: Served) -> N
     await work(hub.client, "start_job", lease=job["lease"])
     alive = asyncio.create_task(beating(hub, token))
     try:
-        before = (await hub.app.workers())[0].beats
+        before = (await hub.app.workers.list())[0].beats
         await until(lambda: has_beaten(hub, before + 8))
     finally:
         alive.cancel()
@@ -147,7 +147,7 @@ async def test_without_a_list_all_that_it_was_given_is_its_own(hub: Served) -> N
 
 
 async def has_beaten(hub: Served, beats: int) -> bool:
-    return (await hub.app.workers())[0].beats > beats
+    return (await hub.app.workers.list())[0].beats > beats
 
 
 # -- cancels
@@ -208,7 +208,7 @@ async def test_a_cancel_is_told_and_ends_as_the_lifecycle_says(
 async def test_a_hint_that_names_no_job_keeps_no_cancel_from_being_told(calm: Served) -> None:
     async with connected(calm) as socket:
         id = await held(calm, socket, "accept_job", "start_job")
-        calm.app.engine.bus.send(Hint(Topic.CANCEL, ("no job", id)))
+        calm.app.session.engine.bus.send(Hint(Topic.CANCEL, ("no job", id)))
         await calm.app.cancel(id)
         assert (await socket.until("cancel_job", job_id=id))["reason"] == "cancelled"
 
@@ -228,7 +228,7 @@ async def test_that_time_is_over_is_told(calm: Served) -> None:
         assert (await socket.until("cancel_job", job_id=id))["reason"] == "timeout"
         failed = await socket.ask("fail_job", **ME, job_id=id, error="stopped")
         assert failed["status"] == "retrying"
-        [attempt] = (await calm.app.history(id)).attempts
+        [attempt] = (await calm.app.jobs.history(id)).attempts
         assert attempt.outcome is Outcome.TIMED_OUT
 
 
@@ -236,13 +236,13 @@ async def test_what_the_sweeper_ended_is_no_longer_the_workers(calm: Served) -> 
     token = await joined(calm)
     job = await given_to(calm, token, retry_delays=[60])
     await work(calm.client, "start_job", lease=job["lease"])
-    stored = await calm.app.get(job["job_id"])
-    rules, now = calm.app.engine.rules, calm.app.host.clock.now()
-    await calm.app.lanes.apply(lose(stored, Cause.TIMEOUT, now, 0.0, rules))
+    stored = await calm.app.jobs.get(job["job_id"])
+    rules, now = calm.app.session.engine.rules, calm.app.host.clock.now()
+    await calm.app.session.lanes.apply(lose(stored, Cause.TIMEOUT, now, 0.0, rules))
     for message, fields in (("fail_job", {"error": "late"}), ("complete_job", {}), ("release_job", {})):
         late = await said(calm.client, message, lease=job["lease"], **fields)
         assert late.json()["type"].endswith("/stale-job"), message
-    [attempt] = (await calm.app.history(job["job_id"])).attempts
+    [attempt] = (await calm.app.jobs.history(job["job_id"])).attempts
     assert attempt.outcome is Outcome.TIMED_OUT
 
 
@@ -252,7 +252,7 @@ async def test_a_worker_that_registers_again_leaves_nothing_behind(calm: Served)
         second = await socket.ask("register_worker", **ME, capabilities=CAN)
         assert first["worker"] != second["worker"], "two machines may have one name"
         assert [str(worker.id) for worker in calm.hub.fleet.workers.values()] == [second["worker"]]
-        assert [str(row.info.id) for row in await calm.app.workers() if row.alive] == [second["worker"]]
+        assert [str(row.info.id) for row in await calm.app.workers.list() if row.alive] == [second["worker"]]
 
 
 # -- hubs that stop, sockets that idle
@@ -267,7 +267,7 @@ async def test_a_hub_that_stops_leaves_its_workers_alive(tmp_path: Path) -> None
             one.server.stop()
             assert (await socket.until("error"))["problem"]["type"].endswith("/draining")
             assert await socket.closed() == 1012
-        assert [row.alive for row in await other.app.workers()] == [True]
+        assert [row.alive for row in await other.app.workers.list()] == [True]
         async with connected(other) as socket:
             await socket.ask("register_worker", **ME, capabilities=CAN, token=token)
             assert (await socket.ask("complete_job", **ME, job_id=id))["type"] == "job_completed"

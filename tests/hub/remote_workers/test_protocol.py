@@ -28,20 +28,20 @@ async def test_a_job_runs_over_a_socket_in_the_words_of_the_page(url: str) -> No
         assert given["claim_timeout"] == 30000
         assert given["requirements"]["service_type"] == "comfyui"
         assert given["requirements"]["timeout_minutes"] == 15
-        assert (await hub.app.get(id)).status is Status.ASSIGNED
+        assert (await hub.app.jobs.get(id)).status is Status.ASSIGNED
         assert (await socket.ask("accept_job", **me, job_id=id))["type"] == "job_accepted"
-        assert (await hub.app.get(id)).status is Status.ACCEPTED
+        assert (await hub.app.jobs.get(id)).status is Status.ACCEPTED
         heard = await socket.ask(
             "update_job_progress", **me, job_id=id, status="in_progress", progress=45, message="14/30"
         )
         assert heard == {"type": "progress_acknowledged", "id": "asked", "job_id": id, "cancel": False, "reason": None}
-        job = await hub.app.get(id)
+        job = await hub.app.jobs.get(id)
         assert (job.status, job.progress and job.progress.percent) == (Status.RUNNING, 45)
         result = {"success": True, "output_files": ["image.png"]}
         done = {**me, "job_id": id, "status": "completed", "processing_time": 67.5, "result": result}
         assert (await socket.ask("complete_job", **done))["type"] == "job_completed"
-        assert (await hub.app.get(id)).result == result
-        [attempt] = (await hub.app.history(id)).attempts
+        assert (await hub.app.jobs.get(id)).result == result
+        [attempt] = (await hub.app.jobs.history(id)).attempts
         assert attempt.processing_time == 67.5
         assert (await socket.ask("complete_job", **done))["type"] == "job_completed", "a repeat is answered alike"
         assert (await socket.ask("fail_job", **me, job_id=id, error="no"))["type"] == "stale_job"
@@ -66,7 +66,7 @@ async def test_a_job_runs_over_http(url: str) -> None:
         assert failed == await work(
             hub.client, "fail_job", lease=lease, error="timeout", retry=True, error_details=details
         )
-        job = await hub.app.get(id)
+        job = await hub.app.jobs.get(id)
         assert job.error is not None
         assert (job.error.type, job.error.details) == ("ServiceTimeoutError", details)
         late = await hub.client.post("/api/work/complete_job", json={"lease": lease, "result": 1})
@@ -81,4 +81,4 @@ async def test_names_that_nothing_can_have_are_refused(url: str, message: str, f
     async with serving(url) as hub:
         answer = await said(hub.client, message, **{"worker_id": "curl", "capabilities": CAN} | fields)
         assert (answer.status_code, "printable" in answer.json()["detail"]) == (400, True), answer.text
-        assert not await hub.app.workers()
+        assert not await hub.app.workers.list()

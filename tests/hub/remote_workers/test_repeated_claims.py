@@ -53,7 +53,7 @@ async def test_a_claim_that_another_hub_has_answered_takes_no_second_job_and_sta
         me: dict[str, Any] = {"worker_id": "one"}
         known = await work(hub.client, "register_worker", **me, tasks=["work"], max_concurrent_jobs=2)
         me |= {"token": known["token"], "request": "same"}
-        jobs, asked = stale.app.engine.jobs, list[UUID]()
+        jobs, asked = stale.app.session.engine.jobs, list[UUID]()
         claim = jobs.claim
 
         async def noted(worker: UUID, *args: Any) -> Any:
@@ -94,7 +94,7 @@ async def test_a_claim_whose_answer_is_lost_on_the_way_is_repeated_and_costs_no_
             id = UUID(answer.json()["job_id"])
 
             async def is_assigned() -> bool:
-                return (await hub.app.get(id)).status is Status.ASSIGNED
+                return (await hub.app.jobs.get(id)).status is Status.ASSIGNED
 
             await until(is_assigned)
             job = await work(hub.client, "claim_job", **claim)
@@ -102,8 +102,8 @@ async def test_a_claim_whose_answer_is_lost_on_the_way_is_repeated_and_costs_no_
             await work(hub.client, "complete_job", lease=job["lease"], result="done")
             assert not lost.done()
             lost.cancel()
-        [attempt] = (await hub.app.history(id)).attempts
-        assert (await hub.app.get(id)).result == "done"
+        [attempt] = (await hub.app.jobs.history(id)).attempts
+        assert (await hub.app.jobs.get(id)).result == "done"
         assert attempt.number == 1
 
 
@@ -115,7 +115,7 @@ async def test_who_hung_up_gives_nothing_back_that_its_repeat_was_given(
         me: dict[str, Any] = {"worker_id": "one"}
         known = await work(hub.client, "register_worker", **me, tasks=["work"], max_concurrent_jobs=2)
         me |= {"token": known["token"], "request": "same", "wait": 20}
-        jobs, asked, go_on = hub.app.engine.jobs, asyncio.Event(), asyncio.Event()
+        jobs, asked, go_on = hub.app.session.engine.jobs, asyncio.Event(), asyncio.Event()
         claim = jobs.claim
 
         async def slow(*args: Any) -> Any:

@@ -72,7 +72,7 @@ async def test_progress_that_meets_the_end_is_acknowledged_and_not_written(hub: 
     asked = [messages.pop(first), *messages.values()]
     answers = {answer["type"] for answer in await both(held, *asked)}
     assert answers == {"job_failed", "progress_acknowledged"}
-    job = await hub.app.get(held.job.id)
+    job = await hub.app.jobs.get(held.job.id)
     assert (job.status, job.progress) == (Status.FAILED, None)
 
 
@@ -80,7 +80,7 @@ async def test_of_reports_at_once_the_newest_is_written(hub: Served) -> None:
     lease, held = await running(hub)
     asked = [work(hub.client, "update_job_progress", lease=lease, progress=percent) for percent in (10, 20)]
     assert [answer["type"] for answer in await both(held, *asked)] == ["progress_acknowledged"] * 2
-    job = await hub.app.get(held.job.id)
+    job = await hub.app.jobs.get(held.job.id)
     assert job.progress is not None
     assert job.progress.percent == 20
 

@@ -20,14 +20,14 @@ async def test_it_ends_while_the_store_is_asked_for_one_and_others_wait(
 ) -> None:
     asked, answers = asyncio.Event(), asyncio.Event()
     async with serving(url_of("sqlite", tmp_path)) as hub:
-        claim = hub.app.engine.jobs.claim
+        claim = hub.app.session.engine.jobs.claim
 
         async def slow(*args: Any) -> Any:
             asked.set()
             await answers.wait()
             return await claim(*args)
 
-        monkeypatch.setattr(hub.app.engine.jobs, "claim", slow)
+        monkeypatch.setattr(hub.app.session.engine.jobs, "claim", slow)
         claims = [
             asyncio.create_task(said(hub.client, "claim_job", worker_id=f"w{n}", tasks=["work"], wait=50))
             for n in range(3)

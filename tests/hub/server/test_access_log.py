@@ -116,7 +116,7 @@ async def test_behind_a_prefix_probes_are_left_out_and_jobs_are_named(url: str, 
 
 async def test_a_key_that_is_refused_is_named_and_nobody_is_no_key(url: str, log: list[logging.LogRecord]) -> None:
     async with App(url) as app:
-        shop = await app.create_key("shop", ["read"], customer="acme")
+        shop = await app.keys.create("shop", ["read"], customer="acme")
     bearer = {"authorization": f"Bearer {shop.text}"}
     async with serving(url) as hub:
         for path in ("/api/keys", "/api/stats"):  # a scope that it lacks, and what is not for customers
@@ -128,7 +128,7 @@ async def test_a_key_that_is_refused_is_named_and_nobody_is_no_key(url: str, log
 
 async def test_a_socket_that_says_its_key_in_a_message_is_named(url: str, log: list[logging.LogRecord]) -> None:
     async with App(url) as app:
-        key = await app.create_key("watcher", ["read"])
+        key = await app.keys.create("watcher", ["read"])
     async with serving(url) as hub:
         async with connected(hub) as socket:
             assert (await socket.ask("authenticate", key=key.text))["name"] == "watcher"

@@ -27,7 +27,7 @@ async def test_a_request_that_waits_ends_with_its_key(tmp_path: Path) -> None:
         return a
 
     async with app:
-        keys = {name: (await app.create_key(name, ["read"])).text for name in ("shop", "other")}
+        keys = {name: (await app.keys.create(name, ["read"])).text for name in ("shop", "other")}
         async with serving(app) as hub:
             job = await add.submit(1)
 
@@ -38,7 +38,7 @@ async def test_a_request_that_waits_ends_with_its_key(tmp_path: Path) -> None:
 
             waiting = {name: asyncio.create_task(wait(name)) for name in keys}
             await until(lambda: len(app.session.watcher._followers.get(str(job.id), ())) == 2)
-            await app.revoke_key("shop")
+            await app.keys.revoke("shop")
             assert await waiting["shop"] == 401
             assert not waiting["other"].done()
             await app.worker(burst=True).run()
@@ -57,7 +57,7 @@ def asked(hub: Hub, caller: Caller) -> OperationRequest:
 
 async def test_a_result_that_comes_with_the_revocation_is_not_told() -> None:
     async with App("memory://") as app:
-        key = await app.create_key("shop", ["read"])
+        key = await app.keys.create("shop", ["read"])
         hub, result = Hub(app), asyncio.get_running_loop().create_future()
 
         async def work() -> str:
@@ -70,7 +70,7 @@ async def test_a_result_that_comes_with_the_revocation_is_not_told() -> None:
             waiting = asyncio.create_task(wait_within(asked(hub, caller), 50, work()))
             await asyncio.sleep(0)
             assert not waiting.done()
-            await app.revoke_key("shop")
+            await app.keys.revoke("shop")
             with pytest.raises(Problem) as refused:
                 await waiting
             assert refused.value.status == 401
@@ -79,7 +79,7 @@ async def test_a_result_that_comes_with_the_revocation_is_not_told() -> None:
 
 async def test_a_request_whose_key_was_revoked_before_it_waits_is_told_nothing() -> None:
     async with App("memory://") as app:
-        key = await app.create_key("shop", ["read"])
+        key = await app.keys.create("shop", ["read"])
         hub = Hub(app)
 
         async def work() -> str:
@@ -87,7 +87,7 @@ async def test_a_request_whose_key_was_revoked_before_it_waits_is_told_nothing()
 
         async with hub.door.open():
             caller = hub.door.authenticate(key.text)
-            await app.revoke_key("shop")
+            await app.keys.revoke("shop")
             await until(lambda: not hub.door.knows(caller))
             with pytest.raises(Problem) as refused:
                 await wait_within(asked(hub, caller), 50, work())

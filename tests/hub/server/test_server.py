@@ -259,7 +259,7 @@ async def test_the_server_does_not_say_what_it_is(url: str) -> None:
 @pytest.mark.parametrize(("believed", "client"), [(True, "203.0.113.9"), (False, "127.0.0.1")])
 async def test_a_proxy_says_who_asks(believed: bool, client: str, url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with App(url) as app:
-        key = await app.create_key("ci", scopes={"read"})
+        key = await app.keys.create("ci", scopes={"read"})
     headers = {"X-Forwarded-For": "203.0.113.9", "Authorization": f"Bearer {key.text}"}
     with caplog.at_level(logging.INFO, "headrace.hub.access"):
         async with serving(url, quiet(proxy_headers=believed)) as hub:

@@ -60,17 +60,17 @@ def types(receiver: Receiver) -> list[str]:
 async def ended(app: App, *, count: int = 1) -> list[Job]:
     """All deliveries, once so many have ended."""
     await until(lambda: _ended(app, count))
-    return list((await app.deliveries()).items)
+    return list((await app.webhooks.deliveries()).items)
 
 
 async def _ended(app: App, count: int) -> bool:
-    return sum(one.ended for one in (await app.deliveries()).items) >= count
+    return sum(one.ended for one in (await app.webhooks.deliveries()).items) >= count
 
 
 async def test_a_job_is_told_of_in_order_and_signed(sums: Sums) -> None:
     app = sums.app
     async with receiving() as receiver, delivering(app), app.worker():
-        made = await app.add_webhook(url(receiver), events=["status_change", "progress"], bearer="tok")
+        made = await app.webhooks.add(url(receiver), events=["status_change", "progress"], bearer="tok")
         job = await sums.multiply.submit(2, 3)
         await until(lambda: len(receiver.requests) >= 4)
         assert types(receiver) == ["job.submitted", "job.started", "job.progress", "job.completed"]
@@ -81,7 +81,7 @@ async def test_a_job_is_told_of_in_order_and_signed(sums: Sums) -> None:
             assert request.headers["content-type"] == "application/json"
         assert msgspec.json.decode(receiver.requests[3].body)["data"]["result"] == 6
         found = await ended(app, count=4)
-        assert (await app.verify()).ok
+        assert (await app.store.verify()).ok
     assert {one.status for one in found} == {Status.COMPLETED}
     assert {one.result["status"] for one in found} == {204}
     ids = {request.headers["webhook-id"] for request in receiver.requests}
@@ -92,8 +92,8 @@ async def test_a_job_is_told_of_in_order_and_signed(sums: Sums) -> None:
 async def test_one_that_fails_holds_back_the_next_of_its_job_and_no_other(sums: Sums) -> None:
     app = sums.app
     async with receiving("500 Oops") as broken, receiving() as fine, delivering(app):
-        await app.add_webhook(url(broken), events=["status_change"])
-        await app.add_webhook(url(fine), events=["status_change"])
+        await app.webhooks.add(url(broken), events=["status_change"])
+        await app.webhooks.add(url(fine), events=["status_change"])
         job = await sums.add.submit(1)
         await app.cancel(job.id)
         await until(lambda: len(fine.requests) == 2)
@@ -136,14 +136,14 @@ async def test_no_customer_finds_out_which_private_names_there_are(
     hosts = ("db.internal", "empty.internal", "nowhere.internal")
     async with webhook_worker(app, HubOptions(webhook_http=True), resolver=names):
         for host in hosts:
-            made = await app.add_webhook(f"http://{host}/x", events=["status_change"], customer="acme")
-            await app.test_webhook(made.webhook.id)
+            made = await app.webhooks.add(f"http://{host}/x", events=["status_change"], customer="acme")
+            await app.webhooks.test(made.webhook.id)
 
         async def tried() -> bool:
-            return all(one.attempt == 1 and one.error is not None for one in (await app.deliveries()).items)
+            return all(one.attempt == 1 and one.error is not None for one in (await app.webhooks.deliveries()).items)
 
         await until(tried)
-        found = (await app.deliveries()).items
+        found = (await app.webhooks.deliveries()).items
         assert len(found) == len(hosts)
         told = {(one.status, one.reason, one.error and (one.error.type, one.error.message)) for one in found}
         assert len(told) == 1, told
@@ -154,22 +154,22 @@ async def test_no_customer_finds_out_which_private_names_there_are(
 async def test_a_private_address_is_given_up_at_once_and_says_how_to_allow_it(quick: Sums) -> None:
     app = quick.app
     async with receiving() as receiver, delivering(app, HubOptions(webhook_http=True)):
-        await app.add_webhook(url(receiver), events=["submitted"])
+        await app.webhooks.add(url(receiver), events=["submitted"])
         await quick.add.submit(1)
         [delivery] = await ended(app)
         assert (delivery.status, delivery.attempt) == (Status.FAILED, 1)
         assert delivery.error is not None
         assert "--webhook-allow" in delivery.error.message
         assert receiver.connections == 0
-        assert (await app.webhooks())[0].failures == 1
+        assert (await app.webhooks.list())[0].failures == 1
 
 
 async def test_nothing_is_sent_to_one_that_is_removed(quick: Sums) -> None:
     app = quick.app
     async with receiving() as receiver:
-        hook = (await app.add_webhook(url(receiver), events=["submitted"])).webhook.id
+        hook = (await app.webhooks.add(url(receiver), events=["submitted"])).webhook.id
         await quick.add.submit(1)
-        await app.delete_webhook(hook)
+        await app.webhooks.delete(hook)
         async with delivering(app):
             [delivery] = await ended(app)
             assert delivery.status is Status.FAILED
@@ -181,20 +181,20 @@ async def test_nothing_is_sent_to_one_that_is_removed(quick: Sums) -> None:
 async def test_what_is_for_one_that_is_off_is_cancelled_until_it_is_on_again(sums: Sums) -> None:
     app = sums.app
     async with receiving() as receiver:
-        hook = (await app.add_webhook(url(receiver), events=["submitted"])).webhook.id
+        hook = (await app.webhooks.add(url(receiver), events=["submitted"])).webhook.id
         await sums.add.submit(1)
-        await app.set_webhook(hook, on=False)
+        await app.webhooks.set(hook, on=False)
         async with delivering(app):
             [delivery] = await ended(app)
             assert delivery.status is Status.CANCELLED, "nothing is broken: no dead letter"
-            assert (await app.webhooks())[0].failures == 0
-            [act] = (await app.history(delivery.id)).events
+            assert (await app.webhooks.list())[0].failures == 0
+            [act] = (await app.jobs.history(delivery.id)).events
             assert (act.verb, act.by) == ("cancel", OFF)
             assert receiver.connections == 0
-            await app.test_webhook(hook)
+            await app.webhooks.test(hook)
             await until(lambda: types(receiver) == ["webhook.test"])
-            await app.set_webhook(hook, on=True)
-            await app.redeliver(delivery.id)
+            await app.webhooks.set(hook, on=True)
+            await app.webhooks.redeliver(delivery.id)
             await until(lambda: types(receiver)[1:] == ["job.submitted"])
 
 
@@ -202,10 +202,10 @@ async def test_a_slow_receiver_takes_its_share_and_no_more(sums: Sums) -> None:
     app = sums.app
     async with receiving() as slow, receiving() as fine:
         slow.silent = True
-        await app.add_webhook(url(slow), events=["submitted"])
+        await app.webhooks.add(url(slow), events=["submitted"])
         for number in range(3 * _MAX_OPEN_DELIVERIES):
             await sums.add.submit(number)
-        await app.add_webhook(url(fine), events=["submitted"])
+        await app.webhooks.add(url(fine), events=["submitted"])
         await sums.add.submit(0)
         async with delivering(app):
             await until(lambda: slow.open == _MAX_RECEIVER_DELIVERIES)
@@ -219,8 +219,8 @@ async def test_the_receivers_of_one_customer_take_one_share(quick: Sums) -> None
     async with receiving() as slow, receiving() as fine:
         slow.silent = True
         for _ in range(3):
-            await app.add_webhook(url(slow), events=["submitted"], customer="a")
-        await app.add_webhook(url(fine), events=["submitted"], customer="b")
+            await app.webhooks.add(url(slow), events=["submitted"], customer="a")
+        await app.webhooks.add(url(fine), events=["submitted"], customer="b")
         for number in range(_MAX_OPEN_DELIVERIES):
             await quick.add.options(customer="a").submit(number)
         await quick.add.options(customer="b").submit(0)
@@ -235,12 +235,12 @@ async def test_who_floods_waits_in_turn_with_all_others(sums: Sums) -> None:
     app = sums.app
     async with receiving() as flooded, receiving() as fine, receiving() as own:
         fine.requests = own.requests = flooded.requests  # in the order in which they came
-        await app.add_webhook(url(flooded), events=["submitted"], customer="a")
+        await app.webhooks.add(url(flooded), events=["submitted"], customer="a")
         await sums.add.options(customer="a").map([(number,) for number in range(300)])
         # Behind all of those, by another customer and by the operator.
-        await app.add_webhook(url(fine), events=["submitted"], customer="b")
+        await app.webhooks.add(url(fine), events=["submitted"], customer="b")
         await sums.add.options(customer="b").map([(number,) for number in range(10)])
-        await app.add_webhook(url(own), events=["submitted"])
+        await app.webhooks.add(url(own), events=["submitted"])
         await sums.add.map([(number,) for number in range(10)])
         async with delivering(app):
             await until(lambda: len(flooded.requests) == 320)  # none is left out
@@ -252,14 +252,14 @@ async def test_who_floods_waits_in_turn_with_all_others(sums: Sums) -> None:
 
 async def _give_up(app: App) -> None:
     """Cancel what is under way, so that nobody waits for it at the end."""
-    await app.pause_queue(QUEUE)
+    await app.queues.pause(QUEUE)
     async for _ in app.cancel_all({"task": TASK}):
         pass
 
 
 async def test_many_that_fail_together_say_why_and_are_not_tried_again(sums: Sums) -> None:
     app = sums.app
-    made = await app.add_webhook("http://hooks.example/jobs", events=["submitted"])
+    made = await app.webhooks.add("http://hooks.example/jobs", events=["submitted"])
     for number in range(30):
         await sums.add.submit(number)
     async with delivering(app, HubOptions()):
@@ -268,7 +268,7 @@ async def test_many_that_fail_together_say_why_and_are_not_tried_again(sums: Sum
     assert len([one for one in found if one.status is Status.FAILED]) >= MAX_WEBHOOK_FAILURES
     assert {one.status for one in found if not one.error} <= {Status.CANCELLED}, "when it is switched off"
     assert all("--webhook-http" in one.error.message for one in found if one.error)
-    assert not (await app.get_webhook(made.webhook.id)).on
+    assert not (await app.webhooks.get(made.webhook.id)).on
 
 
 async def test_what_cannot_be_noted_decides_nothing(quick: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ async def test_what_cannot_be_noted_decides_nothing(quick: Sums, monkeypatch: py
     monkeypatch.setattr(App, "note_delivered", away)
     monkeypatch.setattr(App, "note_undelivered", away)
     async with receiving() as receiver, delivering(app):
-        await app.add_webhook(url(receiver), events=["submitted"])
+        await app.webhooks.add(url(receiver), events=["submitted"])
         await quick.add.submit(1)
         (taken,) = await ended(app)
         assert (taken.status, taken.attempt, len(receiver.requests)) == (Status.COMPLETED, 1, 1), "it is not sent again"
@@ -294,45 +294,45 @@ async def test_what_cannot_be_noted_decides_nothing(quick: Sums, monkeypatch: py
 async def test_gone_is_gone(quick: Sums) -> None:
     app = quick.app
     async with receiving("410 Gone") as receiver, delivering(app):
-        hook = (await app.add_webhook(url(receiver), events=["submitted"])).webhook.id
+        hook = (await app.webhooks.add(url(receiver), events=["submitted"])).webhook.id
         await quick.add.submit(1)
         [delivery] = await ended(app)
         assert delivery.attempt == 1
-        assert not (await app.get_webhook(hook)).on
+        assert not (await app.webhooks.get(hook)).on
 
 
 async def test_the_last_attempt_that_fails_counts_against_the_subscription(quick: Sums) -> None:
     app = quick.app
     async with receiving("500 Oops") as receiver, delivering(app):
-        hook = (await app.add_webhook(url(receiver), events=["submitted"])).webhook.id
+        hook = (await app.webhooks.add(url(receiver), events=["submitted"])).webhook.id
         await quick.add.submit(1)
         await until(lambda: _tried_out(app))
-        [delivery] = (await app.deliveries()).items
+        [delivery] = (await app.webhooks.deliveries()).items
         assert (delivery.status, delivery.attempt, len(receiver.requests)) == (Status.FAILED, 8, 8)
         assert len({one.headers["webhook-id"] for one in receiver.requests}) == 1
-        assert (await app.get_webhook(hook)).failures == 1
+        assert (await app.webhooks.get(hook)).failures == 1
         receiver.answers = ["200 OK"]
-        await app.redeliver(delivery.id)
+        await app.webhooks.redeliver(delivery.id)
         await until(lambda: _status(app, delivery, Status.COMPLETED))
-        assert (await app.get_webhook(hook)).failures == 0
+        assert (await app.webhooks.get(hook)).failures == 0
 
 
 async def _tried_out(app: App) -> bool:
-    [delivery] = (await app.deliveries()).items
+    [delivery] = (await app.webhooks.deliveries()).items
     if delivery.status is Status.RETRYING:
         await app.run_now(delivery.id)
     return delivery.ended
 
 
 async def _status(app: App, job: Job, status: Status) -> bool:
-    return (await app.get(job.id)).status is status
+    return (await app.jobs.get(job.id)).status is status
 
 
 async def test_a_rerun_with_another_payload_reaches_nobody_elses_webhook(quick: Sums) -> None:
     app = quick.app
     async with receiving() as mine, receiving() as theirs, delivering(app):
-        await app.add_webhook(url(mine), customer="a", events=["submitted"])
-        other = (await app.add_webhook(url(theirs), customer="b", events=["submitted"])).webhook.id
+        await app.webhooks.add(url(mine), customer="a", events=["submitted"])
+        other = (await app.webhooks.add(url(theirs), customer="b", events=["submitted"])).webhook.id
         await quick.add.options(customer="a").submit(1)
         [delivery] = await ended(app)
         forged = await app.rerun(delivery.id, payload={**delivery.payload, "webhook": other})
@@ -341,16 +341,16 @@ async def test_a_rerun_with_another_payload_reaches_nobody_elses_webhook(quick: 
 
 
 async def _serves_deliveries(app: App) -> bool:
-    return [row.info.tasks for row in await app.workers() if row.info.queues] == [(TASK,)]
+    return [row.info.tasks for row in await app.workers.list() if row.info.queues] == [(TASK,)]
 
 
 async def test_a_worker_of_the_users_own_takes_no_deliveries(quick: Sums) -> None:
     app = quick.app
-    await app.add_webhook("http://hooks.example/", events=["submitted"])
+    await app.webhooks.add("http://hooks.example/", events=["submitted"])
     async with app.worker():
         await (await quick.add.submit(1)).result(timeout=20)
-        assert [one.status for one in (await app.deliveries()).items] == [Status.QUEUED]
-        [row] = await app.workers()
+        assert [one.status for one in (await app.webhooks.deliveries()).items] == [Status.QUEUED]
+        [row] = await app.workers.list()
         assert TASK not in row.info.tasks
         async with delivering(app):
             await until(lambda: _serves_deliveries(app))

@@ -83,13 +83,13 @@ def hint(*jobs: Job, dropped: int = 0) -> Hint:
 
 
 async def test_changes_are_given_as_they_happen(sums: Sums) -> None:
-    async with sums.app.feed() as feed:
+    async with sums.app.jobs.feed() as feed:
         told = Told(feed)
         job = await sums.add.submit(1)
         await until(lambda: told.statuses(job.id) == ["queued"])
         await job.cancel()
         await until(lambda: told.statuses(job.id)[-1] == "cancelled")
-        assert next(one for one in reversed(told.jobs)) == await sums.app.get(job.id)
+        assert next(one for one in reversed(told.jobs)) == await sums.app.jobs.get(job.id)
         await job.retry()
         await until(lambda: told.statuses(job.id)[-1] == "queued")
         async with sums.app.worker():
@@ -105,7 +105,7 @@ async def test_the_worker_of_another_session_is_heard(sums: Sums) -> None:
     other = Sums(sums.app.settings.url)
     if sums.app.settings.url == "memory://":
         other = sums  # a memory store is this App's own
-    async with other.app, sums.app.feed(task="multiply") as feed:
+    async with other.app, sums.app.jobs.feed(task="multiply") as feed:
         told = Told(feed)
         async with other.app.worker():
             job, stranger = await sums.multiply.submit(6, 7), await sums.add.submit(1)
@@ -117,7 +117,7 @@ async def test_the_worker_of_another_session_is_heard(sums: Sums) -> None:
 
 
 async def test_every_end_is_given_also_of_many(sums: Sums) -> None:
-    async with sums.app.feed() as feed:
+    async with sums.app.jobs.feed() as feed:
         told = Told(feed)
         handles = await sums.add.map([(n,) for n in range(300)])
         async with sums.app.worker(concurrency=10):
@@ -129,9 +129,9 @@ async def test_every_end_is_given_also_of_many(sums: Sums) -> None:
 
 async def test_a_filter_is_that_of_jobs(here: Sums) -> None:
     with pytest.raises(ConfigError, match="statuses are"):
-        here.app.feed(status="gone")
+        here.app.jobs.feed(status="gone")
     parent = await here.add.submit(1)
-    async with here.app.feed(status=["queued", "failed"], tag="t") as feed:
+    async with here.app.jobs.feed(status=["queued", "failed"], tag="t") as feed:
         told = Told(feed)
         one, other = await here.multiply.submit(1, 2), await here.add.submit(2)
         await until(lambda: told.statuses(one.id) == ["queued"])
@@ -142,7 +142,7 @@ async def test_a_filter_is_that_of_jobs(here: Sums) -> None:
 
 
 async def test_a_slow_reader_gets_each_job_once_as_it_is_by_then(here: Sums) -> None:
-    async with here.app.feed() as feed:
+    async with here.app.jobs.feed() as feed:
         jobs = [await here.add.options(delay=3600).submit(n) for n in range(20)]
         for job in jobs:
             await job.cancel()
@@ -155,7 +155,7 @@ async def test_a_slow_reader_gets_each_job_once_as_it_is_by_then(here: Sums) -> 
 
 
 async def test_the_backlog_of_a_slow_reader_is_bounded_and_what_is_over_is_counted(here: Sums) -> None:
-    async with here.app.feed() as feed:
+    async with here.app.jobs.feed() as feed:
         for n in range(30):
             feed._hear(Hint(Topic.CHANGED, tuple(str(UUID(int=n * 200 + k)) for k in range(200))))
         assert len(feed._hinted) == feeds.MAX_BACKLOG_JOBS
@@ -166,14 +166,14 @@ async def test_the_backlog_of_a_slow_reader_is_bounded_and_what_is_over_is_count
 
 async def test_reads_are_bounded(here: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[int]()
-    get = here.app.engine.jobs.get
+    get = here.app.session.engine.jobs.get
 
     async def counted(ids: Sequence[UUID]) -> list[Job | None]:
         asked.append(len(ids))
         return await get(ids)
 
-    async with here.app.feed() as feed:
-        monkeypatch.setattr(here.app.engine.jobs, "get", counted)
+    async with here.app.jobs.feed() as feed:
+        monkeypatch.setattr(here.app.session.engine.jobs, "get", counted)
         feed._hear(Hint(Topic.CHANGED, tuple(str(UUID(int=n)) for n in range(450))))
         told = Told(feed)
         await until(lambda: not feed._hinted)
@@ -192,12 +192,12 @@ async def test_a_lost_hint_is_made_up_for(sums: Sums, monkeypatch: pytest.Monkey
     monkeypatch.setattr(feeds, "POLL_SECONDS", 0.2)
     before = (await sums.add.submit(0)).last
     assert before is not None
-    async with sums.app.feed() as feed:
+    async with sums.app.jobs.feed() as feed:
         told = Told(feed)
         await quietly_cancel(sums, before)  # it was live when the feed was opened
         await until(lambda: told.statuses(before.id) == ["cancelled"])
         session = sums.app.session
-        job = sums.add.draft(1).job(session.host.clock.now())
+        job = sums.add.draft(1)._job(session.host.clock.now())
         await session.engine.jobs.insert([job], session.host.clock.now())  # nobody is told
         await until(lambda: told.statuses(job.id) == ["queued"])
         stored = (await session.engine.jobs.get([job.id]))[0]
@@ -209,10 +209,10 @@ async def test_a_lost_hint_is_made_up_for(sums: Sums, monkeypatch: pytest.Monkey
 async def test_a_hint_without_names_is_a_reason_to_look(here: Sums) -> None:
     job = (await here.add.submit(0)).last
     assert job is not None
-    async with here.app.feed() as feed:
+    async with here.app.jobs.feed() as feed:
         told = Told(feed)
         await quietly_cancel(here, job)
-        here.app.engine.bus.send(Hint(Topic.CHANGED))
+        here.app.session.engine.bus.send(Hint(Topic.CHANGED))
         await until(lambda: told.statuses(job.id) == ["cancelled"])
 
 
@@ -226,14 +226,14 @@ async def test_a_job_that_falls_due_is_shown_as_queued_though_nobody_wrote_that(
     with here.app.override(url=url_of(kind, tmp_path), clock=clock):
         async with here.app:
             waits = await here.add.options(delay=60).submit(1)
-            async with here.app.feed() as feed:
+            async with here.app.jobs.feed() as feed:
                 told = Told(feed)
                 new = await here.add.options(delay=120).submit(1)
                 late = await here.add.options(delay=3600).submit(1)
                 await until(lambda: told.statuses(late.id) == told.statuses(new.id) == ["scheduled"])
                 for due, first in ((waits, ["queued"]), (new, ["scheduled", "queued"])):
                     clock.advance(61)
-                    here.app.engine.bus.send(Hint(Topic.READY))  # as the clock of a fake passes for nobody who sleeps
+                    here.app.session.engine.bus.send(Hint(Topic.READY))  # as the clock of a fake passes for nobody who sleeps
                     await until(lambda due=due, first=first: told.statuses(due.id) == first)  # type: ignore[misc]
                 assert told.statuses(late.id) == ["scheduled"]
 
@@ -246,7 +246,7 @@ async def test_it_sleeps_no_longer_than_until_a_job_falls_due(here: Sums, monkey
         slept.append(seconds)
         raise StoreLost("enough")
 
-    async with here.app.feed() as feed:
+    async with here.app.jobs.feed() as feed:
         feed._poll_at = float("inf")
         monkeypatch.setattr(here.app.host, "wait", wait)
         with pytest.raises(StoreLost):
@@ -255,43 +255,43 @@ async def test_it_sleeps_no_longer_than_until_a_job_falls_due(here: Sums, monkey
 
 
 async def test_many_new_jobs_are_given_up_to_a_number_and_counted(here: Sums) -> None:
-    async with here.app.feed() as feed:
+    async with here.app.jobs.feed() as feed:
         await here.add.map([(n,) for n in range(700)])
         await until(lambda: feed._may_be_new)
         changed = await anext(feed)
         assert len(changed.jobs) == 200
         assert changed.dropped == 500
         assert [job.seq for job in changed.jobs] == sorted(job.seq for job in changed.jobs)
-        assert changed.jobs[-1] == (await here.app.jobs(limit=1)).items[0]
+        assert changed.jobs[-1] == (await here.app.jobs.list(limit=1)).items[0]
 
 
 async def test_a_store_that_is_away_is_waited_for(here: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "_STORE_RETRY_SECONDS", 0.02)
     job = (await here.add.submit(0)).last
     assert job is not None
-    away, get, find = list[int](), here.app.engine.jobs.get, here.app.engine.records.find
+    away, get, find = list[int](), here.app.session.engine.jobs.get, here.app.engine.records.find
 
     async def broken(*words: object) -> list[Job | None]:
         away.append(1)
         raise Unavailable("away")
 
-    async with here.app.feed() as feed:
-        monkeypatch.setattr(here.app.engine.jobs, "get", broken)
-        monkeypatch.setattr(here.app.engine.records, "find", broken)
+    async with here.app.jobs.feed() as feed:
+        monkeypatch.setattr(here.app.session.engine.jobs, "get", broken)
+        monkeypatch.setattr(here.app.session.engine.records, "find", broken)
         told = Told(feed)
         feed._hear(hint(job))
         feed._hear(Hint(Topic.READY))
         await until(lambda: len(away) >= 4)
         await quietly_cancel(here, job)
         assert list(feed._hinted) == [str(job.id)]
-        monkeypatch.setattr(here.app.engine.jobs, "get", get)
-        monkeypatch.setattr(here.app.engine.records, "find", find)
+        monkeypatch.setattr(here.app.session.engine.jobs, "get", get)
+        monkeypatch.setattr(here.app.session.engine.records, "find", find)
         await until(lambda: told.statuses(job.id) == ["cancelled"])
 
         async def lost(*words: object) -> list[Job | None]:
             raise StoreLost("gone")
 
-        monkeypatch.setattr(here.app.engine.jobs, "get", lost)
+        monkeypatch.setattr(here.app.session.engine.jobs, "get", lost)
         feed._hear(hint(job))
         with pytest.raises(StoreLost):
             await told.task
@@ -302,15 +302,15 @@ async def test_a_store_that_is_away_at_the_beginning_is_an_error(here: Sums, mon
         raise Unavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(here.app.engine.records, "find", broken)
+        patch.setattr(here.app.session.engine.records, "find", broken)
         with pytest.raises(Unavailable):
-            await anext(here.app.feed())
-    assert not here.app.engine.bus.wanted(Topic.CHANGED)
+            await anext(here.app.jobs.feed())
+    assert not here.app.session.engine.bus.wanted(Topic.CHANGED)
 
 
 async def test_it_listens_only_while_it_is_open(here: Sums) -> None:
-    bus = here.app.engine.bus
-    feed = here.app.feed()
+    bus = here.app.session.engine.bus
+    feed = here.app.jobs.feed()
     assert not bus.wanted(Topic.CHANGED)
     told = Told(feed)
     await until(lambda: bus.wanted(Topic.CHANGED))
@@ -323,14 +323,14 @@ async def test_it_listens_only_while_it_is_open(here: Sums) -> None:
 
 
 async def test_one_that_was_left_listens_no_more(here: Sums) -> None:
-    bus, left = here.app.engine.bus, list[weakref.ref[Feed]]()
+    bus, left = here.app.session.engine.bus, list[weakref.ref[Feed]]()
 
     async def first(feed: Feed) -> None:
         async for _ in feed:
             break
 
     async def leave() -> None:
-        feed = here.app.feed()
+        feed = here.app.jobs.feed()
         left.append(weakref.ref(feed))
         reading = asyncio.create_task(first(feed))
         await until(partial(getattr, feed, "_poll_at"))  # it knows what was there before
@@ -359,21 +359,21 @@ async def test_one_that_outlives_its_loop_is_left_in_peace() -> None:
 async def test_closing_the_app_ends_it_with_an_error() -> None:
     sums = Sums()
     async with sums.app:
-        feed = sums.app.feed()
+        feed = sums.app.jobs.feed()
         told = Told(feed)
-        await until(lambda: sums.app.engine.bus.wanted(Topic.CHANGED))
+        await until(lambda: sums.app.session.engine.bus.wanted(Topic.CHANGED))
     with pytest.raises(NotOpen, match="closed"):
         await asyncio.wait_for(told.task, 30)
 
 
 async def test_pruned_jobs_are_forgotten(here: Sums) -> None:
     job = await here.add.submit(1)
-    async with here.app.feed() as feed:
+    async with here.app.jobs.feed() as feed:
         told = Told(feed)
         await job.cancel()
         await until(lambda: told.statuses(job.id) == ["cancelled"])
         now = here.app.host.clock.now() + timedelta(days=1)
-        assert await here.app.engine.jobs.delete({(await here.app.get(job.id)).status: now}) == 1
+        assert await here.app.session.engine.jobs.delete({(await here.app.jobs.get(job.id)).status: now}) == 1
         feed._hear(Hint(Topic.CHANGED, (str(job.id),)))
         await until(lambda: job.id not in feed._memory)
         assert feed._filter == Filter()
@@ -386,7 +386,7 @@ async def test_the_work_of_other_processes_is_heard(kind: str, tmp_path: Path, m
     monkeypatch.setattr(feeds, "POLL_SECONDS", 3600.0)
     url, go, note = url_of(kind, tmp_path), tmp_path / "go", tmp_path / "note"
     with app.override(url=url), crew(url, tmp_path, beat=2.0, lease=20.0) as workers:
-        async with app, app.feed() as feed:
+        async with app, app.jobs.feed() as feed:
             told = Told(feed)
             workers.hire()
 

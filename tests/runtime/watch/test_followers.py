@@ -67,7 +67,7 @@ async def test_all_entries_come_before_the_end_however_many_there_are(scene: Sce
     scene.gate.set()
     async with scene.app.worker():
         job = await scene.talk.submit(2 * module.PAGE_ENTRIES + 7)
-        news = await all_of(await scene.app.follow(job.id))
+        news = await all_of(await scene.app.jobs.follow(job.id))
     assert lines(news) == list(range(1, 2 * module.PAGE_ENTRIES + 9))
     assert news[-1].over
     assert [one.over for one in news].count(True) == 1
@@ -77,7 +77,7 @@ async def test_no_end_is_told_before_the_last_page_of_the_log(scene: Scene) -> N
     """Not by ``over``, and not by the job either."""
     async with scene.app.worker():
         job = await scene.talk.submit(2 * module.PAGE_ENTRIES)
-        async with await scene.app.follow(job.id) as reader:
+        async with await scene.app.jobs.follow(job.id) as reader:
             read = [await anext(reader)]
             scene.gate.set()
             await until(lambda: reader.job.ended)
@@ -91,12 +91,12 @@ async def test_no_end_is_told_before_the_last_page_of_the_log(scene: Scene) -> N
 async def test_a_look_that_is_older_than_what_is_known_changes_nothing(scene: Scene) -> None:
     job = (await scene.talk.submit(1)).last
     assert job is not None
-    async with await scene.app.follow(job) as reader:
+    async with await scene.app.jobs.follow(job) as reader:
         assert (await anext(reader)).job.status is Status.QUEUED
         postponed = await scene.app.postpone(job.id, 3600)
         while (await anext(reader)).job.rev < postponed.rev:
             pass
-        async with await scene.app.follow(job) as late:  # who read the job before that, and comes behind
+        async with await scene.app.jobs.follow(job) as late:  # who read the job before that, and comes behind
             first = await anext(late)
             assert (first.job.status, first.job.rev) == (postponed.status, postponed.rev)
             assert reader.job.rev == postponed.rev
@@ -110,7 +110,7 @@ async def test_a_look_that_is_older_than_what_is_known_changes_nothing(scene: Sc
 async def test_it_goes_on_behind_a_mark_of_another_process(scene: Scene) -> None:
     async with scene.app.worker():
         job = await scene.talk.submit(5)
-        async with await scene.app.follow(job.id) as reader:
+        async with await scene.app.jobs.follow(job.id) as reader:
             read = list[Update]()
             while len(lines(read)) < 5:
                 read.append(await anext(reader))
@@ -118,7 +118,7 @@ async def test_it_goes_on_behind_a_mark_of_another_process(scene: Scene) -> None
         await job.result(timeout=30)
     other = App(scene.app.settings.url) if scene.app.settings.url != "memory://" else scene.app
     async with other:
-        rest = await all_of(await other.follow(job.id, read[-1].mark))
+        rest = await all_of(await other.jobs.follow(job.id, read[-1].mark))
     assert lines(rest) == [6]
     assert rest[0].before is None
     assert rest[-1].over
@@ -127,7 +127,7 @@ async def test_it_goes_on_behind_a_mark_of_another_process(scene: Scene) -> None
 async def test_a_reader_that_comes_back_late_misses_no_line_and_not_the_end(scene: Scene) -> None:
     async with scene.app.worker():
         job = await scene.talk.submit(3)
-        async with await scene.app.follow(job.id) as reader:
+        async with await scene.app.jobs.follow(job.id) as reader:
             assert (await anext(reader)).before is None
             scene.gate.set()
             await job.result(timeout=30)
@@ -138,15 +138,15 @@ async def test_a_reader_that_comes_back_late_misses_no_line_and_not_the_end(scen
 
 async def test_readers_at_the_same_place_share_a_question(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    tail = here.app.engine.entries.tail
+    tail = here.app.session.engine.entries.tail
 
     async def counted(*of: object, **options: object) -> object:
         asked.append(of)
         return await tail(*of, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(here.app.engine.entries, "tail", counted)
+    monkeypatch.setattr(here.app.session.engine.entries, "tail", counted)
     job = await here.talk.submit(1)
-    readers = [await here.app.follow(job.id) for _ in range(10)]
+    readers = [await here.app.jobs.follow(job.id) for _ in range(10)]
     following = [asyncio.create_task(all_of(one)) for one in readers]
     here.gate.set()
     async with here.app.worker():
@@ -161,7 +161,7 @@ async def test_a_hint_that_was_lost_is_made_up_for(here: Scene, monkeypatch: pyt
     monkeypatch.setattr(here.app.session.audience, "_hear", lambda hint: None)
     async with here.app.worker():
         job = await here.talk.submit(1)
-        async with await here.app.follow(job.id) as reader:
+        async with await here.app.jobs.follow(job.id) as reader:
             read = list[Update]()
             while not lines(read):
                 read.append(await anext(reader))
@@ -170,16 +170,16 @@ async def test_a_hint_that_was_lost_is_made_up_for(here: Scene, monkeypatch: pyt
 
 async def test_a_hint_without_names_is_about_all(here: Scene) -> None:
     job = await here.talk.submit(1)
-    async with await here.app.follow(job.id) as reader:
+    async with await here.app.jobs.follow(job.id) as reader:
         await anext(reader)
         before = reader._followed.version
-        here.app.engine.bus.send(Hint(Topic.ENTRIES))
+        here.app.session.engine.bus.send(Hint(Topic.ENTRIES))
         await until(lambda: reader._followed.version > before)
 
 
 async def test_while_the_store_is_away_it_waits(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_STORE_RETRY_SECONDS", 0.02)
-    tail, away, tries = here.app.engine.entries.tail, [True], list[object]()
+    tail, away, tries = here.app.session.engine.entries.tail, [True], list[object]()
 
     async def broken(*of: object, **options: object) -> object:
         if away[0]:
@@ -187,12 +187,12 @@ async def test_while_the_store_is_away_it_waits(here: Scene, monkeypatch: pytest
             raise Unavailable("away")
         return await tail(*of, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(here.app.engine.entries, "tail", broken)
+    monkeypatch.setattr(here.app.session.engine.entries, "tail", broken)
     here.gate.set()
     async with here.app.worker():
         job = await here.talk.submit(1)
         await job.result(timeout=30)
-    async with await here.app.follow(job.id) as reader:
+    async with await here.app.jobs.follow(job.id) as reader:
         assert (await anext(reader)).job.ended
         following = asyncio.create_task(anext(reader))
         await until(lambda: tries)
@@ -204,7 +204,7 @@ async def test_while_the_store_is_away_it_waits(here: Scene, monkeypatch: pytest
 
 async def test_a_job_that_is_gone_is_told_as_missing(here: Scene) -> None:
     job = await here.talk.submit(1)
-    reader = await here.app.follow(job.id)
+    reader = await here.app.jobs.follow(job.id)
     async with reader:
         await anext(reader)
         reader._followed.fail(JobNotFound(job.id))
@@ -212,17 +212,17 @@ async def test_a_job_that_is_gone_is_told_as_missing(here: Scene) -> None:
             async for _ in reader:
                 pass
     with pytest.raises(JobNotFound):
-        await here.app.follow("00000000-0000-7000-8000-000000000000")
+        await here.app.jobs.follow("00000000-0000-7000-8000-000000000000")
 
 
 async def test_a_job_that_is_retried_while_somebody_still_reads_its_end_is_followed_again(here: Scene) -> None:
     job = await here.talk.submit(1)
-    slow = await here.app.follow(job.id)
+    slow = await here.app.jobs.follow(job.id)
     await slow.take()
     await here.app.cancel(job.id)
     await until(lambda: slow.job.ended and slow._followed._task.done())
     await here.app.retry(job.id)
-    async with await here.app.follow(job.id) as reader:
+    async with await here.app.jobs.follow(job.id) as reader:
         assert (await anext(reader)).job.status is Status.QUEUED
         here.gate.set()
         async with here.app.worker(), asyncio.timeout(30):
@@ -236,7 +236,7 @@ async def test_a_fault_is_told_to_all_who_look(here: Scene, monkeypatch: pytest.
 
     monkeypatch.setattr(here.app.session.watcher, "follow", broken)
     job = await here.talk.submit(1)
-    async with await here.app.follow(job.id) as reader:
+    async with await here.app.jobs.follow(job.id) as reader:
         with pytest.raises(ZeroDivisionError):
             async for _ in reader:
                 pass
@@ -246,7 +246,7 @@ async def test_closing_the_app_ends_it() -> None:
     scene = Scene("memory://")
     async with scene.app:
         job = await scene.talk.submit(1)
-        reader = await scene.app.follow(job.id)
+        reader = await scene.app.jobs.follow(job.id)
         following = asyncio.create_task(all_of(reader))
         await until(lambda: reader._told is not None)
     with pytest.raises(NotOpen):
@@ -255,10 +255,10 @@ async def test_closing_the_app_ends_it() -> None:
 
 async def test_the_last_who_leaves_ends_the_listening(here: Scene) -> None:
     job = await here.talk.submit(1)
-    one, two = [await here.app.follow(job.id) for _ in range(2)]
+    one, two = [await here.app.jobs.follow(job.id) for _ in range(2)]
     assert len(here.app.session.audience) == 1
     one.close()
     assert len(here.app.session.audience) == 1
     two.close()
     assert len(here.app.session.audience) == 0
-    assert not here.app.engine.bus.wanted(Topic.ENTRIES)
+    assert not here.app.session.engine.bus.wanted(Topic.ENTRIES)

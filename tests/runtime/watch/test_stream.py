@@ -145,7 +145,7 @@ async def test_a_job_that_is_read_by_its_owner_ends_with_the_reading(kind: str, 
             if number == 2:
                 break
         await asyncio.wait_for(it.closed.wait(), 45)
-        job = it.app.handle(stream.id)
+        job = it.app.jobs.handle(stream.id)
         with pytest.raises(JobCancelled):
             await job.result(timeout=45)
         with pytest.raises(JobCancelled):
@@ -169,7 +169,7 @@ async def test_cancelling_the_reader_cancels_the_job(kind: str, tmp_path: Path) 
         with pytest.raises(asyncio.CancelledError):
             await reading
         with pytest.raises(JobCancelled):
-            await it.app.handle(stream.id).result(timeout=45)
+            await it.app.jobs.handle(stream.id).result(timeout=45)
 
 
 @each_engine
@@ -322,7 +322,7 @@ async def test_who_reads_a_source_that_begins_anew_begins_anew(kind: str, tmp_pa
         assert await second.result(timeout=45) == [0, 1, 2, 3, 4]
         job = await second.refresh()
         assert job.attempt == 2
-        error = (await app.history(job.id)).attempts[0].error
+        error = (await app.jobs.history(job.id)).attempts[0].error
         assert error is not None
         assert error.type == "StreamRestarted"
 

@@ -200,9 +200,9 @@ async def test_following_hears_of_every_change_without_asking(crowd: Sums, monke
     async def told() -> list[Job]:
         go.clear()
         job = await steps.submit(2)
-        async with aclosing(crowd.app.watch(job.id)) as following:
+        async with aclosing(crowd.app.jobs.watch(job.id)) as following:
             seen = [await anext(following)]
-            await until(lambda: worker.app.engine.bus.wanted(Topic.CHANGED))
+            await until(lambda: worker.app.session.engine.bus.wanted(Topic.CHANGED))
             async with worker.app.worker(), asyncio.timeout(15):
                 try:
                     while seen[-1].status is not Status.RUNNING or seen[-1].attempt < 2:
@@ -480,7 +480,7 @@ async def test_ten_thousand_waits_for_one_batch(crowd: Sums) -> None:
     counted = Counted(crowd)
     async with crowd.app.batch() as batch:
         batch.add(crowd.add.draft(1))
-    waits = [asyncio.create_task(crowd.app.batch_handle(batch.id).wait()) for _ in range(MANY)]
+    waits = [asyncio.create_task(crowd.app.batches.handle(batch.id).wait()) for _ in range(MANY)]
     await until(lambda: len(counted.questions) >= 3)
     async with crowd.app.worker():
         assert {ended.tally.completed for ended in await asyncio.gather(*waits)} == {1}

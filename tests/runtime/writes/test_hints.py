@@ -160,17 +160,17 @@ class Transitions:
 async def seen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Transitions]:
     app = App(url_of(request.param, tmp_path))
     async with app:
-        other = app.engine.another_session()
+        other = app.session.engine.another_session()
         await other.open()
         made = Transitions(app, other)
 
         def reaches() -> bool:
             # That somebody may be listening is believed before it is known, and what is sent too early is lost.
-            app.engine.bus.send(Hint(Topic.CHANGED, (str(UUID(int=0)),)))
+            app.session.engine.bus.send(Hint(Topic.CHANGED, (str(UUID(int=0)),)))
             return bool(made.heard)
 
         await until(reaches)
-        await until(lambda: app.engine.bus.wanted(Topic.CHANGED))
+        await until(lambda: app.session.engine.bus.wanted(Topic.CHANGED))
         made.heard.clear()
         yield made
         made.hold.set()
@@ -204,7 +204,7 @@ async def test_every_transition_is_told_to_other_sessions(seen: Transitions) -> 
 async def test_what_follows_for_other_jobs_is_told(seen: Transitions) -> None:
     async with seen.app.batch() as batch:
         batch.add(seen.work.draft())
-    member = (await seen.app.jobs(batch=batch.id)).items[0]
+    member = (await seen.app.jobs.list(batch=batch.id)).items[0]
     await batch.cancel()
     await seen.hear(member.id, "cancelled")  # by the note that the cancel of the batch left
 
@@ -214,6 +214,6 @@ async def test_when_the_last_listener_leaves_nothing_is_sent_any_more(seen: Tran
     await job.cancel()
     await seen.hear(job.id, "cancelled")
     seen.leave()
-    bus = seen.app.engine.bus
+    bus = seen.app.session.engine.bus
     calls_last = isinstance(bus, NotifyBus)  # for a beat and a half: tests/engines/postgres/bus/test_role.py
     assert bus.wanted(Topic.CHANGED) is calls_last

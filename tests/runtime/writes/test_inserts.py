@@ -147,11 +147,11 @@ async def test_a_hint_that_breaks_keeps_nobody_on_the_short_way_waiting(
     async with sums.app:
         await sums.add.submit(1)  # which learns the line
         with monkeypatch.context() as patch:
-            patch.setattr(sums.app.engine.bus, "send", send)
+            patch.setattr(sums.app.session.engine.bus, "send", send)
             await sums.add.submit(2)
         assert [type(error) for error in broken] == [ZeroDivisionError]
         await sums.add.submit(3)
-        assert (await sums.app.stats()).ledger.accepted == 3
+        assert (await sums.app.stats.counts()).ledger.accepted == 3
 
 
 async def test_of_a_write_that_is_not_acknowledged_each_job_hears() -> None:

@@ -106,7 +106,7 @@ async def test_slots_wait_while_much_is_unwritten(
             return text
 
     async with app:
-        lanes = app.lanes
+        lanes = app.session.lanes
         handles = await make.map([(n,) for n in range(jobs)])
         real, apply, peak = lanes.engine, Gate(lanes.engine.jobs.apply), 0
         lanes.engine = Instead(real, jobs=Instead(real.jobs, apply=apply))
@@ -144,7 +144,7 @@ async def test_submits_wait_while_much_is_unwritten(tmp_path: Path, monkeypatch:
     async def take(text: str) -> None: ...
 
     async with app:
-        submits = app.lanes.submits
+        submits = app.session.lanes.submits
         gate = Gate(submits.engine.jobs.insert)
         submits.engine = Instead(submits.engine, jobs=Instead(submits.engine.jobs, insert=gate))
         submits._plain._begin = None  # the short way leads past the gate
@@ -156,5 +156,5 @@ async def test_submits_wait_while_much_is_unwritten(tmp_path: Path, monkeypatch:
             assert load.bytes <= MIB + 110_000
         gate.open.set()
         handles = await asyncio.gather(*running)
-        assert await app.count() == len(handles) == 50
+        assert await app.jobs.count() == len(handles) == 50
         assert load.bytes == 0

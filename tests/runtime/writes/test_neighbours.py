@@ -105,7 +105,7 @@ TEXTS = {
 @pytest.mark.parametrize("text", [Safe("odd"), Word.NAME], ids=["safe", "enum"])
 async def test_text_of_another_class_is_text_wherever_it_is_said(kind: str, tmp_path: Path, text: str) -> None:
     async with opened(kind, tmp_path) as app:
-        work = app.by_name["work"]
+        work = app.tasks["work"]
         parent = await work.submit()
         said: list[dict[str, Any]] = [
             *({name: text} for name in TEXTS),
@@ -123,43 +123,43 @@ async def test_text_of_another_class_is_text_wherever_it_is_said(kind: str, tmp_
         odd = [work.with_options(options).submit() for options in said]
         handles = await asyncio.gather(*plain, *odd)
         for handle, options in zip(handles[INNOCENT:], said, strict=True):
-            spec = (await app.get(handle.id)).spec
+            spec = (await app.jobs.get(handle.id)).spec
             for name in TEXTS.keys() & options.keys():
                 assert getattr(spec, name) == str.__str__(text)
-        found = await app.jobs(queue=text, customer=None, tag=None)
+        found = await app.jobs.list(queue=text, customer=None, tag=None)
         assert [job.queue for job in found.items] == [str.__str__(text)]
-        assert (await app.get(Id(int=parent.id.int))).id == parent.id
+        assert (await app.jobs.get(Id(int=parent.id.int))).id == parent.id
 
 
 async def test_acts_and_settings_take_them_too(kind: str, tmp_path: Path) -> None:
     text, who = Safe("odd"), Safe("me")
     async with opened(kind, tmp_path) as app:
-        work = app.by_name["work"]
+        work = app.tasks["work"]
         job = await work.submit()
         await app.move(job.id, text, by=who)
         await app.reprioritise(job.id, Level.HIGH, by=who)
         await app.postpone(job.id, Moment(2999, 1, 1, tzinfo=UTC), by=who)
         await app.cancel(job.id, by=who)
         again = await app.rerun(job.id, queue=text, by=who)
-        assert (await app.get(again.id)).queue == "odd"
+        assert (await app.jobs.get(again.id)).queue == "odd"
         await app.submit(Safe("work"), {Safe("value"): Safe("x")})
-        await app.set_queue(text, priority=Number(3), rates=[text], by=who)
-        await app.pause_queue(text, by=who)
-        await app.set_limit(text, max_concurrency=Number(3), by=who)
-        await app.set_rate(text, Rate(Number(3), per=Share(2)), by=who)
+        await app.queues.set(text, priority=Number(3), rates=[text], by=who)
+        await app.queues.pause(text, by=who)
+        await app.limits.set(text, max_concurrency=Number(3), by=who)
+        await app.rates.set(text, Rate(Number(3), per=Share(2)), by=who)
         draft = work.draft()
-        await app.schedule(text, Cron(Safe("0 2 * * *"), tz=Safe("Europe/Berlin")), draft, by=who)
-        await app.schedule(Safe("other"), Every(minutes=Number(5), start=Moment(2026, 1, 1, tzinfo=UTC)), draft)
-        new = await app.add_webhook(
+        await app.schedules.set(text, Cron(Safe("0 2 * * *"), tz=Safe("Europe/Berlin")), draft, by=who)
+        await app.schedules.set(Safe("other"), Every(minutes=Number(5), start=Moment(2026, 1, 1, tzinfo=UTC)), draft)
+        new = await app.webhooks.add(
             Safe("https://example.com/"), events=[Safe("completed")], tasks=[text], customer=text, description=text
         )
         assert new.webhook.customer == "odd"
-        assert {event.by for event in await app.audit()} == {"me", None}
+        assert {event.by for event in await app.store.audit()} == {"me", None}
         async with app.batch() as batch:
             batch.add(draft)
         await batch.cancel(by=who)
         scope: Any = Safe("submit")
-        await app.create_key(text, [scope], customer=text, tasks=[text], queues=[text], by=who)
+        await app.keys.create(text, [scope], customer=text, tasks=[text], queues=[text], by=who)
 
 
 async def test_what_handlers_say_does_not_disturb_others(kind: str, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ GUILTY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("guilty", GUILTY)
 async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tmp_path: Path, guilty: str) -> None:
     async with opened(kind, tmp_path) as app:
-        lanes, now = app.lanes, await app.lanes.now()
+        lanes, now = app.session.lanes, await app.lanes.now()
 
         def job(**fields: Any) -> Any:
             return submit(uuid4(), Spec(task="work", created_at=now, **fields), "{}", now)
@@ -210,7 +210,7 @@ async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tm
         assert error.outcome == "refused"
         assert error.ids == (odd.id,)
         assert str(odd.id) in str(error)
-        assert sum(one is not None for one in await app.engine.jobs.get([one.id for one in jobs])) == INNOCENT
+        assert sum(one is not None for one in await app.session.engine.jobs.get([one.id for one in jobs])) == INNOCENT
         # Of what is stored together, those are named that are the cause.
         more = [job(), job(**GUILTY["document"]), job()]
         with pytest.raises(Unstorable) as caught:

@@ -31,15 +31,15 @@ async def test_it_is_logged_counted_and_on_record(
         assert job is not None
         now = app.host.clock.now()
         spec = Spec(task="lost", created_at=now, after=(uuid4(),))
-        lost = submit(app.new_id(now), spec, "{}", now, available_at=now, not_after=None, waits=1)
-        change = actions.cancel(job, now, app.engine.rules)
+        lost = submit(app.host.new_id(now), spec, "{}", now, available_at=now, not_after=None, waits=1)
+        change = actions.cancel(job, now, app.session.engine.rules)
         assert change is not None
         await app.session.lanes.apply(replace(change, inserts=(lost,)))
         [line] = [one for one in caplog.records if one.name == "headrace.changes"]
         assert str(lost.id) in line.getMessage()
         assert COUNTED["lost"] == 1
         assert b'headrace_left_out_total{task="lost"} 1.0' in generate_latest(registry)
-        events = (await app.history(job.id)).events
+        events = (await app.jobs.history(job.id)).events
         assert LeftOut.VERB in [event.verb for event in events]
 
 

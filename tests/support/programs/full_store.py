@@ -15,6 +15,7 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.schedule.rules import Continuous
 from headrace.core.status import Status
+from headrace.client.api.webhooks import note_undelivered
 from tests.support.until import until
 
 app = App()
@@ -101,27 +102,27 @@ async def fill(url: str) -> dict[str, str]:
             await until(lambda: _all_ended("resize"))
             # What passes too quickly to be caught is put there by hand: a job being checked, and one that is offered to
             # a worker on another machine.
-            lab = Lab(lambda: app.engine, app.host, Rules())
+            lab = Lab(lambda: app.session.engine, app.host, Rules())
             lab.now = app.host.clock.now()
             pending = lab.job("resize", pending=True)
-            await app.engine.jobs.insert([pending], lab.now)
+            await app.session.engine.jobs.insert([pending], lab.now)
             other = await lab.worker(host="build-7.internal.example", pid=123456, queues=("images", "mail"))
             assigned = await lab.held(other, "offered", accept=False, queue="mail")
             # Two run, the third is in the worker's hands and waits for room.
             running = [await endless.submit() for _ in range(3)]
             await _until(running[0].refresh, "running")
             await _until(running[2].refresh, "assigned", "accepted")
-            await app.schedule("monthly", Cron("0 6 1 * *"), resize.draft("calendar.png"))
-            await app.pause_queue("images", by="ada on build-7")
-            await app.create_key("nightly import", ["submit"], tasks=["resize"], queues=["images"], expires=60)
-            await app.create_key("shop", ["read", "submit"], customer="customer-123", by="ada on build-7")
+            await app.schedules.set("monthly", Cron("0 6 1 * *"), resize.draft("calendar.png"))
+            await app.queues.pause("images", by="ada on build-7")
+            await app.keys.create("nightly import", ["submit"], tasks=["resize"], queues=["images"], expires=60)
+            await app.keys.create("shop", ["read", "submit"], customer="customer-123", by="ada on build-7")
             address = "https://hooks.example.com/services/T0/B0/notifications-of-jobs"
             hook, doomed_hook = [
-                (await app.add_webhook(address, events=["completion"], tasks=["resize"])).webhook.id for _ in range(2)
+                (await app.webhooks.add(address, events=["completion"], tasks=["resize"])).webhook.id for _ in range(2)
             ]
-            delivery = await app.test_webhook(hook)
+            delivery = await app.webhooks.test(hook)
             for _ in range(10):
-                await app.note_undelivered(hook, "HTTP 503")
+                await note_undelivered(app, hook, "HTTP 503")
             ids = {name: str(handle.id) for name, handle in found.items()}
             ids |= {"webhook": hook, "doomed_webhook": doomed_hook, "delivery": str(delivery.id)}
             ids |= {"running": str(running[0].id), "batch": str(batch.id), "pending": str(pending.id)}
@@ -139,7 +140,7 @@ async def _until(refresh: Callable[[], Awaitable[Job]], *statuses: str) -> None:
 
 async def _all_ended(task: str) -> bool:
     live = [Status.QUEUED, Status.ASSIGNED, Status.ACCEPTED, Status.RUNNING]
-    return not (await app.jobs(task=task, status=live)).items
+    return not (await app.jobs.list(task=task, status=live)).items
 
 
 if __name__ == "__main__":

@@ -43,5 +43,5 @@ def holds(note: str) -> None:
 @app.task(run_in="process")
 def waits(id: str, note: str) -> str:
     """Wait for a job; whether ``holds`` has the slot when this goes on."""
-    app.wait(app.handle(id).result())
+    app.wait(app.jobs.handle(id).result())
     return "somebody holds it" if Path(note).exists() else "nobody holds it"

@@ -44,7 +44,7 @@ async def test_a_job_runs_where_its_requirements_are_met(kind: str, tmp_path: Pa
         assert "requirements_unmet" in explained.codes
         assert f"needs hardware.gpu_memory_gb ≥ 80; the nearest worker, {two.id} on " in explained
         assert "offers 48." in explained
-        told = await app.explain_worker(two.id)
+        told = await app.workers.explain(two.id)
         assert told.codes == ("worker_free", "looked_at", "requirements_unmet")
         assert "1 of 'render' needs hardware.gpu_memory_gb ≥ 80, it offers 48." in told
         async with app.worker(offers={"hardware": {"gpu_memory_gb": 80}}) as three:
@@ -59,7 +59,7 @@ async def test_a_worker_runs_only_the_tasks_that_it_is_told(tmp_path: Path) -> N
             done = await sums.add.submit(1)
             assert await done.result(timeout=30) == 2
             assert set(worker.handlers) == {"add", "fail"}
-            told = await sums.app.explain_worker(worker.id)
+            told = await sums.app.workers.explain(worker.id)
             assert "1 job is of tasks that it does not have: 'multiply'." in told
         assert (await left.refresh()).status is Status.QUEUED
         async with sums.app.worker(tasks=["multiply"]):
@@ -83,7 +83,7 @@ async def test_what_a_worker_cannot_have_is_said_by_name() -> None:
         with pytest.raises(ConfigError, match="headrace keeps that for itself"):
             sums.app.worker(offers={"headrace.suspect": 1})
         with pytest.raises(UnknownWorker, match="headrace workers lists"):
-            await sums.app.explain_worker("01990000-0000-7000-8000-0000deadbeef")
+            await sums.app.workers.explain("01990000-0000-7000-8000-0000deadbeef")
 
 
 async def test_a_task_is_chosen_under_all_its_names() -> None:

@@ -402,13 +402,13 @@ async def test_a_suspect_may_wait_for_another(app: App, losses: int) -> None:
 
     @app.task
     async def parent(id: str) -> int:
-        found: int = await app.handle(id).result()
+        found: int = await app.jobs.handle(id).result()
         return found
 
     async with app:
         one = await child.submit()
         two = await parent.submit(str(one.id))
-        await lose_all(app.engine, app.host, losses)
+        await lose_all(app.session.engine, app.host, losses)
         async with app.worker(concurrency=4):
             assert await two.result(timeout=30) == 7
 
@@ -433,7 +433,7 @@ async def test_bulk_calls_obey(app: App, losses: int) -> None:
 
     async with app:
         bad = await index.map([("suspect",) for _ in range(12)])
-        await lose_all(app.engine, app.host, losses)
+        await lose_all(app.session.engine, app.host, losses)
         good = await index.map([("good",) for _ in range(30)])
         async with app.worker(concurrency=12):
             for job in (*bad, *good):

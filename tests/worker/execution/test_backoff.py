@@ -34,7 +34,7 @@ async def waits(app: App, job: JobHandle[Any], charged: int = 1) -> float:
         return now.status is Status.RETRYING and now.charged == charged
 
     await until(stands)
-    attempt = (await app.history(job.id)).attempts[-1]
+    attempt = (await app.jobs.history(job.id)).attempts[-1]
     assert attempt.retry_at is not None
     assert attempt.finished_at is not None
     return (attempt.retry_at - attempt.finished_at).total_seconds()

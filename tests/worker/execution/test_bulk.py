@@ -66,7 +66,7 @@ async def test_jobs_are_collected_and_done_in_one_call(app: App) -> None:
         async with app.worker(concurrency=1) as worker:
             assert [await job.result(timeout=45) for job in jobs] == [10 * n for n in range(100)]
             await until(lambda: worker.stats.busy == 0)
-        attempts = (await app.engine.records.history(jobs[0].id)).attempts
+        attempts = (await app.session.engine.records.history(jobs[0].id)).attempts
     assert sorted(map(len, calls)) == [10, 30, 30, 30]
     assert all(one.processing_time is not None for one in attempts), "the time of the call, without the wait for it"
     assert sorted(doc.id for docs in calls for doc in docs) == list(range(100))
@@ -96,7 +96,7 @@ async def test_each_job_has_its_own_outcome(app: App) -> None:
         hows = ["works", "flaky", "fails", "gives up", "later", "snoozes"]
         ended = dict(zip(hows, await ends(*await work.map([(how,) for how in hows])), strict=True))
         outcomes = {
-            how: [one.outcome.value for one in (await app.history(job.id)).attempts] for how, job in ended.items()
+            how: [one.outcome.value for one in (await app.jobs.history(job.id)).attempts] for how, job in ended.items()
         }
     assert outcomes == {
         "works": ["completed"],
@@ -328,7 +328,7 @@ async def test_a_stop_hands_back_what_does_not_end_in_time(app: App) -> None:
         for job in jobs:
             left = await job.refresh()
             assert (left.status, left.charged, left.worker) == (Status.QUEUED, 0, None)
-        released = [(await app.history(job.id)).attempts for job in jobs]
+        released = [(await app.jobs.history(job.id)).attempts for job in jobs]
         assert sorted(len(one) for one in released) == [0, 1, 1]
 
 
@@ -337,7 +337,7 @@ async def test_the_start_is_stored_first_where_a_job_may_not_be_repeated(app: Ap
 
     @app.bulk(wait=0.05, retry=Retry(0))
     async def work(ctx: Context, numbers: list[int]) -> list[int]:
-        seen.extend([job.status for job in (await app.jobs(task="work")).items])
+        seen.extend([job.status for job in (await app.jobs.list(task="work")).items])
         return numbers
 
     async with app:
@@ -363,7 +363,7 @@ async def test_what_is_around_a_run_is_around_each_job(app: App) -> None:
         assert Context.current() is ctx
         ctx.progress(40, "looking")
         await ctx.flush()
-        told.append([(await app.get(job.id)).progress for job in jobs if job is not jobs[1]])
+        told.append([(await app.jobs.get(job.id)).progress for job in jobs if job is not jobs[1]])
         with pytest.raises(NotSupported):
             ctx.transaction()
         found = ctx.resource(table)
@@ -397,7 +397,7 @@ async def test_a_burst_ends_when_both_kinds_are_done(app: App) -> None:
     async with app:
         await many.map([(n,) for n in range(10)])
         await asyncio.wait_for(app.worker(burst=True).run(), 30)
-        assert (await app.stats()).ledger.live == 0
+        assert (await app.stats.counts()).ledger.live == 0
     assert sorted(ran) == list(range(10))
 
 
@@ -460,7 +460,7 @@ def test_what_cannot_be_used_is_refused_with_its_reason() -> None:
     for given, words in options:
         with pytest.raises(ConfigError, match=words):
             app.bulk(**given)(fine)
-    assert app.handlers == {}
+    assert app._handlers == {}
     task = app.bulk(size=3, wait=0.5, name="index", aliases=["old"], queue="q")(fine)
     assert task.handler.bulk is not None
     assert (task.handler.bulk.size, task.handler.bulk.wait, task.handler.policy.queue) == (3, 0.5, "q")

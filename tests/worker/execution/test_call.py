@@ -252,8 +252,8 @@ async def test_a_run_that_adds_nothing_has_no_scribe(shop: Shop) -> None:
     seen: list[object] = []
 
     async def plain(ctx: Context) -> None:
-        assert isinstance(ctx.caller, Run)
-        seen.append(ctx.caller._entry_writer)
+        assert isinstance(ctx._caller, Run)
+        seen.append(ctx._caller._entry_writer)
 
     shop.task(plain)
     calls = LosesReplies(shop.engine, {"append": 10**9, "apply": 10**9, "tail": 10**9})

@@ -727,7 +727,7 @@ async def test_an_engine_without_transactions_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_function_called_directly_has_no_job_to_complete(shop: Shop) -> None:
-    ctx = Context.detached(shop.job("pay"))
+    ctx = Context._detached(shop.job("pay"))
     with pytest.raises(NotSupported, match="directly"):
         await ctx.complete("paid", connection=object())
     with pytest.raises(NotSupported, match="process"):

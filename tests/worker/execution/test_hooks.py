@@ -350,7 +350,7 @@ async def test_a_job_completed_in_its_handlers_transaction_is_told_once(app: App
         raise ValueError("too late to matter")
 
     async with app, app.worker():
-        if app.engine.transactions is None:
+        if app.session.engine.transactions is None:
             with pytest.raises(JobFailed, match="no transactions"):
                 await pays.options(retry=Retry(0)).run()
             await until(lambda: told.names == ["on_failed"])

@@ -146,7 +146,7 @@ async def test_one_that_cannot_be_opened_ends_the_start_and_closes_those_before_
                 raise AssertionError("never here")
         with pytest.raises(HeadraceError, match="'broken'"):
             await app.worker().run()
-        assert await app.workers() == []
+        assert await app.workers.list() == []
     assert log == [*OPENED, *CLOSED] * 2
 
 
@@ -189,7 +189,7 @@ async def test_a_start_that_hangs_can_be_given_up(app: App, how: str) -> None:
             starting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await starting
-        assert await app.workers() == []
+        assert await app.workers.list() == []
     assert log == [*OPENED, "hangs left", *CLOSED]
 
 
@@ -276,7 +276,7 @@ async def test_a_collection_of_tasks_has_resources_for_its_app(app: App) -> None
 
     app.include(tasks)
     app.include(tasks)
-    assert app.resources == (number,)
+    assert app._resources == (number,)
     async with app, app.worker():
         assert await look.run() == 7
 

@@ -309,7 +309,7 @@ async def test_steps_side_by_side(shop: Shop) -> None:
 
 async def test_a_direct_call_keeps_nothing() -> None:
     bank, now = Bank(), Host().clock.now()
-    ctx = Context.detached(submit(Host().dice.new_id(now), Spec(task="order", created_at=now), "{}", now))
+    ctx = Context._detached(submit(Host().dice.new_id(now), Spec(task="order", created_at=now), "{}", now))
     assert await ctx.step("charge", bank.charge, 1, 2) == Receipt(1, ["1: 2"])
     assert await ctx.step("charge", bank.charge, 1, 2) == Receipt(2, ["1: 2"])
     assert ctx.step_sync("mail", bank.mail, "x") == threading.get_ident()

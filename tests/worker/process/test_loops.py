@@ -281,7 +281,7 @@ def test_callbacks_middleware_streams_and_bulk_calls_end_nothing(loop: str, kind
             for handle in handles:
                 with pytest.raises(JobFailed):
                     await handle.result(timeout=45)
-                job = await app.get(handle.id)
+                job = await app.jobs.get(handle.id)
                 assert job.error is not None
                 assert job.error.type == kind
             for _ in range(2):

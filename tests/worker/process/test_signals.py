@@ -81,7 +81,7 @@ class Program:
     def job(self, id: UUID) -> Job:
         async def get() -> Job:
             async with self.app:
-                return await self.app.get(id)
+                return await self.app.jobs.get(id)
 
         return asyncio.run(get())
 

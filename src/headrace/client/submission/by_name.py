@@ -43,7 +43,7 @@ async def draft_and_warning(
         raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {shown(payload)}")
     task = app.tasks.get(name)
     if task is not None:
-        return task._with_options(options).draft_bound(payload), None
+        return task._with_options(options)._draft_bound(payload), None
     checked, text = refuse_function(check_options(options)), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:

@@ -223,4 +223,4 @@ async def test_of_one_request_sent_by_several_processes_at_once_comes_one_job(tm
         assert len(answers) == 50
         assert len({id for id, _ in answers}) == 1
         assert sorted(duplicate for _, duplicate in answers) == ["False"] + ["True"] * 49
-        assert (await app.stats()).ledger.accepted == 1
+        assert (await app.stats.counts()).ledger.accepted == 1

@@ -209,7 +209,7 @@ async def test_whoever_asks_for_it_has_it_migrated_at_the_opening(
     if upto:
         await make_old(connection, upto, monkeypatch)
     async with App(url_of(connection, migrate="auto")) as app:
-        assert (await app.stats()).statuses == {}
+        assert (await app.stats.counts()).statuses == {}
     await migrate.apply(connection, '"other"', BEGIN)
     assert await catalog(connection, "headrace") == await catalog(connection, "other")
 
@@ -262,7 +262,7 @@ async def test_the_schema_of_somebody_else_is_refused_and_left_alone(connection:
             await attempt()
     assert await catalog(connection, "headrace") == before
     async with App(url_of(connection, schema="elsewhere")) as app:
-        assert (await app.stats()).statuses == {}
+        assert (await app.stats.counts()).statuses == {}
 
 
 async def test_a_step_that_fails_leaves_the_schema_as_it_was(
@@ -288,7 +288,7 @@ async def test_two_schemas_of_one_database_know_nothing_of_each_other(connection
 
     async with one, two:
         await one.submit("add", {"a": 1, "b": 2})
-        assert ((await one.stats()).ledger.accepted, (await two.stats()).ledger.accepted) == (1, 0)
+        assert ((await one.stats.counts()).ledger.accepted, (await two.stats()).ledger.accepted) == (1, 0)
 
 
 # By command

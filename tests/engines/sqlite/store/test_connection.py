@@ -127,7 +127,7 @@ async def test_an_app_that_is_entered_on_a_second_loop_makes_no_new_file(
 async def test_the_heartbeat_of_a_worker_that_is_starting_makes_no_new_file(place: Path) -> None:
     sums = Sums(f"sqlite:///{place}?synchronous=normal")
     async with sums.app as app:
-        beats = Heartbeat(app.worker(), app.engine, app.host, asyncio.get_running_loop())
+        beats = Heartbeat(app.worker(), app.session.engine, app.host, asyncio.get_running_loop())
         delete(place)
         beats.start()  # its session is opened a moment later
         await until(lambda: beats.lost is not None)

@@ -177,7 +177,7 @@ async def test_a_file_that_comes_while_the_old_one_is_open_is_another(place: Pat
         with pytest.raises(StoreLost, match="replaced"):
             await sums.add.submit(2)
         async with App(f"sqlite:///{place}") as other:
-            assert (await other.engine.records.ledger()).accepted == 0
+            assert (await other.session.engine.records.ledger()).accepted == 0
 
 
 async def test_a_file_that_is_put_back_is_used_again(lab: Lab, file: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_log_that_was_deleted_is_saved_by_closing(place: Path) -> None:
         with pytest.raises(StoreLost, match="in good order"):
             await sums.add.submit(21)
     async with sums.app as app:
-        assert (await app.engine.records.ledger()).accepted >= 20
+        assert (await app.session.engine.records.ledger()).accepted >= 20
 
 
 async def test_nothing_that_was_acknowledged_is_missing_from_a_file_that_was_moved(file: Path) -> None:
