@@ -133,7 +133,7 @@ _, status = os.waitpid(child, 0)
 assert status == 0, status
 for n in range(5):
     add.submit_sync(n)
-print(app.wait(app.stats()).ledger.accepted)
+print(app.wait(app.stats.counts()).ledger.accepted)
 """
 
 

@@ -378,7 +378,9 @@ async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) ->
         record = await first.refresh()
         open_one = replace(record, id=work.app.host.new_id(), sealed=False, tally=BatchTally())
         lanes = work.app.session.lanes
-        members = [replace(job, id=work.app.host.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)]
+        members = [
+            replace(job, id=work.app.host.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)
+        ]
         members = [replace(job, spec=replace(job.spec, batch=open_one.id)) for job in members]
         await lanes.engine.jobs.insert(members[:1], record.created_at, open_one)
         found = work.app.batches.handle(open_one.id)

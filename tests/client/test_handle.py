@@ -78,7 +78,12 @@ async def test_acts_show_at_once(sums: Sums) -> None:
     again = await job.rerun()
     assert again.id != job.id
     assert (await again.refresh()).spec.rerun_of == job.id
-    assert [event.verb for event in (await sums.app.jobs.history(job.id)).events] == ["cancel", "retry", "cancel", "rerun"]
+    assert [event.verb for event in (await sums.app.jobs.history(job.id)).events] == [
+        "cancel",
+        "retry",
+        "cancel",
+        "rerun",
+    ]
     assert await again.explain()
 
 

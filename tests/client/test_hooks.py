@@ -203,7 +203,9 @@ async def test_what_it_raises_counts_as_raised_by_the_handler(app: App) -> None:
             assert await jobs[how].result(timeout=45) == how
         with pytest.raises(JobFailed, match="no"):
             await jobs["give up"].result(timeout=45)
-        outcomes = {how: [one.outcome for one in (await app.jobs.history(job.id)).attempts] for how, job in jobs.items()}
+        outcomes = {
+            how: [one.outcome for one in (await app.jobs.history(job.id)).attempts] for how, job in jobs.items()
+        }
     done = Outcome.COMPLETED
     assert outcomes == {
         "snooze": [Outcome.SNOOZED, done],

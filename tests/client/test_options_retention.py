@@ -56,7 +56,9 @@ async def test_a_pruner_that_does_not_know_the_task_obeys(engine: str, tmp_path:
         ):
             clock.advance(span.total_seconds())
             await other.store.prune()
-            left.append([job is not None for job in await other.jobs.get_many([handle.id for handle in (*jobs, named)])])
+            left.append(
+                [job is not None for job in await other.jobs.get_many([handle.id for handle in (*jobs, named)])]
+            )
     assert left == [
         [True, True, True, True, True],
         [True, True, True, False, True],

@@ -194,7 +194,7 @@ async def test_a_worker_says_what_it_offers_has_and_last_did(shop: Shop) -> None
 async def test_what_failed_of_a_batch_is_retried(shop: Shop) -> None:
     shop.mended.clear()
     async with shop.app.batch() as batch:
-        batch.add_many([shop.app.tasks["fragile"].draft("in a batch"), shop.app.by_name["add"].draft(1)])
+        batch.add_many([shop.app.tasks["fragile"].draft("in a batch"), shop.app.tasks["add"].draft(1)])
     async with looking(shop, f"/batches/{batch.id}") as page:
         await expect(page.locator("h1 .status.failed")).to_be_visible()
         shop.mended["yes"] = True

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace import App
+from headrace.client.api.jobs import JobsApi
 from headrace.client.api.positions import QueuePosition
+from headrace.client.api.stats import StatsApi
 from headrace.errors import Unavailable
 from headrace.testing import FakeClock
 
@@ -18,12 +20,21 @@ class Guessing(App):
     def __init__(self, url: str, clock: FakeClock | None = None) -> None:
         super().__init__(url, clock=clock or FakeClock())
         self.asked, self.away, self.begins = 0, False, 5
+        self.jobs, self.stats = _Jobs(self), _Stats(self)
+
+
+class _Jobs(JobsApi):
+    _app: Guessing
 
     async def position(self, job: object) -> QueuePosition:
-        return QueuePosition(3, self.host.clock.now() + timedelta(seconds=self.begins))
+        return QueuePosition(3, self._host.clock.now() + timedelta(seconds=self._app.begins))
 
-    async def estimated_processing_time(self, task: str, *, quantile: float = 0.5) -> float | None:
-        self.asked += 1
-        if self.away:
+
+class _Stats(StatsApi):
+    _app: Guessing
+
+    async def duration(self, task: str, *, quantile: float = 0.5) -> float | None:
+        self._app.asked += 1
+        if self._app.away:
             raise Unavailable("away")
         return 2.5

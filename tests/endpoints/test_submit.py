@@ -70,7 +70,7 @@ async def test_a_repeat_is_told_when_its_own_job_may_have_ended() -> None:
         app.begins = 50
         assert await told() == "8", "new ones are told the same for a moment"
         assert await told(key) == "53"
-        assert await app.count() == 2
+        assert await app.jobs.count() == 2
         app.begins = 20
         service.submitting = Submitting(app, wait=0.01)
         assert await told() == "23"

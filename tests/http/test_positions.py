@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace import App
+from headrace.client.api.jobs import JobsApi
 from headrace.client.api.positions import QueuePosition
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
@@ -25,10 +26,15 @@ class Slow(App):
     def __init__(self, clock: FakeClock, takes: float) -> None:
         super().__init__("memory://", clock=clock)
         self.asked, self.takes, self.time = 0, takes, clock
+        self.jobs = _Jobs(self)
+
+
+class _Jobs(JobsApi):
+    _app: Slow
 
     async def position(self, job: object) -> QueuePosition:
-        self.asked += 1
-        self.time.advance(self.takes)
+        self._app.asked += 1
+        self._app.time.advance(self._app.takes)
         return QueuePosition(3, NOW)
 
 
@@ -81,7 +87,7 @@ async def test_a_submit_does_not_wait_for_a_number(monkeypatch: pytest.MonkeyPat
 
 async def test_two_do_not_look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     app, go = Slow(FakeClock(), 0), asyncio.Event()
-    told, job, position = Positions(app), a_job(), app.position
+    told, job, position = Positions(app), a_job(), app.jobs.position
     monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 45)
 
     async def waits(job: object) -> QueuePosition:

@@ -138,7 +138,7 @@ async def test_a_file_that_can_only_be_read_is_not_ready(url: str, caplog: pytes
     async with serving(url) as hub:
 
         async def only_read(on: bool) -> None:
-            writer = hub.app.engine._writer  # type: ignore[attr-defined]  # that of SQLite
+            writer = hub.app.session.engine._writer  # type: ignore[attr-defined]  # that of SQLite
             await writer.run(lambda connection: connection.execute(f"PRAGMA query_only = {int(on)}").fetchall())
 
         async with refusing(hub, caplog):

@@ -103,7 +103,7 @@ class JobOptions(TypedDict, total=False):
     arguments, number among equal calls), so that a later attempt finds the job and does not submit it again."""
     webhook: str | Mapping[str, Any]
     """Where the job is to be told of: a URL, or a mapping with ``url`` and, if wanted, ``events``, ``secret`` and
-    ``bearer``. For one submit, not for a task; ``app.add_webhook`` subscribes to many jobs."""
+    ``bearer``. For one submit, not for a task; ``app.webhooks.add`` subscribes to many jobs."""
     headers: Mapping[str, str | Sequence[str]]
     """Headers of the HTTP request that asks for the job, kept with it; one that is given more than once is a list. For
     one submit, like ``route`` and ``query``."""

@@ -197,7 +197,7 @@ class Tasks:
         checked = merged(self._defaults, check_options(job, template=True))
         for one in ONE_SUBMIT:
             if checked.get(one) is not None:
-                more = "; app.add_webhook subscribes to all jobs of a task" if one == "webhook" else ""
+                more = "; app.webhooks.add subscribes to all jobs of a task" if one == "webhook" else ""
                 raise ConfigError(f"{one} belongs to one submit: task.options({one}=...){more}")
         name = options.get("name", getattr(fn, "__name__", ""))
         handler = make_handler(

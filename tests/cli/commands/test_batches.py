@@ -108,8 +108,8 @@ def test_an_open_batch_is_cancelled_also_when_all_that_is_there_has_ended(kin: K
     async def make() -> str:
         app = kin.module.app
         now = app.host.clock.now()
-        record = Batch(id=app.new_id(), created_at=now, touched_at=now)
-        await app.engine.jobs.insert([], now, record)
+        record = Batch(id=app.host.new_id(), created_at=now, touched_at=now)
+        await app.session.engine.jobs.insert([], now, record)
         return str(record.id)
 
     batch = kin.within(make())

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from headrace import App
+from headrace.client.api.keys import note_key_use, watch_keys
 from headrace.core.auth.api_keys import Permissions, Scope, digest_of
 from headrace.errors import ConfigError, KeyTaken, NotGranted, UnknownKey
 from headrace.testing import FakeClock
-from headrace.client.api.keys import note_key_use
-from headrace.client.api.keys import watch_keys
 from tests.support.apps import ENGINES, url_of
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Every, Rate, Status
+from headrace.client.api.limit_settings import known_names
 from headrace.client.api.tasks import UnregisteredTask
 from headrace.client.handle import JobHandle
 from headrace.core.job import Job
@@ -20,7 +21,6 @@ from headrace.errors import ConfigError, UnknownSetting
 from headrace.testing import harness
 from headrace.worker.claim import fetcher
 from headrace.worker.worker import Worker
-from headrace.client.api.limit_settings import known_names
 from tests.support.apps import ENGINES, busy_worker, url_of
 from tests.support.until import until
 

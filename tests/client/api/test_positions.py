@@ -26,7 +26,7 @@ async def test_by_priority_and_arrival(sums: Sums) -> None:
     other = await sums.multiply.submit(1, 1)
     for job, place in ((low, 3), (first, 1), (second, 2), (other, 1)):
         assert await sums.app.jobs.position(job.id) == QueuePosition(place, None), "nobody is there to take it"
-        assert await sums.app.jobs.position(await job.refresh()) == await sums.app.position(str(job.id))
+        assert await sums.app.jobs.position(await job.refresh()) == await sums.app.jobs.position(str(job.id))
 
 
 async def test_only_what_is_in_line_has_a_position(sums: Sums) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from headrace import Cron, Every, Status
-from headrace.client.api.stats import standing
 from headrace.testing import FakeClock
 from tests.support.apps import ENGINES, Sums, busy_worker, url_of
 
@@ -28,7 +27,7 @@ async def test_it_has_what_is_live_or_failed_and_who_is_there(sums: Sums) -> Non
     await sums.app.queues.set("mail", priority=3)
     await sums.app.queues.pause("slow")
     await busy_worker(sums.app.session.engine, "add")
-    found = await standing(sums.app.session)
+    found = await sums.app.stats.snapshot()
     assert {(one.queue, one.status): one.jobs for one in found.counts} == {
         ("default", Status.QUEUED): 2,
         ("slow", Status.SCHEDULED): 1,

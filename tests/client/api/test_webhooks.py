@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 
 from headrace import App, Status
+from headrace.client.api.webhooks import forget_unused_webhooks, note_delivered, note_undelivered, webhook_credentials
 from headrace.core.job import Job
 from headrace.core.webhooks.delivery import QUEUE, TASK
 from headrace.errors import ConfigError, TransitionRefused, UnknownWebhook
 from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS
-from headrace.client.api.webhooks import forget_unused_webhooks
-from headrace.client.api.webhooks import note_delivered
-from headrace.client.api.webhooks import note_undelivered
-from headrace.client.api.webhooks import webhook_credentials
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
 
@@ -305,7 +302,10 @@ async def test_a_rerun_is_told_of_to_its_own_webhook_and_to_who_subscribes_now(q
     await app.resolve(job.id, result=2)
     new = (await app.webhooks.add(URL)).webhook.id
     again = await (await app.rerun(job.id)).refresh()
-    assert {one.id for one in again.webhook or ()} == {new, *(one.id for one in (await app.jobs.get(job.id)).webhook or ())}
+    assert {one.id for one in again.webhook or ()} == {
+        new,
+        *(one.id for one in (await app.jobs.get(job.id)).webhook or ()),
+    }
     assert await told(app, job=again.id) == ["job.submitted"] * 2
 
 
@@ -359,7 +359,10 @@ async def test_redeliver_does_what_the_delivery_needs(sums: Sums) -> None:
     await app.postpone(delivery.id, 60)
     assert (await app.webhooks.redeliver(delivery.id)).status is Status.QUEUED
     await end(app, delivery, "no")
-    assert ((await app.webhooks.redeliver(delivery.id, by="ann")).id, await told(app)) == (delivery.id, ["job.submitted"])
+    assert ((await app.webhooks.redeliver(delivery.id, by="ann")).id, await told(app)) == (
+        delivery.id,
+        ["job.submitted"],
+    )
     with pytest.raises(TransitionRefused, match="no delivery"):
         await app.webhooks.redeliver(job.id)
     with pytest.raises(ConfigError, match="not of both"):

@@ -438,8 +438,14 @@ async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
 async def test_questions_that_make_no_sense_are_refused_alike(app: App) -> None:
     jobs: Any = app.jobs
     asked: list[Callable[[], Awaitable[Any]]] = [
-        *(lambda cursor=cursor: app.jobs.list(cursor=cursor) for cursor in ("x", "-1", "1_0", "٣", "9" * 40, "", "\ud83d")),
-        *(lambda cursor=cursor: app.batches.list(cursor=cursor) for cursor in ("x", f"{'9' * 40}-{app.host.new_id()}", "1-2")),
+        *(
+            lambda cursor=cursor: app.jobs.list(cursor=cursor)
+            for cursor in ("x", "-1", "1_0", "٣", "9" * 40, "", "\ud83d")
+        ),
+        *(
+            lambda cursor=cursor: app.batches.list(cursor=cursor)
+            for cursor in ("x", f"{'9' * 40}-{app.host.new_id()}", "1-2")
+        ),
         *(lambda name=name: jobs(**{name: 5}) for name in ("task", "queue", "tag", "text", "schedule")),
         lambda: anext(aiter(app.jobs.logs(app.host.new_id(), attempt=10**30))),
     ]

@@ -54,7 +54,7 @@ print(json.dumps([
 PRIORITY = """
 from headrace.contrib.django import project_app
 app = project_app()
-print(json.dumps([app.wait(app.get(id)).priority for id in {ids}]))
+print(json.dumps([app.wait(app.jobs.get(id)).priority for id in {ids}]))
 """
 
 

@@ -15,7 +15,7 @@ SUBMITS = """
 from shop.tasks import send
 from headrace.contrib.django import project_app, submit
 app = project_app()
-count = lambda: app.wait(app.count())
+count = lambda: app.wait(app.jobs.count())
 try:
     with transaction.atomic():
         submit(send.draft(0))
@@ -40,7 +40,7 @@ def test_jobs_are_stored_with_the_commit_and_run_by_the_worker_of_the_project(tm
     assert shown["status"] == "completed"
     results = site.script(
         "from headrace.contrib.django import project_app\napp = project_app()\n"
-        "print(json.dumps([job.result for job in app.wait(app.jobs()).items]))"
+        "print(json.dumps([job.result for job in app.wait(app.jobs.list()).items]))"
     )
     assert sorted(one[2] for one in results) == [41, 42]
     assert {one[1] for one in results} == {False}, "no run begins with the connection of another"
@@ -73,7 +73,7 @@ connections.databases["other"] = {**connections.databases["default"], **other}
 from shop.tasks import send
 from headrace.contrib.django import project_app, submit
 app = project_app()
-count = lambda: app.wait(app.count())
+count = lambda: app.wait(app.jobs.count())
 seen = []
 try:
     with transaction.atomic(using="other"):

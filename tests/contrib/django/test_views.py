@@ -108,8 +108,8 @@ with app.override(clock=clock):
     handle = order.task.options(customer="ann", delay=1e6).submit_sync(shop="north", order={"item": "tea"})
     app.wait(app.cancel(handle.id))
     clock.advance(days=40)
-    app.wait(app.prune())
-    assert app.wait(app.get_many([handle.id])) == [None]
+    app.wait(app.store.prune())
+    assert app.wait(app.jobs.get_many([handle.id])) == [None]
 print(json.dumps(str(handle.id)))
 """
 

@@ -25,7 +25,7 @@ def sockets(hub: Served) -> int:
 
 async def heard_by(hub: Served, engine: Any, topics: frozenset[Topic] = READY) -> list[Hint]:
     """What it hears from now on, once the hub knows that it listens."""
-    heard, there = list[Hint](), hub.app.engine.bus._local._listeners  # type: ignore[attr-defined]
+    heard, there = list[Hint](), hub.app.session.engine.bus._local._listeners  # type: ignore[attr-defined]
     before = len(there)
     engine.bus.listen(topics, heard.append)
     await until(lambda: len(there) > before)

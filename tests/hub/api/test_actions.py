@@ -55,7 +55,9 @@ class Open:
         await self.shop.app.worker(burst=True).run()
 
     async def statuses(self, jobs: Sequence[JobHandle[Any]]) -> list[str]:
-        return [str(job.status) for job in await self.shop.app.jobs.get_many([job.id for job in jobs]) if job is not None]
+        return [
+            str(job.status) for job in await self.shop.app.jobs.get_many([job.id for job in jobs]) if job is not None
+        ]
 
 
 @asynccontextmanager

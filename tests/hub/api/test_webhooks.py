@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from standardwebhooks import Webhook
 
+from headrace.client.api.webhooks import webhook_credentials
 from headrace.core.auth.api_keys import Scope
 from headrace.core.webhooks.delivery import TASK
 from headrace.hub import HubOptions
-from headrace.client.api.webhooks import webhook_credentials
 from tests.hub.serving import Served, serving
 from tests.hub.webhooks.receiving import receiving
 from tests.support.apps import Sums

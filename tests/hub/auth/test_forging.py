@@ -14,6 +14,8 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from headrace import App
+from headrace.client.api.store import shared_secret
+from headrace.client.api.webhooks import webhook_credentials
 from headrace.core.auth.tokens import JobLease
 from headrace.core.defaults import DASHBOARD_SESSION_LIFETIME
 from headrace.dashboard import Viewer
@@ -27,7 +29,6 @@ from headrace.hub.webhooks import webhook_worker
 from headrace.hub.webhooks.sender import signature
 from headrace.runtime.secrets import SECRET_GRACE, Vault
 from headrace.testing.clock import FakeClock
-from headrace.client.api.webhooks import webhook_credentials
 from tests.hub.auth.forger import Forger
 from tests.hub.auth.test_login import browser_of, log_in, token_of
 from tests.hub.serving import serving
@@ -245,7 +246,7 @@ async def test_a_hub_with_another_secret_does_not_start(url: str, other: str | N
             for wrong in (
                 stranger.webhooks.add("https://hooks.example/"),
                 stranger.keys.rotate_leases(),
-                stranger.shared_secret("x"),
+                shared_secret(stranger.session.vault, "x"),
             ):
                 with pytest.raises(SecretMismatch):
                     await wrong

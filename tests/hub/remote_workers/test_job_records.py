@@ -130,7 +130,9 @@ async def test_batches_families_and_webhooks_follow(hub: Served) -> None:
     assert (await run(hub))["job_id"] == first
     await until(lambda: is_in(hub, second, Status.QUEUED))
     assert (await run(hub))["job_id"] == second
-    told = [job.payload["message"]["type"] for job in (await hub.app.webhooks.deliveries(webhook=hook.webhook.id)).items]
+    told = [
+        job.payload["message"]["type"] for job in (await hub.app.webhooks.deliveries(webhook=hook.webhook.id)).items
+    ]
     assert sorted(told) == ["job.completed"] * 2 + ["job.started"] * 2
 
 

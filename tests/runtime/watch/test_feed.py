@@ -233,7 +233,9 @@ async def test_a_job_that_falls_due_is_shown_as_queued_though_nobody_wrote_that(
                 await until(lambda: told.statuses(late.id) == told.statuses(new.id) == ["scheduled"])
                 for due, first in ((waits, ["queued"]), (new, ["scheduled", "queued"])):
                     clock.advance(61)
-                    here.app.session.engine.bus.send(Hint(Topic.READY))  # as the clock of a fake passes for nobody who sleeps
+                    here.app.session.engine.bus.send(
+                        Hint(Topic.READY)
+                    )  # as the clock of a fake passes for nobody who sleeps
                     await until(lambda due=due, first=first: told.statuses(due.id) == first)  # type: ignore[misc]
                 assert told.statuses(late.id) == ["scheduled"]
 
@@ -269,7 +271,7 @@ async def test_a_store_that_is_away_is_waited_for(here: Sums, monkeypatch: pytes
     monkeypatch.setattr(feeds, "_STORE_RETRY_SECONDS", 0.02)
     job = (await here.add.submit(0)).last
     assert job is not None
-    away, get, find = list[int](), here.app.session.engine.jobs.get, here.app.engine.records.find
+    away, get, find = list[int](), here.app.session.engine.jobs.get, here.app.session.engine.records.find
 
     async def broken(*words: object) -> list[Job | None]:
         away.append(1)

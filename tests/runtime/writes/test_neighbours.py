@@ -192,7 +192,7 @@ GUILTY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("guilty", GUILTY)
 async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tmp_path: Path, guilty: str) -> None:
     async with opened(kind, tmp_path) as app:
-        lanes, now = app.session.lanes, await app.lanes.now()
+        lanes, now = app.session.lanes, await app.session.lanes.now()
 
         def job(**fields: Any) -> Any:
             return submit(uuid4(), Spec(task="work", created_at=now, **fields), "{}", now)

@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Awaitable, Callable
 
 from headrace import App, Context, Cron, Every, Rate, Retry, Snooze
+from headrace.client.api.webhooks import note_undelivered
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.schedule.rules import Continuous
 from headrace.core.status import Status
-from headrace.client.api.webhooks import note_undelivered
 from tests.support.until import until
 
 app = App()

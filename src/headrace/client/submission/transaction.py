@@ -157,7 +157,7 @@ async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequenc
     except Unavailable as error:
         error.add_note(
             "the address of a webhook is stored apart, and your transaction may hold the store: let a submit outside of"
-            " it name the address first, or subscribe with app.add_webhook"
+            " it name the address first, or subscribe with app.webhooks.add"
         )
         raise
     await submits.requirements.look(jobs)

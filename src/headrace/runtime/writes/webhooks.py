@@ -228,7 +228,7 @@ class Webhooks:
         if sum(one.customer == customer for one in kept) >= MAX_WEBHOOK_ADDRESSES:
             raise ConfigError(
                 f"webhook: jobs have named {MAX_WEBHOOK_ADDRESSES} different addresses already: use the same one for"
-                " many jobs, the message says which job it is about; or subscribe once, with app.add_webhook"
+                " many jobs, the message says which job it is about; or subscribe once, with app.webhooks.add"
             )
 
 

@@ -159,7 +159,7 @@ async def main():
     while not Path(sys.argv[2]).exists():
         time.sleep(0.001)
     async with app:
-        print((await app.stats()).ledger.accepted)
+        print((await app.stats.counts()).ledger.accepted)
 
 asyncio.run(main())
 """
