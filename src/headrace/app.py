@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import tzinfo
 from functools import cache, partial
@@ -28,7 +28,7 @@ from headrace.client.api.queues import QueueInfo
 from headrace.client.api.schedules import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.api.stats import Moment, Stats, StoreSnapshot, charts, estimated_processing_time, rollups, standing
 from headrace.client.api.store import Maintenance, ping, shared_secret, verify
-from headrace.client.api.tasks import TaskInfo, note_submit, register_tasks
+from headrace.client.api.tasks import TaskInfo, register_tasks
 from headrace.client.api.webhooks import Webhooked
 from headrace.client.api.workers import LocalWorkers, drain_worker
 from headrace.client.batch import BatchHandle
@@ -37,9 +37,8 @@ from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.client.hooks import Hooked
 from headrace.client.options import JobOptions, TaskOptions
-from headrace.client.submission import by_name, direct, submit
-from headrace.client.submission.middleware import submit_here_through, submit_through, through
-from headrace.client.submission.transaction import submit_here
+from headrace.client.submission import by_name, submit
+from headrace.client.submission.middleware import through
 from headrace.client.task import Task
 from headrace.client.task_registry import Decorator, Register, Tasks, check_defaults
 from headrace.config import Secret
@@ -111,6 +110,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """Options of every job, unless a task or a submit sets others."""
         self._register = Register()
         self._hooks = self._register.hooks
+        self.submit_middlewares = self._hooks.submit_middleware
         self._declared = {}
         self.local_workers = LocalWorkers()
         """The workers that this App has made in this process."""
@@ -295,17 +295,6 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """A draft of a task by name."""
         return await by_name.draft_by_name(self, name, payload, options)
 
-    async def draft_with_warnings(
-        self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]
-    ) -> tuple[Draft[Any], tuple[str, ...]]:
-        """A draft of a task by name, and as text what ``draft`` would warn of: for programs that pass it on."""
-        draft, warning = await by_name.draft_and_warning(self, name, payload, options)
-        return draft, () if warning is None else (warning,)
-
-    async def note_submit(self, task: str, id: UUID | str, *, by: str | None) -> None:
-        """Keep in the audit of a task that somebody submitted this job of it: for programs through which people do."""
-        await note_submit(self.engine, task, as_id(id), by, self.host.clock.now())
-
     async def submit_each(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
         """Store drafts, of any tasks, each for itself: a handle, or why it was not stored, in the order of the drafts.
 
@@ -320,21 +309,6 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
         """
         store, given = partial(submit.submit_many, self), list(drafts)
         return await through(self, given, store) if self.submit_middlewares else await store(given)
-
-    def submit_draft(self, draft: Draft[R]) -> Coroutine[Any, Any, JobHandle[R]]:
-        """Store the job of one draft; ``client.draft.submit()`` is this."""
-        if self.submit_middlewares:
-            return submit_through(self, draft, partial(submit.submit_all, self))
-        return submit.submit(self.session, draft)
-
-    def submit_draft_sync(self, draft: Draft[R]) -> JobHandle[R]:
-        """``submit_draft`` for callers without an event loop; ``client.draft.submit_sync()`` is this."""
-        connection = draft.options.get("connection")
-        if connection is None:
-            return direct.submit(self, draft)
-        if self.submit_middlewares:
-            return submit_here_through(self, draft, connection)
-        return submit_here(self, [draft], connection)[0]
 
     def batch(self, *, on_complete: Draft[Any] | None = None, on_failure: Draft[Any] | None = None) -> BatchHandle:
         """A batch to fill: ``async with app.batch() as batch: batch.add(draft)``; stored when the block ends.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Retry
-from headrace.client.api.tasks import TaskDoc, check_payload, find_task, known_tasks, register_tasks
+from headrace.client.api.tasks import TaskDoc, check_payload, find_task, known_tasks, note_submit, register_tasks
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
 from headrace.worker.handler import Handler, Policy
@@ -91,8 +91,8 @@ async def test_who_submitted_a_job_by_hand_is_kept_with_its_task() -> None:
     async with App("memory://") as app:
         await register_tasks(app.engine, [handler()])
         before, id = await known_tasks(app.engine), app.new_id()
-        await app.note_submit("resize", id, by="ann")
-        await app.note_submit("nobody-has-it", id, by="ann")
+        for task in ("resize", "nobody-has-it"):
+            await note_submit(app.engine, task, id, "ann", app.host.clock.now())
         assert await known_tasks(app.engine) == before
         [noted] = await app.audit()
         assert (noted.key, noted.verb, noted.by, noted.details) == ("task:resize", "submit", "ann", {"job": str(id)})

@@ -244,7 +244,7 @@ class Webhooked(Lifetime):
         webhook, app, now = (await _find(self.engine, id))[1], cast("App", self), await self.lanes.now()
         data = {"webhook": webhook.id, "by": checked_note(by, "by")}
         message = {"type": "webhook.test", "timestamp": now, "data": data}
-        answer = await self.lanes.insert(delivery(app.new_id(now), webhook.target, message, now))
+        answer = await self.lanes.submits.insert(delivery(app.new_id(now), webhook.target, message, now))
         return JobHandle(app, answer.job.id, last=answer.job)
 
     # -- for whoever delivers
