@@ -1,4 +1,4 @@
-"""How new jobs are written: as lanes of group commit, so that none waits for what another has to look for."""
+"""How new jobs are written: by three batchers, so that no plain job waits for what another has to look for."""
 
 from __future__ import annotations
 
@@ -136,7 +136,6 @@ class Inserts:
         """Says of new jobs who is told of them."""
 
         self._short = engine.jobs.insert_one if isinstance(engine.jobs, InsertsOne) else None
-
         bounds: dict[str, Any] = {"capacity": _MAX_WAITING_JOBS, "patience": patience, "load": load}
         single = bounds | {"identify": _id, "weigh": weight_of, "distinct": _number}
         begin = None if self._short is None else self._begin
