@@ -154,7 +154,7 @@ class Task(Generic[P, R_co]):
 
     def _resolve(self) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:
         """What is the same for all drafts, found out once: most tasks are submitted often, with the same options."""
-        app = self.app  # the only one: a collection is never included in another
+        app = self.app
         options = merged(app.defaults, self._options)
         check_key(self._options, options)
         templates = any(place in options for place in TEMPLATES.values())

@@ -54,9 +54,9 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
     session = app.session
     check_drafts(app, drafts)
-    if len(drafts) == 1:
-        return [await submit(drafts[0], passed=True)]
     unique = arranged(list({draft.id.int: draft for draft in drafts}.values()))
+    if len(unique) == 1:
+        return [await submit(unique[0], passed=True)] * len(drafts)
     given = [options.get("connection") for options in {id(draft.options): draft.options for draft in unique}.values()]
     if len({id(connection) for connection in given}) > 1:
         raise ConfigError("jobs submitted together must share one connection, or none")
