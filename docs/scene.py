@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from headrace import App, Context, Cron, Every, GiveUp, Retry
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.limits.rate import Rate
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
@@ -155,7 +156,8 @@ async def acted_out(app: App) -> None:
     )
     await charge.map([(3, 77), (3, 78), (3, 79), (4, 77), (5, 12)])
     await mail.options(delay=3600).map([(f"later{n}@example.com",) for n in range(6)])
-    nobodys, _ = await app.draft_with_warnings("ocr_scan", {"page": 1})  # no worker has it: that is a problem to show
+    # No worker has it: that is a problem to show.
+    nobodys, _ = await draft_with_warnings(app, "ocr_scan", {"page": 1}, {})
     await nobodys.submit()
     first = tasks["sales_of"].draft("Oslo", 2027)
     sales = tasks["sales_of"].options(after=[first], delay=900).draft("Lima", 2027)

@@ -33,9 +33,8 @@ from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.client.hooks import Hooked
 from headrace.client.options import JobOptions, TaskOptions
-from headrace.client.submission import by_name, direct, submit
-from headrace.client.submission.middleware import submit_here_through, submit_through, through
-from headrace.client.submission.transaction import submit_here
+from headrace.client.submission import by_name, submit
+from headrace.client.submission.middleware import through
 from headrace.client.task_registry import Decorator, Register, Tasks, check_defaults
 from headrace.config import Secret
 from headrace.core.limits.rate import Rate
@@ -91,6 +90,7 @@ class App(Hooked, ActingOnMany):
         """Options of every job, unless a task or a submit sets others."""
         self._register = Register()
         self._hooks = self._register.hooks
+        self._submit_middlewares = self._hooks.submit_middleware
         self._declared: dict[str, dict[str, Any]] = {}
         """What code says about queues and rates, by the key of its setting."""
         self.jobs = JobsApi(self)
@@ -296,13 +296,6 @@ class App(Hooked, ActingOnMany):
         """A draft of a task by name."""
         return await by_name.draft_by_name(self, name, payload, options)
 
-    async def draft_with_warnings(
-        self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]
-    ) -> tuple[Draft[Any], tuple[str, ...]]:
-        """A draft of a task by name, and as text what ``draft`` would warn of: for programs that pass it on."""
-        draft, warning = await by_name.draft_and_warning(self, name, payload, options)
-        return draft, () if warning is None else (warning,)
-
     async def submit_each(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
         """Store drafts, of any tasks, each for itself: a handle, or why it was not stored, in the order of the drafts.
 
@@ -317,21 +310,6 @@ class App(Hooked, ActingOnMany):
         """
         store, given = partial(submit.submit_many, self), list(drafts)
         return await through(self, given, store) if self._submit_middlewares else await store(given)
-
-    def submit_draft(self, draft: Draft[R]) -> Coroutine[Any, Any, JobHandle[R]]:
-        """Store the job of one draft; ``client.draft.submit()`` is this."""
-        if self._submit_middlewares:
-            return submit_through(self, draft, partial(submit.submit_all, self))
-        return submit.submit(self.session, draft)
-
-    def submit_draft_sync(self, draft: Draft[R]) -> JobHandle[R]:
-        """``submit_draft`` for callers without an event loop; ``client.draft.submit_sync()`` is this."""
-        connection = draft.options.get("connection")
-        if connection is None:
-            return direct.submit(self, draft)
-        if self._submit_middlewares:
-            return submit_here_through(self, draft, connection)
-        return submit_here(self, [draft], connection)[0]
 
     def batch(self, *, on_complete: Draft[Any] | None = None, on_failure: Draft[Any] | None = None) -> BatchHandle:
         """A batch to fill: ``async with app.batch() as batch: batch.add(draft)``; stored when the block ends.

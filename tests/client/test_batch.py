@@ -306,16 +306,16 @@ async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
             batch.add(work.double.draft(1))
         open_batch = work.app.batch(on_complete=work.report.draft("you"))
         open_batch.add_many(work.double.draft(n) for n in range(1001))
-        lanes = work.app.session.lanes.submits
-        whole = lanes.insert_many
+        submits = work.app.session.lanes.submits
+        whole = submits.insert_many
 
         async def dies(jobs: Any) -> Any:
             raise ConnectionResetError
 
-        lanes.insert_many = dies  # type: ignore[method-assign]
+        submits.insert_many = dies  # type: ignore[method-assign]
         with pytest.raises(ConnectionResetError):
             await open_batch.submit()
-        lanes.insert_many = whole  # type: ignore[method-assign]
+        submits.insert_many = whole  # type: ignore[method-assign]
         await h.drain()
         assert [job.payload["to"] for job in work.reports] == ["me"]
         assert (await open_batch.refresh()).tally == BatchTally(1000, 1000)
@@ -385,7 +385,7 @@ async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) ->
         await lanes.engine.jobs.insert(members[:1], record.created_at, open_one)
         found = work.app.batches.handle(open_one.id)
         assert len(await found.jobs()) == 1
-        await lanes.insert_many(members[1:])
+        await lanes.submits.insert_many(members[1:])
         await lanes.engine.families.seal(open_one.id, record.created_at)
         async with work.app.worker():
             assert await found.results(timeout=45) == [4, 4]

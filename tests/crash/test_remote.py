@@ -15,6 +15,7 @@ import httpx2
 import pytest
 
 from headrace import App, Retry
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.attempt import History
 from headrace.core.status import Outcome, Status
 from tests.hub.process import Running, started
@@ -50,7 +51,7 @@ class Store:
 
     async def submit(self, task: str) -> UUID:
         """A job that may be tried often, and at once."""
-        draft, _ = await self.app.draft_with_warnings(task, {"n": 1}, retry=Retry(5, backoff=[0.0]))
+        draft, _ = await draft_with_warnings(self.app, task, {"n": 1}, {"retry": Retry(5, backoff=[0.0])})
         return (await draft.submit()).id
 
     async def until(self, id: UUID, status: Status) -> None:

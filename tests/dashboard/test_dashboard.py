@@ -461,7 +461,7 @@ async def test_a_submit_that_cannot_be_audited_is_a_submit_all_the_same(
         raise Unavailable("the store is away")
 
     async with mounted(app) as client:
-        monkeypatch.setattr(app, "note_submit", away)
+        monkeypatch.setattr("headrace.dashboard.actions.jobs.note_submit", away)
         made = await act(client, act="submit", task="add", payload={"a": 1}, delay=3600)
         assert (made.status_code, made.json()["told"]) == (200, "The job is submitted.")
         [job] = (await app.jobs.list()).items

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
+from headrace.client.submission.by_name import draft_with_warnings
 from tests.dashboard.looks import axe_faults, sticking_out
 from tests.dashboard.shop import Shop, failed, looking, opened
 from tests.support.apps import url_of
@@ -68,7 +69,7 @@ async def test_nothing_sticks_out_on_a_phone(shop: Shop) -> None:
     await failed(shop, "averyveryverylongword" * 30)
     options: Any
     name, options = "a.rather.long.name.of.a.task." * 4, {"tags": ["t" * 60], "delay": 3600}
-    draft, _ = await shop.app.draft_with_warnings(name, {"x": "y" * 500}, **options)
+    draft, _ = await draft_with_warnings(shop.app, name, {"x": "y" * 500}, options)
     long = await draft.submit()
     paths = [
         *PAGES,

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from playwright.async_api import expect
 
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.status import Status
 from tests.dashboard.shop import Shop, failed, looking, sure
 from tests.support.until import until
@@ -28,7 +29,7 @@ async def test_the_overview_says_what_needs_somebody_and_what_to_do(shop: Shop) 
     await shop.app.tasks["add"].map([(number,) for number in range(5)])
     async with looking(shop) as page:
         await expect(page.locator(".tiles dt").first).to_have_text("Oldest waiting")
-        draft, _ = await shop.app.draft_with_warnings("nobody_has_it", {})
+        draft, _ = await draft_with_warnings(shop.app, "nobody_has_it", {}, {})
         handle = await draft.submit()
         problem = page.locator(".problems li", has_text="No living worker has the task 'nobody_has_it'")
         await expect(problem).to_contain_text("Start a worker: headrace worker")

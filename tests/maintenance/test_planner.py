@@ -221,14 +221,14 @@ async def test_a_schedule_that_fails_in_an_unforeseen_way_does_not_stop_the_othe
         await scheduled(w, Every(minutes=10), "a bad one")
         await scheduled(w, Every(minutes=10), "tick")
         w.clock.advance(minutes=10)
-        insert = w.lanes.insert_many
+        insert = w.lanes.submits.insert_many
 
         async def stumbles(jobs: list[Job]) -> object:
             if jobs[0].spec.schedule == "a bad one":
                 raise ZeroDivisionError
             return await insert(jobs)
 
-        monkeypatch.setattr(w.lanes, "insert_many", stumbles)
+        monkeypatch.setattr(w.lanes.submits, "insert_many", stumbles)
         assert await p.tick() == 1
         assert await fires(w) == [10]
         assert "a bad one" in caplog.text

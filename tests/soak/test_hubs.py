@@ -26,6 +26,7 @@ import httpx2
 import msgspec
 import pytest
 
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.job import Job
 from headrace.core.status import ENDED, HELD, Status
 from headrace.core.webhooks.delivery import TASK
@@ -142,7 +143,7 @@ class Scene:
                 self.accepted.add((await keyed.submit(n % KEYS, n, seconds / 4)).id)
             case 2:
                 payload = {"n": n, "seconds": seconds, "fails": fails}
-                draft, _ = await app.draft_with_warnings("far", payload, retry=RETRY)
+                draft, _ = await draft_with_warnings(app, "far", payload, {"retry": RETRY})
                 self.accepted.add((await draft.submit()).id)
             case _:
                 self.accepted.add(await self._post("far", {"n": n, "seconds": seconds, "fails": fails}, n))

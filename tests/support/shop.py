@@ -71,13 +71,13 @@ class Shop:
     async def submit(self, task: str, **options: Any) -> UUID:
         """Insert one job; its id."""
         job = self.job(task, **options)
-        await self.lanes.insert(job)
+        await self.lanes.submits.insert(job)
         return job.id
 
     async def submit_many(self, task: str, n: int, **options: Any) -> list[UUID]:
         """Insert n jobs at once; their ids."""
         jobs = [self.job(task, **options) for _ in range(n)]
-        await self.lanes.insert_many(jobs)
+        await self.lanes.submits.insert_many(jobs)
         return [job.id for job in jobs]
 
     async def get(self, id: UUID) -> Job:

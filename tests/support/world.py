@@ -140,7 +140,7 @@ class World:
         spec = Spec(task=task, created_at=self.now, **options)
         id = self.host.dice.new_id(self.now)
         job = submit(id, spec, "{}", self.now, available_at=available_at, not_after=not_after)
-        return (await self.lanes.insert(job)).job
+        return (await self.lanes.submits.insert(job)).job
 
     async def worker(self) -> Player:
         id = self.host.dice.new_id(self.now)

@@ -97,7 +97,7 @@ async def test_a_blocked_worker_gives_its_buffer_back(shop: Shop) -> None:
         await shop.all_ended(warm)  # the worker has learned that these are quick, and claims ahead
         first = shop.job("blocks", payload={"really": True}, priority=90)
         rest = [shop.job("blocks", payload={"really": False}) for _ in range(20)]
-        await shop.lanes.insert_many([first, *rest])
+        await shop.lanes.submits.insert_many([first, *rest])
 
         async def given_back() -> bool:
             jobs = await shop.engine.jobs.get([job.id for job in rest])

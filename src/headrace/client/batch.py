@@ -12,11 +12,10 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.client.draft import Draft
-from headrace.client.handle import JobHandle
+from headrace.client.handle import JobHandle, handle_of
 from headrace.client.submission.middleware import check_drafts, through
 from headrace.client.submission.parentage import arranged
 from headrace.client.submission.submit import child_of_handler, jobs_of, wished
-from headrace.client.submission.transaction import handle_of
 from headrace.core.batch import Batch, BatchCallback, customer_of
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
@@ -147,7 +146,7 @@ class BatchHandle:
             on_failure=failure,
             customer=customer_of(jobs),
         )
-        answers = await session.lanes.insert_batch(record, jobs)
+        answers = await session.lanes.submits.insert_batch(record, jobs)
         by_draft: dict[UUID, JobHandle[Any]] = {
             draft.id: JobHandle(
                 self._app,

@@ -93,14 +93,18 @@ class Draft(Generic[R_co]):
 
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        return await self._app.submit_draft(self)
+        from headrace.client.submission.submit import submit  # which must know what a draft is
+
+        return await submit(self)
 
     def submit_sync(self) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
 
         :raises SyncInAsync: this thread has a running event loop
         """
-        return self._app.submit_draft_sync(self)
+        from headrace.client.submission.direct import submit
+
+        return submit(self)
 
     def _spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
         """What is asked for; as a child, and as part of a batch."""

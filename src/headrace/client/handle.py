@@ -17,14 +17,16 @@ from headrace.core.explain.explanation import Explanation
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.core.times import Seconds, seconds
-from headrace.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
+from headrace.engine import Duplicated, Inserted
+from headrace.errors import Duplicate, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
 from headrace.runtime.watch.stream import Stream, StreamItem
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.client.draft import Draft
     from headrace.worker.handler import Handler
 
-__all__ = ["JobHandle", "StreamHandle"]
+__all__ = ["JobHandle", "StreamHandle", "handle_of"]
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -262,3 +264,31 @@ class StreamHandle(JobHandle[int], Generic[T_co]):
     def stream(self, start: int | StreamItem[Any] = 0) -> Stream[T_co]:
         """The items of its stream; see ``JobHandle.stream``."""
         return super().stream(start)
+
+
+def handle_of(draft: Draft[R_co], answer: Inserted | Duplicated, *, uncommitted: bool = False) -> JobHandle[R_co]:
+    """The job as its submitter holds it; :raises Duplicate: if that was asked for
+
+    A request that is repeated is no duplicate in this sense: it is answered as the first time.
+    """
+    job = answer.job
+    if not isinstance(answer, Duplicated):
+        return JobHandle(draft.app, job.id, last=job, handler=draft.handler, uncommitted=uncommitted)
+    if draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, job):
+        raise Duplicate(job)
+    return JobHandle(
+        draft.app,
+        job.id,
+        last=job,
+        duplicate=True,
+        replaced=answer.replaced,
+        handler=draft.handler,
+        uncommitted=uncommitted,
+    )
+
+
+def _is_repeated(draft: Draft[Any], job: Job) -> bool:
+    """Whether the job is that of an earlier submit of the same request."""
+    key = draft.options.get("request_key")
+    customer = draft.options.get("customer", job.spec.customer)  # left out, it is that of the handler that submits
+    return key is not None and (key, customer) == (job.spec.request_key, job.spec.customer)

@@ -81,6 +81,8 @@ class Hooked:
     """The decorators of an App for what is around its tasks."""
 
     _hooks: Hooks
+    _submit_middlewares: Sequence[SubmitMiddleware]
+    """What is called around every submit, the outermost first."""
 
     @property
     def _resources(self) -> Sequence[Resource[Any]]:
@@ -96,11 +98,6 @@ class Hooked:
         """Have a span made of every run; ``contrib.otel.instrument`` does that."""
         self._hooks.tracing = tracing
         self._hooks.renew()
-
-    @property
-    def _submit_middlewares(self) -> Sequence[SubmitMiddleware]:
-        """What is called around every submit, the outermost first."""
-        return self._hooks.submit_middleware
 
     def submit_middleware(self, fn: S) -> S:
         """Call this around every submit: ``async def f(drafts, call_next): return await call_next(drafts)``.

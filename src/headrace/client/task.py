@@ -25,10 +25,12 @@ from headrace.client.options import (
     merged,
     refuse_function,
 )
+from headrace.client.submission import direct
 from headrace.client.submission.parentage import is_found_again, new_id
+from headrace.client.submission.submit import submit
 from headrace.core.codec.value import StreamRef
 from headrace.core.job import Job, Spec, as_id
-from headrace.core.lifecycle.submission import submit
+from headrace.core.lifecycle import submission
 from headrace.core.status import Status, Verb
 from headrace.errors import (
     ConfigError,
@@ -42,6 +44,7 @@ from headrace.errors import (
     TransitionRefused,
 )
 from headrace.runtime.host import Host
+from headrace.runtime.slot import current
 from headrace.runtime.watch.stream import Stream, StreamItem
 from headrace.worker.execution.context import Context
 from headrace.worker.handler import Handler
@@ -125,16 +128,14 @@ class Task(Generic[P, R_co]):
         :raises InvalidPayload: the arguments do not fit the signature
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        draft = self.draft(*args, **kwargs)
-        return await draft._app.submit_draft(draft)
+        return await submit(self.draft_bound(self.handler.bind(args, kwargs)))
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
 
         :raises SyncInAsync: this thread has a running event loop
         """
-        draft = self.draft(*args, **kwargs)
-        return draft._app.submit_draft_sync(draft)
+        return direct.submit(self.draft(*args, **kwargs))
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
         """A job with an id that is not stored yet: submitting it twice inserts it once."""
@@ -142,18 +143,18 @@ class Task(Generic[P, R_co]):
 
     def _draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
         """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
-        app, handler, resolved = self._home.app, self.handler, self._resolved
-        if resolved is None or resolved[0] is not app:  # the collection may have been included in another one since
-            resolved = self._resolve(app)
-        _, options, asked = resolved
+        handler = self.handler
+        app, options, asked = self._resolved or self._resolve()
         text = handler.encode_bound(arguments)
         if asked is None:
             options = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
         name = handler.name
-        return Draft(app, new_id(app, name, text, options, now), name, text, options, handler, asked)
+        id = app.new_id(now) if current.get() is None else new_id(app, name, text, options, now)
+        return Draft(app, id, name, text, options, handler, asked)
 
-    def _resolve(self, app: App) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:
+    def _resolve(self) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:
         """What is the same for all drafts, found out once: most tasks are submitted often, with the same options."""
+        app = self.app
         options = merged(app.defaults, self._options)
         check_key(self._options, options)
         templates = any(place in options for place in TEMPLATES.values())
@@ -259,7 +260,9 @@ class Task(Generic[P, R_co]):
             text = self.handler.encode(args, kwargs)
         except InvalidPayload:
             text = "{}"  # a direct call may pass what could never be stored, such as a test's stand-in
-        return Context._detached(submit(host.dice.new_id(now), Spec(task=self.name, created_at=now), text, now))
+        return Context.detached(
+            submission.submit(host.dice.new_id(now), Spec(task=self.name, created_at=now), text, now)
+        )
 
 
 class AsyncTask(Task[P, R_co]):

@@ -185,6 +185,7 @@ class Tasks:
         self._app, self._register = app, register
         for task in tasks:
             _set_policy(task, app.defaults)
+            task._resolved = None  # which is of one App
 
     def _add(self, fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[Any, Any]:
         """Register a function; what the decorator does."""

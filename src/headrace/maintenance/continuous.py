@@ -43,7 +43,7 @@ async def begin(lanes: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int,
         spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=None, dedup=key)
         at = resumes_at(rule, last, now)
         jobs.append(submit(host.dice.new_id(now), spec, doc.payload_text, now, available_at=at))
-    answers = await lanes.insert_many(jobs)
+    answers = await lanes.submits.insert_many(jobs)
     return {number: answer.job for number, answer in zip(ended, answers, strict=True)}
 
 

@@ -144,7 +144,7 @@ class Planner(Duty):
         due = due_fires(doc.rule, doc.cursor, now, doc.anchor, self._horizon(doc), self._cap)
         if doc.waiting is not None:
             due = [doc.waiting, *due]
-        answers = await self.lanes.insert_many([fire(doc, at, now) for at in due])
+        answers = await self.lanes.submits.insert_many([fire(doc, at, now) for at in due])
         done = dict(zip(due, (isinstance(answer, Inserted) for answer in answers), strict=True))
         made, held = [at for at in due if done[at]], [at for at in due if not done[at]]
         # Only after the jobs are durable: whoever dies in between makes the same jobs again, under the same ids.

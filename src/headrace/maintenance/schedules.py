@@ -140,7 +140,7 @@ async def trigger_schedule(engine: Engine, lanes: Writer, host: Host, name: str,
     doc, now = await find_schedule(engine, name), host.clock.now()
     job = trigger(doc, host.dice.new_id(now), now)
     act = audit.act("trigger", now, by, {"job": str(job.id)})
-    answer = await lanes.insert(job)
+    answer = await lanes.submits.insert(job)
     if isinstance(answer, Inserted):
         await _note(engine, name, act)
     return answer.job

@@ -78,7 +78,7 @@ class Harness:
         That is seen at the store, where the jobs of batches pass by, too, and what follows their end. With ``inline``
         jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
         """
-        engine, lanes = self.app.session.engine, self.app.session.lanes
+        engine, submits = self.app.engine, self.app.lanes.submits
         insert, settle = engine.jobs.insert, engine.families.settle
 
         async def inserted(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
@@ -94,10 +94,8 @@ class Harness:
         vars(engine.jobs).update(insert=inserted)
         vars(engine.families).update(settle=settled)
         if self._inline:
-            # One job goes by the writers of new jobs themselves, with or without the lanes around them.
-            vars(lanes.submits).update(insert=self._drained(lanes.submits.insert))
-            doors = {name: self._drained(getattr(lanes, name)) for name in ("insert_many", "insert_batch")}
-            vars(lanes).update(doors)
+            names = ("insert", "insert_many", "insert_batch")
+            vars(submits).update({name: self._drained(getattr(submits, name)) for name in names})
 
     def _keep(self, jobs: Sequence[Job]) -> None:
         for job in jobs:

@@ -11,6 +11,7 @@ import pytest
 
 from headrace import App, Duplicate, InvalidPayload, Status
 from headrace.client.api.tasks import UnregisteredTask
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.errors import ConfigError, InvalidResult, JobNotFound, KeyReused, PayloadTooLarge, TransitionRefused
 from headrace.runtime.writes import webhooks
 from tests.support.apps import ENGINES, Sums, url_of
@@ -257,12 +258,12 @@ async def test_what_would_be_a_warning_can_be_had_as_text() -> None:
     async with Sums().app as app:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            draft, told = await app.draft_with_warnings("ad", {"a": 1}, priority=7)
+            draft, told = await draft_with_warnings(app, "ad", {"a": 1}, {"priority": 7})
             assert (draft.task, draft.options["priority"]) == ("ad", 7)
             [text] = told
             assert "no worker has registered a task named 'ad'" in text
             assert "did you mean 'add'?" in text
-            assert (await app.draft_with_warnings("add", {"a": 1}))[1] == ()
+            assert (await draft_with_warnings(app, "add", {"a": 1}, {}))[1] == ()
 
 
 async def test_of_each_of_many_its_webhooks_are_told(sums: Sums) -> None:

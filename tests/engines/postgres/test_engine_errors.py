@@ -167,7 +167,7 @@ async def test_text_that_cannot_be_stored_fails_alone(lab: Lab, bad: dict[str, A
     lanes = Writer(lab.engine, lab.host)
     good = [lab.job(dedup="k" if "dedup" in bad else None), *(lab.job(dedup=bad.get("dedup") and str(n)) for n in "ab")]
     jobs = [good[0], lab.job(**bad), *good[1:]]
-    answers = await asyncio.gather(*(lanes.insert(job) for job in jobs), return_exceptions=True)
+    answers = await asyncio.gather(*(lanes.submits.insert(job) for job in jobs), return_exceptions=True)
     await lanes.close()
     assert [type(answer) for answer in answers] == [Inserted, Unstorable, Inserted, Inserted]
     assert (await lab.engine.records.ledger()).accepted == 3
@@ -222,7 +222,7 @@ async def test_names_longer_than_an_index_takes_fail_alone_or_work(lab: Lab, nam
     long: Any = "".join(chr(dice.randrange(0x100, 0x1100)) for _ in range(6_000))  # cannot be compressed
     lanes = Writer(lab.engine, lab.host)
     jobs = [lab.job(), lab.job(**{name: long}), lab.job()]
-    answers = await asyncio.gather(*(lanes.insert(job) for job in jobs), return_exceptions=True)
+    answers = await asyncio.gather(*(lanes.submits.insert(job) for job in jobs), return_exceptions=True)
     await lanes.close()
     assert isinstance(answers[0], Inserted)
     assert isinstance(answers[2], Inserted)

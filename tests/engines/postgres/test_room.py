@@ -118,8 +118,8 @@ async def test_an_insert_that_is_under_way_delays_a_collection_and_fails_nobody(
         assert isinstance(error, Unavailable)
         assert error.outcome == "refused"
     lanes = Writer(lab.engine, lab.host)
-    waiting = asyncio.create_task(lanes.insert(lab.job("one too many")))
-    await lanes.insert(lab.job("t2"))
+    waiting = asyncio.create_task(lanes.submits.insert(lab.job("one too many")))
+    await lanes.submits.insert(lab.job("t2"))
     assert not waiting.done()
     await transaction.commit()
     assert isinstance(await waiting, Inserted)

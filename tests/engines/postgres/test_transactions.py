@@ -141,9 +141,9 @@ async def test_the_end_of_a_job_in_an_open_transaction_frees_its_key_with_the_co
     transaction = connection.transaction()
     await transaction.start()
     await lab.transactions.enlist(connection).run(await lab.transactions.applying(done, lab.now))
-    blocked = asyncio.create_task(lanes.insert(lab.job(dedup="k")))
+    blocked = asyncio.create_task(lanes.submits.insert(lab.job(dedup="k")))
     for at in range(10):
-        assert isinstance(await lanes.insert(lab.job(dedup=f"other{at}")), Inserted)
+        assert isinstance(await lanes.submits.insert(lab.job(dedup=f"other{at}")), Inserted)
     assert not blocked.done()
     await transaction.commit()
     assert isinstance(await blocked, Inserted)

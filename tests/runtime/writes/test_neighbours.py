@@ -202,7 +202,7 @@ async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tm
         keyed = "dedup" in GUILTY[guilty]
         jobs = [job(**({"dedup": f"d{n}"} if keyed else {})) for n in range(INNOCENT)]
         jobs.insert(20, odd)
-        answers = await asyncio.gather(*map(lanes.insert, jobs), return_exceptions=True)
+        answers = await asyncio.gather(*map(lanes.submits.insert, jobs), return_exceptions=True)
         failed = [answer for answer in answers if not isinstance(answer, Inserted)]
         assert failed == [answers[20]]
         [error] = failed
@@ -214,11 +214,11 @@ async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tm
         # Of what is stored together, those are named that are the cause.
         more = [job(), job(**GUILTY["document"]), job()]
         with pytest.raises(Unstorable) as caught:
-            await lanes.insert_many(more)
+            await lanes.submits.insert_many(more)
         assert caught.value.ids == (more[1].id,)
         graph = [*more, job(after=(more[0].id,))]
         with pytest.raises(Unstorable) as caught:
-            await lanes.insert_many(graph)
+            await lanes.submits.insert_many(graph)
         assert caught.value.ids == (more[1].id,)
         each = await lanes.submits.insert_each(more)
         assert [isinstance(one, HeadraceError) for one in each] == [False, True, False]

@@ -174,7 +174,7 @@ class Acting(Lifetime):
             available_at=due if delay is None else _after(now, delay),
             changed=changed,
         )
-        answer = await session.lanes.insert(job)
+        answer = await session.lanes.submits.insert(job)
         if isinstance(answer, Duplicated):
             if raises:
                 raise Duplicate(answer.job)

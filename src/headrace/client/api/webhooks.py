@@ -244,7 +244,7 @@ class WebhooksApi(Noun):
         now = await session.lanes.now()
         data = {"webhook": webhook.id, "by": checked_note(by, "by")}
         message = {"type": "webhook.test", "timestamp": now, "data": data}
-        answer = await session.lanes.insert(delivery(session.host.new_id(now), webhook.target, message, now))
+        answer = await session.lanes.submits.insert(delivery(session.host.new_id(now), webhook.target, message, now))
         return JobHandle(self._app, answer.job.id, last=answer.job)
 
     # -- writing

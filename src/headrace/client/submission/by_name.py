@@ -20,7 +20,7 @@ from headrace.worker.handler import check_task_name
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["draft_and_warning", "draft_by_name"]
+__all__ = ["draft_by_name", "draft_with_warnings"]
 
 
 _OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what its values are stand elsewhere
@@ -28,22 +28,22 @@ _OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what it
 
 async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
     """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
-    draft, unregistered = await draft_and_warning(app, name, payload, options)
-    if unregistered is not None:
-        warn_unregistered(unregistered)
+    draft, warnings = await draft_with_warnings(app, name, payload, options)
+    for warning in warnings:
+        warn_unregistered(warning)
     return draft
 
 
-async def draft_and_warning(
+async def draft_with_warnings(
     app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]
-) -> tuple[Draft[Any], str | None]:
-    """A draft of a task by name, and what is to be said of a task that nobody knows."""
+) -> tuple[Draft[Any], tuple[str, ...]]:
+    """A draft of a task by name, and as text what ``draft_by_name`` would warn of: for programs that pass it on."""
     name = check_task_name(name)  # no task can have another, so its job would wait for ever
     if not isinstance(payload, Mapping):
         raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {shown(payload)}")
     task = app.tasks.get(name)
     if task is not None:
-        return task._with_options(options)._draft_bound(payload), None
+        return task.with_options(options).draft_bound(payload), ()
     checked, text = refuse_function(check_options(options)), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:
@@ -51,8 +51,8 @@ async def draft_and_warning(
         check_key(checked, whole)
         draft: Draft[Any] = Draft(app, new_id(app, name, text, checked), name, text, whole)
         if await app.session.is_run(name, whole.get("requires") or {}):
-            return draft, None
-        return draft, told_unregistered(name, (*app.tasks, *app.session.task_names))
+            return draft, ()
+        return draft, (told_unregistered(name, (*app.by_name, *app.session.task_names)),)
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
     whole = merged(doc.to_options(), checked)
@@ -60,7 +60,7 @@ async def draft_and_warning(
     properties: dict[str, Any] = doc.schema.get("properties", {})
     known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
     id = new_id(app, doc.name, text, checked)
-    return Draft(app, id, doc.name, text, fill_templates(whole, lambda: known | plain)), None
+    return Draft(app, id, doc.name, text, fill_templates(whole, lambda: known | plain)), ()
 
 
 def _payload_text(name: str, payload: Mapping[str, Any]) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client import background
 from headrace.client.draft import Draft
-from headrace.client.handle import JobHandle
-from headrace.client.submission.transaction import handle_of
+from headrace.client.handle import JobHandle, handle_of
+from headrace.client.submission.middleware import submit_here_through
+from headrace.client.submission.transaction import submit_here
 from headrace.engine import Hint, Inserted, Topic
 from headrace.errors import EngineError, NotOpen, Unavailable
 from headrace.runtime.slot import current
@@ -21,12 +22,16 @@ __all__ = ["submit"]
 R = TypeVar("R")
 
 
-def submit(app: App, draft: Draft[R]) -> JobHandle[R]:
+def submit(draft: Draft[R]) -> JobHandle[R]:
     """Store one job: here and now if it can be, else on the background loop, with whatever else is submitted there.
 
     :raises SyncInAsync: this thread has a running event loop
     """
-    unknown = False
+    app, connection, unknown = draft.app, draft.options.get("connection"), False
+    if connection is not None:
+        if app.submit_middlewares:
+            return submit_here_through(app, draft, connection)
+        return submit_here(app, [draft], connection)[0]
     try:
         inserted = _insert(app, draft)
     except (EngineError, NotOpen) as error:

@@ -26,7 +26,6 @@ __all__ = [
     "check_drafts",
     "check_submit_middleware",
     "submit_here_through",
-    "submit_through",
     "through",
 ]
 
@@ -88,11 +87,6 @@ async def _call(
     raise HeadraceError(f"submit middleware {name}: {fault}{there if stored else ''}")
 
 
-async def submit_through(app: App, draft: Draft[R], store: SubmitNext) -> JobHandle[R]:
-    """Store one draft inside the middleware of the App."""
-    return (await through(app, [draft], store))[0]
-
-
 def submit_here_through(app: App, draft: Draft[R], connection: Any) -> JobHandle[R]:
     """The same on a thread without an event loop, which has the connection: middleware runs on the background loop, and
     what it lets pass is written here."""
@@ -105,7 +99,7 @@ def submit_here_through(app: App, draft: Draft[R], connection: Any) -> JobHandle
 
     def run() -> None:
         try:
-            found.set_result(app.wait(submit_through(app, draft, store)))
+            found.set_result(app.wait(through(app, [draft], store))[0])
         except BaseException as error:
             found.set_exception(error)
         finally:

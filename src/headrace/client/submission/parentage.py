@@ -11,7 +11,6 @@ import msgspec
 
 from headrace.core.job import Job
 from headrace.core.lifecycle.family import child_id, in_order
-from headrace.runtime.slot import current
 from headrace.worker.execution.context import Context
 
 if TYPE_CHECKING:
@@ -56,8 +55,6 @@ def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], n
     A call is known by its task and arguments, and among equal ones by its number: were it the number alone, handlers
     that submit from several tasks at once would mistake one call for another, and leave one out.
     """
-    if current.get() is None:  # as in most programs that submit
-        return app.host.new_id(now)
     ctx = _parent(app) if options.get("derived_id", True) else None
     if ctx is None:
         return app.host.new_id(now)

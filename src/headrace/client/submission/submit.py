@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from headrace.client.draft import Draft
-from headrace.client.handle import JobHandle
+from headrace.client.handle import JobHandle, handle_of
 from headrace.client.session import Session
 from headrace.client.submission import transaction as within
-from headrace.client.submission.middleware import check_drafts
+from headrace.client.submission.middleware import check_drafts, through
 from headrace.client.submission.parentage import Parentage, arranged, parentage_here
 from headrace.core.job import Job
 from headrace.engine import Duplicated, Inserted
@@ -24,21 +25,21 @@ from headrace.worker.execution.context import Context
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["child_of_handler", "jobs_of", "submit", "submit_all", "submit_each", "submit_many", "wished"]
+__all__ = ["child_of_handler", "jobs_of", "submit", "submit_each", "submit_many", "wished"]
 
 
 R = TypeVar("R")
 
 
-# Submitting
-
-
-async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
-    """Store one job."""
-    connection = draft.options.get("connection")
+async def submit(draft: Draft[R], *, passed: bool = False) -> JobHandle[R]:
+    """Store one job; ``passed``: the middleware of its App has let it pass."""
+    app = draft.app
+    if app.submit_middlewares and not passed:
+        return (await through(app, [draft], partial(submit_many, app)))[0]
+    session, connection = app.session, draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
-    parentage, lanes = None if current.get() is None else child_of_handler(draft._app), session.lanes
+    parentage, lanes = None if current.get() is None else child_of_handler(app), session.lanes
     now, submits = lanes.now_unless_old() or await lanes.now(), lanes.submits
     job = draft._job(now, parentage)
     if "webhook" in draft.options:
@@ -46,12 +47,7 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     alone = submits.insert_alone(job)
     stored = None if alone is None else (await alone)[0]
     # What is in the way of others is waited for, or met: to insert a job again is harmless.
-    return within.handle_of(draft, stored if isinstance(stored, Inserted) else await submits.insert(job))
-
-
-async def submit_all(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
-    """Store what the middleware of one submit let pass: mostly one job."""
-    return [await submit(app.session, drafts[0])] if len(drafts) == 1 else await submit_many(app, drafts)
+    return handle_of(draft, stored if isinstance(stored, Inserted) else await submits.insert(job))
 
 
 async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
@@ -59,6 +55,8 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     session = app.session
     check_drafts(app, drafts)
     unique = arranged(list({draft.id.int: draft for draft in drafts}.values()))
+    if len(unique) == 1:
+        return [await submit(unique[0], passed=True)] * len(drafts)
     given = [options.get("connection") for options in {id(draft.options): draft.options for draft in unique}.values()]
     if len({id(connection) for connection in given}) > 1:
         raise ConfigError("jobs submitted together must share one connection, or none")
@@ -68,8 +66,8 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     else:
         parentage = child_of_handler(app)
         jobs = await wished(session, unique, jobs_of(unique, await session.lanes.now(), parentage))
-        answers = await session.lanes.insert_many(jobs)
-        handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
+        answers = await session.lanes.submits.insert_many(jobs)
+        handles = [handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]
 
@@ -146,6 +144,6 @@ def _handle_or_error(draft: Draft[R], answer: Inserted | Duplicated | Exception)
     if isinstance(answer, Exception):
         return answer
     try:
-        return within.handle_of(draft, answer)
+        return handle_of(draft, answer)
     except Duplicate as error:
         return error

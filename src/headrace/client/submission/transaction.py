@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from headrace.client import background
-from headrace.client.handle import JobHandle
+from headrace.client.handle import JobHandle, handle_of
 from headrace.client.session import Session
 from headrace.client.submission.parentage import parentage_here
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import (
     Companions,
-    Duplicated,
     Engine,
     Enlisted,
     InsertAnswer,
-    Inserted,
     Refused,
     Statements,
     Transactions,
 )
 from headrace.engine.transactions import walk, walk_async
-from headrace.errors import ConfigError, Duplicate, NotSupported, Unavailable
+from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.runtime.writes.batcher import MAX_ROWS
 from headrace.runtime.writes.duplicates import meeting
 from headrace.runtime.writes.inserts import chunks
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.client.draft import Draft
 
-__all__ = ["handle_of", "submit", "submit_here"]
+__all__ = ["submit", "submit_here"]
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -108,34 +105,6 @@ def _met(
         return _told(enlisted.run_blocking(app.wait(_applying(session, change, others))))
 
     return walk(meeting(job, answer, session.host.clock.now), execute)
-
-
-def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bool = False) -> JobHandle[R]:
-    """The job as its submitter holds it; :raises Duplicate: if that was asked for
-
-    A request that is repeated is no duplicate in this sense: it is answered as the first time.
-    """
-    job = answer.job
-    if not isinstance(answer, Duplicated):
-        return JobHandle(draft._app, job.id, last=job, handler=draft._handler, uncommitted=uncommitted)
-    if draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, job):
-        raise Duplicate(job)
-    return JobHandle(
-        draft._app,
-        job.id,
-        last=job,
-        duplicate=True,
-        replaced=answer.replaced,
-        handler=draft._handler,
-        uncommitted=uncommitted,
-    )
-
-
-def _is_repeated(draft: Draft[Any], job: Job) -> bool:
-    """Whether the job is that of an earlier submit of the same request."""
-    key = draft.options.get("request_key")
-    customer = draft.options.get("customer", job.spec.customer)  # left out, it is that of the handler that submits
-    return key is not None and (key, customer) == (job.spec.request_key, job.spec.customer)
 
 
 def _transactions(engine: Engine) -> Transactions:

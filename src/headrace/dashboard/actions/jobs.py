@@ -17,6 +17,7 @@ from headrace.client.api.actions import ActionResult, answered
 from headrace.client.api.filters import Filters
 from headrace.client.api.tasks import note_submit
 from headrace.client.draft import Draft
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.defaults import MAX_NAME_CHARACTERS
 from headrace.core.job import Job
 from headrace.core.lifecycle.transitions import TRANSITIONS
@@ -110,7 +111,7 @@ async def check_one(ask: PageRequest, told: OnOne) -> Done:
 async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data: Any = None) -> Draft[Any]:
     """A draft with this payload, which stands in one field of a form; :raises Refused: it does not fit the task"""
     try:
-        draft, _ = await ask.app.draft_with_warnings(task, payload)
+        draft, _ = await draft_with_warnings(ask.app, task, payload, {})
     except (InvalidPayload, UnknownTask) as error:
         raise ActionRefused(422, str(error), "payload", data) from None
     return draft
@@ -292,7 +293,7 @@ async def submit(ask: PageRequest, told: NewJob) -> Done:
     draft = await _draft(ask, told)
     handle = await draft.submit()
     try:
-        await note_submit(ask.app.session.engine, draft.task, handle.id, ask.viewer.name, ask.now)
+        await note_submit(ask.app.engine, draft.task, handle.id, ask.viewer.name, ask.app.host.clock.now())
     except (
         HeadraceError
     ) as error:  # the job is there, and says who submitted it: told of an error, people would do so again
@@ -314,7 +315,7 @@ async def _draft(ask: PageRequest, told: NewJob) -> Draft[Any]:
     if told.tags:
         options["tags"] = list(told.tags)
     options["metadata"] = {"submitted_by": ask.viewer.name}  # with the job in one write: the audit comes after
-    draft, _ = await ask.app.draft_with_warnings(told.task, told.payload, **options)
+    draft, _ = await draft_with_warnings(ask.app, told.task, told.payload, options)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
     return draft
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.client.api.schedules import ScheduleInfo
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
 from headrace.core.status import Status
@@ -104,7 +105,7 @@ async def put_schedule(ask: OperationRequest) -> OperationReply:
     app, said = ask.hub.app, msgspec.structs.asdict(ask.body)
     rule, task, payload = _plain(said.pop("rule")), said.pop("task"), said.pop("payload")
     options = {name: value for name, value in said.items() if value is not None}
-    draft, warnings = await app.draft_with_warnings(task, payload, **options)
+    draft, warnings = await draft_with_warnings(app, task, payload, options)
     queue = draft.options.get("queue", "default")
     not_ours(draft.task, queue)
     may_submit(ask, draft.task, queue)

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
 from headrace.client.draft import Draft
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.defaults import (
     MAX_AFTER_JOBS,
     MAX_COUNT,
@@ -363,7 +364,7 @@ class Drafts:
         """The draft, and what its submitter should know; raises like ``App.draft``."""
         task = self._app.tasks.get(said.task)
         if task is None:
-            return await self._app.draft_with_warnings(said.task, said.payload, **said.options)
+            return await draft_with_warnings(self._app, said.task, said.payload, said.options)
         key = said.options.pop("request_key", None)  # which no two submits share
         draft = self._with_options(task, said.options)._draft_bound(said.payload)
         return (draft if key is None else draft.with_options(request_key=key)), ()

@@ -11,8 +11,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.requests import Request
 
+from headrace.client.handle import handle_of
 from headrace.client.submission.parentage import Parentage
-from headrace.client.submission.transaction import handle_of
 from headrace.core.attempt import storable
 from headrace.core.codec.json import Codec
 from headrace.core.codec.value import encode_value
@@ -169,7 +169,7 @@ async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
         job = replace(draft._job(await lanes.now(), parentage), id=child_id(parent.id, call, given.number))
         if "webhook" in draft.options:
             job = await lanes.submits.webhooks.wished(job, draft.options["webhook"])
-        answer = await lanes.insert(job)
+        answer = await lanes.submits.insert(job)
     handle_of(draft, answer)  # which raises if that is how it wants to hear of a duplicate
     stored = answer.job
     status, there = seen_status(stored, lanes.host.clock.now()), stored.created_at != job.created_at

@@ -1,10 +1,11 @@
-"""How new jobs are written: as lanes of group commit, so that none waits for what another has to look for."""
+"""How new jobs are written: by three batchers, so that no plain job waits for what another has to look for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -48,18 +49,6 @@ def _number(job: Job) -> int:
     return job.id.int  # hashed by the interpreter itself, which a UUID is not
 
 
-_Group = tuple[Job, Sequence[Job]]
-"""A job and its companions, which are stored with it or not at all."""
-
-
-def _group_weight(group: _Group) -> int:
-    return sum(weight_of(job) for job in (group[0], *group[1]))
-
-
-def _group_id(group: _Group) -> UUID:
-    return group[0].id
-
-
 _Lot = tuple[Batch | None, Sequence[Job], Companions]
 """Jobs that are written all or none, the batch that is made with them, and their companions."""
 
@@ -74,6 +63,18 @@ def _lot_weight(lot: _Lot) -> int:
 def _lot_id(lot: _Lot) -> UUID:
     batch, jobs, _ = lot
     return jobs[0].id if batch is None else batch.id
+
+
+def _is_alone(lot: _Lot) -> bool:
+    """Whether to store one job with its companions is all that it asks for."""
+    batch, jobs, _ = lot
+    return batch is None and len(jobs) == 1
+
+
+def _is_looked_up(spec: Spec) -> bool:
+    """Whether the store must look at other jobs before it has this one."""
+    keyed = spec.dedup is not None or spec.request_key is not None
+    return keyed or spec.parent is not None or spec.batch is not None or bool(spec.after)
 
 
 def chunks(jobs: Sequence[Job], companions: Companions) -> list[Sequence[Job]]:
@@ -101,8 +102,19 @@ async def _each(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T | Exception]:
     return found
 
 
+def _all(found: Iterable[Inserted | Duplicated | Exception]) -> list[Inserted | Duplicated]:
+    """What all came to; raises the first error."""
+    answers = list[Inserted | Duplicated]()
+    for one in found:
+        if isinstance(one, Exception):
+            raise one
+        answers.append(one)
+    return answers
+
+
 class Inserts:
-    """The writers of new jobs. Plain, keyed and related ones, and what is stored whole, never wait for one another."""
+    """The writers of new jobs. Plain ones, those that must be looked up, and what is stored whole never wait for one
+    another."""
 
     def __init__(
         self,
@@ -124,52 +136,21 @@ class Inserts:
         """Says of new jobs who is told of them."""
 
         self._short = engine.jobs.insert_one if isinstance(engine.jobs, InsertsOne) else None
-
-        def lane(name: str, *, short: bool = False) -> Batcher[Job, InsertAnswer]:
-            return Batcher(
-                self._insert,
-                host,
-                name=name,
-                identify=_id,
-                weigh=weight_of,
-                distinct=_number,
-                capacity=_MAX_WAITING_JOBS,
-                patience=patience,
-                load=load,
-                begin=self._begin if short and self._short is not None else None,
-            )
-
-        self._plain, self._keyed = lane("submits", short=True), lane("keyed submits")
-        self._related, self._blocked = lane("related submits"), lane("blocked submits")
-        self._lots: Batcher[_Lot, list[InsertAnswer]] = Batcher(
+        bounds: dict[str, Any] = {"capacity": _MAX_WAITING_JOBS, "patience": patience, "load": load}
+        single = bounds | {"identify": _id, "weigh": weight_of, "distinct": _number}
+        begin = None if self._short is None else self._begin
+        self._plain: Batcher[Job, InsertAnswer] = Batcher(self._insert, host, name="submits", begin=begin, **single)
+        self._looked_up: Batcher[Job, InsertAnswer] = Batcher(self._insert, host, name="related submits", **single)
+        self._whole: Batcher[_Lot, list[InsertAnswer]] = Batcher(
             self._insert_lots,
             host,
-            name="batches and graphs",
+            name="submits of several",
             identify=_lot_id,
             weigh=_lot_weight,
-            capacity=_MAX_WAITING_JOBS,
-            patience=patience,
-            load=load,
+            distinct=_lot_id,
+            **bounds,
         )
-        self._groups: Batcher[_Group, InsertAnswer] = Batcher(
-            self._insert_groups,
-            host,
-            name="submits with companions",
-            identify=_group_id,
-            weigh=_group_weight,
-            distinct=_group_id,
-            capacity=_MAX_WAITING_JOBS,
-            patience=patience,
-            load=load,
-        )
-        self.lanes: tuple[Batcher[Any, Any], ...] = (
-            self._plain,
-            self._keyed,
-            self._related,
-            self._blocked,
-            self._lots,
-            self._groups,
-        )
+        self.lanes: tuple[Batcher[Any, Any], ...] = (self._plain, self._looked_up, self._whole)
         """All of them."""
 
     async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
@@ -177,15 +158,13 @@ class Inserts:
         if job.spec.webhook is not None or not self.webhooks.silent:
             job, told = await self.told(job)
             companions = (*companions, *told)
+        if len(companions) >= MAX_ROWS:
+            raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
         if companions:
-            answer = await self._insert_together(job, companions)
+            [stored] = await self._whole.put((None, (job,), {job.id: companions}))
         else:
-            stored = await self._lane_of(job.spec).put(job)
-            answer = await self._accepted(job, stored) if isinstance(stored, Refused) else stored
-        if isinstance(answer, Duplicated):
-            answer = await self._meetings.meet(
-                job, answer, lambda: self._again(job, companions), apart=bool(companions)
-            )
+            stored = await (self._looked_up if _is_looked_up(job.spec) else self._plain).put(job)
+        answer = stored if isinstance(stored, Inserted) else await self._settled(job, stored, companions)
         if job.spec.requires:
             await self.requirements.look((job,))
         return answer
@@ -194,10 +173,9 @@ class Inserts:
         """Begin to store one job the short way, if it is a plain one of which nobody is told, and nothing is under way;
         None: ``insert`` stores it. So does that if the answer is another than ``Inserted``."""
         spec = job.spec
-        if spec.webhook is not None or spec.requires or not self.webhooks.silent:
+        if spec.webhook is not None or spec.requires or _is_looked_up(spec) or not self.webhooks.silent:
             return None
-        lane = self._lane_of(spec)
-        return lane.put_alone(job) if lane is self._plain else None
+        return self._plain.put_alone(job)
 
     async def told(self, job: Job) -> tuple[Job, Sequence[Job]]:
         """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""
@@ -221,48 +199,6 @@ class Inserts:
         except Unavailable as error:
             raise type(error)(str(error), outcome="refused", ids=[job.id for job in jobs]) from error
 
-    async def _insert_together(self, job: Job, companions: Sequence[Job]) -> Inserted | Duplicated:
-        if len(companions) >= MAX_ROWS:
-            raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
-        group = (job, companions)
-        return await self._answered(lambda: self._groups.put(group), await self._groups.put(group))
-
-    async def _again(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
-        """Store a job that met another with its key, after that one was changed."""
-        if companions:
-            return await self._insert_together(job, companions)
-        return await self._accepted(job, await self._keyed.put(job))
-
-    async def _met(
-        self, jobs: Sequence[Job], answers: Sequence[Inserted | Duplicated], companions: Companions
-    ) -> list[Inserted | Duplicated]:
-        """The answers, after what jobs do that met others with their keys: of one key, in the order of these jobs."""
-        met = [place for place, answer in enumerate(answers) if isinstance(answer, Duplicated)]
-        if not met:
-            return list(answers)
-        meetings = (self._meet(jobs[at], answers[at], companions.get(jobs[at].id, ())) for at in met)
-        found = await asyncio.gather(*meetings, return_exceptions=True)
-        whole = list(answers)
-        for at, one in zip(met, found, strict=True):
-            if isinstance(one, BaseException):
-                raise one
-            whole[at] = one
-        return whole
-
-    async def _meet(self, job: Job, answer: Inserted | Duplicated, companions: Sequence[Job]) -> Inserted | Duplicated:
-        return await self._meetings.meet(job, answer, lambda: self._again(job, companions), apart=bool(companions))
-
-    def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
-        """The lane for jobs that are written together."""
-        lanes = [self._lane_of(spec) for spec in {id(job.spec): job.spec for job in jobs}.values()]
-        return next((lane for lane in (self._keyed, self._related) if lane in lanes), self._plain)
-
-    def _lane_of(self, spec: Spec) -> Batcher[Job, InsertAnswer]:
-        """The lane for a job: those that need a look at other jobs have lanes of their own."""
-        if spec.dedup is not None or spec.request_key is not None:
-            return self._keyed
-        return self._related if spec.parent or spec.after or spec.batch else self._plain
-
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id.
 
@@ -272,12 +208,10 @@ class Inserts:
         jobs, companions = await self.all_told(jobs)
         for chunk in chunks(jobs, companions):
             if any(job.spec.after for job in chunk):
-                stored = await self._whole(None, chunk, companions)
-            elif companions:
-                stored = await self._in_groups(chunk, companions)
+                stored = await self._put_whole(None, chunk, companions)
             else:
-                stored = await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
-            answers += await self._met(chunk, stored, companions)
+                stored = await self._put_each(chunk, companions)
+            answers += _all(await self._each_settled(chunk, stored, companions))
         await self.requirements.look(jobs)
         return answers
 
@@ -306,8 +240,10 @@ class Inserts:
 
     async def _put_each(self, jobs: Sequence[Job], companions: Companions) -> list[InsertAnswer]:
         if companions:
-            return await self._groups.put_many([(job, companions.get(job.id, ())) for job in jobs])
-        return await self._lane(jobs).put_many(jobs)
+            found = await self._whole.put_many([(None, (job,), {job.id: companions.get(job.id, ())}) for job in jobs])
+            return [answer for [answer] in found]
+        specs = {id(job.spec): job.spec for job in jobs}.values()
+        return await (self._looked_up if any(map(_is_looked_up, specs)) else self._plain).put_many(jobs)
 
     async def _each_settled(
         self, jobs: Sequence[Job], answers: Sequence[InsertAnswer], companions: Companions
@@ -318,21 +254,17 @@ class Inserts:
         return [answer if isinstance(answer, Inserted) else next(settled) for answer in answers]
 
     async def _settled(self, job: Job, answer: InsertAnswer, companions: Sequence[Job]) -> Inserted | Duplicated:
-        """What comes of a job that was refused, or met another."""
-        if companions:
-            group = (job, companions)
-            stored = await self._answered(lambda: self._groups.put(group), answer)
-        else:
-            stored = await self._accepted(job, answer)
-        return await self._meet(job, stored, companions)
+        """What comes of a job that was refused, or met another; of one key, in the order of these calls."""
+        stored = await self._accepted(job, companions, answer)
+        return await self._meetings.meet(job, stored, partial(self._accepted, job, companions), apart=bool(companions))
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
         told, companions = await self.all_told(jobs)
         first = next(iter(chunks(told, companions)), ())
         rest = jobs[len(first) :]
-        stored = await self._whole(replace(batch, sealed=not rest), first, companions)
-        accepted = await self._met(first, stored, companions)
+        stored = await self._put_whole(replace(batch, sealed=not rest), first, companions)
+        accepted = _all(await self._each_settled(first, stored, companions))
         await self.requirements.look(first)
         if rest:
             accepted += await self.insert_many(rest)
@@ -340,23 +272,12 @@ class Inserts:
         self._follow()  # it may have no jobs, or all may have ended
         return accepted
 
-    async def _in_groups(self, jobs: Sequence[Job], companions: Companions) -> list[Inserted | Duplicated]:
-        """Store jobs, some with companions."""
-        groups = [(job, companions.get(job.id, ())) for job in jobs]
-        answers = await self._groups.put_many(groups)
-        return [
-            await self._answered(partial(self._groups.put, group), answer) if isinstance(answer, Refused) else answer
-            for group, answer in zip(groups, answers, strict=True)
-        ]
-
-    async def _whole(
-        self, batch: Batch | None, jobs: Sequence[Job], companions: Companions
-    ) -> list[Inserted | Duplicated]:
+    async def _put_whole(self, batch: Batch | None, jobs: Sequence[Job], companions: Companions) -> list[InsertAnswer]:
         """Store jobs, with their batch, all or none; keys and jobs that others have locked are waited for."""
         pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
         while True:
             try:
-                answers = await self._lots.put((batch, jobs, companions))
+                answers = await self._whole.put((batch, jobs, companions))
             except Unavailable as error:  # which knows of the lot, not of its jobs
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
             except Unstorable as error:
@@ -364,7 +285,7 @@ class Inserts:
                 raise unstorable(cause, jobs, _id) from error
             refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
             if refused is None:
-                return [answer for answer in answers if not isinstance(answer, Refused)]
+                return answers
             if not isinstance(refused, Unavailable) or self.host.clock.monotonic() > until:
                 raise refused
             await self.host.sleep(pause)
@@ -387,53 +308,42 @@ class Inserts:
             await self.host.sleep(pause)
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
-    async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
-        answers = list[list[InsertAnswer]]()
-        for batch, jobs, all_companions in lots:
-            companions = {job.id: others for job in jobs if (others := all_companions.get(job.id))}
-            now = self.host.clock.now()
-            answers.append(await self.engine.jobs.insert(jobs, now, batch, whole=True, companions=companions or None))
-            self._tell_ready((*jobs, *(one for others in companions.values() for one in others)))
-        return answers
-
-    async def _all_accepted(self, jobs: Sequence[Job], answers: list[InsertAnswer]) -> list[Inserted | Duplicated]:
-        return [
-            await self._accepted(job, answer) if isinstance(answer, Refused) else answer
-            for job, answer in zip(jobs, answers, strict=True)
-        ]
-
-    async def _accepted(self, job: Job, answer: InsertAnswer) -> Inserted | Duplicated:
-        """The answer, once there is one: a key in a transaction that is still open is waited for, apart from others."""
-        return await self._answered(lambda: self._blocked.put(job), answer)
-
-    async def _answered(
-        self, again: Callable[[], Awaitable[InsertAnswer]], answer: InsertAnswer
+    async def _accepted(
+        self, job: Job, companions: Sequence[Job], answer: InsertAnswer | None = None
     ) -> Inserted | Duplicated:
-        """The answer, once it is more than that the job is refused for now; until then it is tried again."""
+        """Store a job that was answered so, or is to be stored again: until it is more than refused for now, as by a
+        key in a transaction that is still open."""
         pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
-        while isinstance(answer, Refused):
-            if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
-                raise answer.error
-            await self.host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
-            answer = await again()
+        while answer is None or isinstance(answer, Refused):
+            if answer is not None:
+                if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
+                    raise answer.error
+                await self.host.sleep(pause)
+                pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            if companions:
+                [answer] = await self._whole.put((None, (job,), {job.id: companions}))
+            else:
+                answer = await self._looked_up.put(job)
         return answer
 
-    async def _insert_groups(self, groups: list[_Group]) -> list[InsertAnswer]:
-        answers, call, rows = list[InsertAnswer](), list[_Group](), 0
-        for group in groups:
-            if rows + 1 + len(group[1]) > MAX_ROWS:
-                answers += await self._insert_call(call)
-                call, rows = [], 0
-            call.append(group)
-            rows += 1 + len(group[1])
-        return answers + await self._insert_call(call)
+    async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
+        answers = list[list[InsertAnswer]]()
+        for alone, some in groupby(lots, _is_alone):
+            if not alone:
+                answers += [await self._insert_call(jobs, others, batch, whole=True) for batch, jobs, others in some]
+                continue
+            found = list(some)
+            companions = {id: others for _, _, given in found for id, others in given.items()}
+            for chunk in chunks([jobs[0] for _, jobs, _ in found], companions):
+                answers += [[answer] for answer in await self._insert_call(chunk, companions)]
+        return answers
 
-    async def _insert_call(self, groups: Sequence[_Group]) -> list[InsertAnswer]:
-        companions = {job.id: others for job, others in groups}
-        jobs = [job for job, _ in groups]
-        answers = await self.engine.jobs.insert(jobs, self.host.clock.now(), companions=companions)
-        self._tell_ready(one for job, others in groups for one in (job, *others))
+    async def _insert_call(
+        self, jobs: Sequence[Job], companions: Companions, batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
+        own = {job.id: others for job in jobs if (others := companions.get(job.id))}
+        answers = await self.engine.jobs.insert(jobs, self.host.clock.now(), batch, whole=whole, companions=own or None)
+        self._tell_ready((*jobs, *(one for others in own.values() for one in others)))
         return answers
 
     async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:

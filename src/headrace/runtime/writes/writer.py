@@ -17,7 +17,7 @@ from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
 from headrace.core.lifecycle.deduplication import has_lapsed, lapse
 from headrace.core.status import Status, Verb
-from headrace.engine import Duplicated, Engine, Inserted
+from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Duplicate, EngineError, JobNotFound, TooManyProfiles, Unavailable
 from headrace.runtime.host import Host
@@ -66,7 +66,7 @@ def _append_id(append: Append) -> UUID:
 
 
 class Writer:
-    """The writers of one session. Submits, keyed submits, finishes, acts and appends never wait for one another."""
+    """The writers of one session. Submits, finishes, actions and appends never wait for one another."""
 
     def __init__(
         self, engine: Engine, host: Host, *, patience: float = 30.0, unwritten: int = Settings().unwritten
@@ -129,20 +129,6 @@ class Writer:
             with suppress(EngineError):  # then nothing can be written either, and whoever writes is told
                 await self._clock.measure(self.engine.time)
         return now or self.host.clock.now()
-
-    # -- submits
-
-    async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
-        """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
-        return await self.submits.insert(job, companions)
-
-    async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id."""
-        return await self.submits.insert_many(jobs)
-
-    async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-        """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
-        return await self.submits.insert_batch(batch, jobs)
 
     # -- changes
 

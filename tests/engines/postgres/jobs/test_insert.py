@@ -82,7 +82,7 @@ async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab)
     lanes = [Writer(engine, lab.host) for engine in (lab.engine, *others)]
     for at in range(10):
         wishes = [(lane, lab.job(dedup=f"k{at}")) for lane in lanes for _ in range(5)]
-        answers = await asyncio.gather(*(lane.insert(job) for lane, job in wishes))
+        answers = await asyncio.gather(*(lane.submits.insert(job) for lane, job in wishes))
         winners = {answer.job.id for answer in answers if isinstance(answer, Inserted)}
         assert len(winners) == 1
         assert {answer.job.id for answer in answers} == winners
@@ -100,7 +100,7 @@ async def test_submits_whose_replies_are_lost_are_repeated_and_stored_once(lab: 
     jobs = [lab.job(dedup=f"k{at}" if at % 3 == 0 else None) for at in range(60)]
     answers = []
     for start in range(0, 60, 10):
-        answers += await asyncio.gather(*(lanes.insert(job) for job in jobs[start : start + 10]))
+        answers += await asyncio.gather(*(lanes.submits.insert(job) for job in jobs[start : start + 10]))
     await lanes.close()
     assert faulty.dropped["insert"] >= 3
     assert [(type(answer), answer.job.id) for answer in answers] == [(Inserted, job.id) for job in jobs]
@@ -390,7 +390,7 @@ async def test_an_id_that_is_here_goes_the_long_way_and_is_answered_as_it_stands
     assert await insert_one(lab, replace(job, seq=0)) is None
     await lab.cancel(job)
     lanes = Writer(lab.engine, lab.host)
-    answer = await lanes.insert(replace(job, seq=0))
+    answer = await lanes.submits.insert(replace(job, seq=0))
     await lanes.close()
     assert isinstance(answer, Inserted)
     assert answer.job.status is Status.CANCELLED
@@ -403,10 +403,10 @@ async def test_one_job_is_one_round_trip(lab: Lab, tmp_path: Path) -> None:
         await engine.open()
         lanes = Writer(engine, lab.host)
         for _ in range(2):  # the first learns the line, and the second how the statement is called
-            await lanes.insert(lab.job())
+            await lanes.submits.insert(lab.job())
         before = proxy.asked
         for _ in range(5):
-            await lanes.insert(lab.job())
+            await lanes.submits.insert(lab.job())
         assert proxy.asked - before == 5
         await lanes.close()
         await engine.close()
@@ -429,19 +429,19 @@ async def test_a_caller_cancelled_in_the_middle_leaves_at_once_and_the_job_is_st
 ) -> None:
     lanes = Writer(lab.engine, lab.host)
     for _ in range(2):
-        await lanes.insert(lab.job())
+        await lanes.submits.insert(lab.job())
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
     await user.execute(f"LOCK TABLE {schema}.ledger IN EXCLUSIVE MODE")
     jobs = [lab.job() for _ in range(4)]
-    first = asyncio.create_task(lanes.insert(jobs[0]))
+    first = asyncio.create_task(lanes.submits.insert(jobs[0]))
     await until(lambda: _waits(user))
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     # What comes meanwhile waits for that write, and is then written together.
-    rest = [asyncio.create_task(lanes.insert(job)) for job in jobs[1:]]
+    rest = [asyncio.create_task(lanes.submits.insert(job)) for job in jobs[1:]]
     await asyncio.sleep(0)
     assert await _waits(user) <= 1
     await transaction.rollback()
@@ -455,8 +455,8 @@ async def test_a_caller_cancelled_in_the_middle_leaves_at_once_and_the_job_is_st
 async def test_lanes_that_are_closed_in_the_middle_wait_for_the_job(lab: Lab) -> None:
     lanes = Writer(lab.engine, lab.host)
     for _ in range(2):
-        await lanes.insert(lab.job())
-    inserting = asyncio.create_task(lanes.insert(lab.job()))
+        await lanes.submits.insert(lab.job())
+    inserting = asyncio.create_task(lanes.submits.insert(lab.job()))
     await asyncio.sleep(0)  # now it is on its way
     await lanes.close()
     assert inserting.done() or isinstance(await inserting, Inserted)
@@ -468,13 +468,13 @@ async def test_a_connection_that_is_cut_in_the_middle_costs_no_job_and_stores_no
 ) -> None:
     lanes = Writer(lab.engine, lab.host)
     for _ in range(2):
-        await lanes.insert(lab.job())
+        await lanes.submits.insert(lab.job())
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
     await user.execute(f"LOCK TABLE {schema}.ledger IN EXCLUSIVE MODE")
     job = lab.job()
-    inserting = asyncio.create_task(lanes.insert(job))
+    inserting = asyncio.create_task(lanes.submits.insert(job))
     await until(lambda: _waits(user))
     await user.execute(
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_WAITING}", user.get_server_pid()

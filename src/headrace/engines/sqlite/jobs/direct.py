@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from headrace.core.job import Job
 from headrace.engine import Inserted
-from headrace.engines.sqlite.jobs.insert import Insertion, LoneInsertion
+from headrace.engines.sqlite.jobs.insert import Insertion, LoneInsertion, is_one
 from headrace.engines.sqlite.jobs.role import Jobs
-from headrace.engines.sqlite.jobs.rows import is_one
 from headrace.engines.sqlite.store.thread import DbThread
 from headrace.engines.validation import refuse_jobs
 

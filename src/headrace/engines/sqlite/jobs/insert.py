@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.core.status import Verb
+from headrace.core.status import Status, Verb
+from headrace.core.validation import is_text
 from headrace.engine import Companions, InsertAnswer, Inserted, Refused
 from headrace.engine.transactions import Statement, Statements
 from headrace.engines.sql.companions import NO_GROUPS, Groups, Sorted
@@ -54,11 +55,12 @@ from headrace.engines.sqlite.jobs.subqueues import Limited, by_customer, interni
 from headrace.engines.sqlite.store.connection import ask, drive, reading, unfolded
 from headrace.engines.validation import refuse_jobs
 
-__all__ = ["Insertion", "LoneInsertion", "Numbers", "answering", "inserting", "merging", "writing"]
+__all__ = ["Insertion", "LoneInsertion", "Numbers", "answering", "inserting", "is_one", "merging", "writing"]
 
 _Args = tuple[str, str, str, int, str, int, str | None]
 """What ``insert.sql`` takes."""
 
+_WAITING = Status.WAITING  # looked up once: in Python 3.11 that is a call
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 _merged = msgspec.json.Decoder(list[tuple[UUID, RECORD_TYPE]]).decode
 
@@ -189,6 +191,19 @@ class Numbers:
             self._listed.clear()
         self._next = number + 1
         self._listed[subqueue] = number >> _SUBQUEUE_BLOCK_BITS, bucket
+
+
+def is_one(job: Job) -> bool:
+    """Whether ``LoneInsertion`` stores all there is of a job: it is new, and has no keys, labels or relations.
+
+    If its subqueue is known, it need not be looked whether it has texts that cannot be kept: the others are in the
+    subqueue.
+    """
+    spec = job.spec
+    alone = spec.parent is spec.root is spec.batch is spec.rerun_of is None and not spec.after  # see ``is_related``
+    unlabelled = spec.customer is spec.schedule is spec.dedup is spec.request_key is None and not spec.tags
+    texts = "\0" not in job.payload_text and (spec.concurrency_key is None or is_text(spec.concurrency_key))
+    return alone and unlabelled and texts and spec.retention is None and job.status is not _WAITING and is_new(job)
 
 
 class LoneInsertion:

@@ -22,8 +22,8 @@ from headrace.engines.sql.encoding import LOWEST, encode, micros, moment
 from headrace.engines.sql.subqueues import Learned, Recounts
 from headrace.engines.sqlite.jobs.apply import change_sets
 from headrace.engines.sqlite.jobs.claim import Claiming
-from headrace.engines.sqlite.jobs.insert import Insertion, LoneInsertion, Numbers, answering
-from headrace.engines.sqlite.jobs.rows import RECORD_TYPE, is_one, jobs_of, reader
+from headrace.engines.sqlite.jobs.insert import Insertion, LoneInsertion, Numbers, answering, is_one
+from headrace.engines.sqlite.jobs.rows import RECORD_TYPE, jobs_of, reader
 from headrace.engines.sqlite.jobs.subqueues import Subqueues, by_customer, realigning
 from headrace.engines.sqlite.store.connection import ask as statement
 from headrace.engines.sqlite.store.connection import drive

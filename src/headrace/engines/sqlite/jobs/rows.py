@@ -10,12 +10,10 @@ import msgspec
 from headrace.core.change import Change, KeyEffect, Note
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.core.validation import is_text
 from headrace.engines.sql.columns import fields_in, function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.encoding import EachMicros, Micros, key_of, stage_of
 from headrace.engines.sql.reader import PastRow, RecordReader, Sight, past_of
-from headrace.engines.sql.relations import is_related
 from headrace.engines.sql.search.finder import BLOCK_SPAN_BITS
 from headrace.engines.sqlite.jobs.columns import CHANGE, NEW, PLAIN, RECORD, REPORT
 
@@ -23,7 +21,6 @@ __all__ = [
     "RECORD_TYPE",
     "is_like",
     "is_new",
-    "is_one",
     "jobs_of",
     "reader",
     "row_like",
@@ -127,29 +124,6 @@ row_of_plain: Callable[[Job, int], tuple[Any, ...]] = function(
     at=EachMicros(),
 )
 """A job that is queued at once as ``insert_plain.sql`` takes it, behind its number and the count of collections."""
-
-
-def is_one(job: Job) -> bool:
-    """Whether ``insert_one.sql`` stores all there is of a job: it is new, and has no keys, labels or relations.
-
-    If its subqueue is known, it need not be looked whether it has texts that cannot be kept: the others are in the
-    subqueue.
-    """
-    spec = job.spec
-    return (
-        is_new(job)
-        and "\0" not in job.payload_text
-        and (spec.concurrency_key is None or is_text(spec.concurrency_key))
-        and not is_related(job)
-        and not spec.tags
-        and spec.dedup is None
-        and spec.request_key is None
-        and spec.customer is None
-        and spec.schedule is None
-        and spec.root is None
-        and spec.rerun_of is None
-    )
-
 
 row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
     "row_of_change",
