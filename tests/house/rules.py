@@ -61,6 +61,15 @@ MAY_CONNECT: Mapping[str, str] = {
 }
 """Files and folders that may name an engine which is not their own, each with its reason."""
 
+MAY_EXAMINE: Mapping[str, str] = {
+    "core": "judge makes verdicts, and until_applied says what each one means",
+    "runtime/writes": "decision drives until_applied, duplicates inserts again instead",
+    "worker/owned_job.py": "is a ticket with callbacks, not a coroutine",
+    "worker/heartbeat.py": "writes many decisions at once",
+    "conformance": "shows which verdict an engine returns",
+}
+"""Files and folders that may examine a conflict, each with its reason; all others call ``write_decision``."""
+
 MAX_ENTRIES = 26
 
 BARE_WORDS = frozenset(
@@ -133,6 +142,22 @@ def stray_readings(root: Path, allowed: Mapping[str, str] = MAY_READ) -> list[st
         if not _within(_name(root, path), allowed)
         for line, name in _readings(_parse(path))
     ]
+
+
+def stray_conflicts(root: Path, allowed: Mapping[str, str] = MAY_EXAMINE) -> list[str]:
+    """Places that examine a Conflict, as if to decide again themselves; engines only make one."""
+    findings = []
+    for path in _modules(root):
+        if _within(_name(root, path), allowed):
+            continue
+        nodes = list(ast.walk(_parse(path)))
+        made = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        names = [node for node in nodes if isinstance(node, ast.Name | ast.Attribute) and id(node) not in made]
+        lines = sorted(
+            node.lineno for node in names if "Conflict" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+        )
+        findings += [f"{_name(root, path)}:{line}: examines Conflict" for line in lines]
+    return findings
 
 
 def crossed_engines(root: Path, allowed: Mapping[str, frozenset[str]] = MAY_NAME) -> list[str]:

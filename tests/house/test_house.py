@@ -16,6 +16,7 @@ RULES = [
     rules.undocumented,
     rules.impure,
     rules.stray_readings,
+    rules.stray_conflicts,
     rules.crossed_engines,
     rules.stray_engines,
     rules.shared_numbers,
@@ -57,7 +58,10 @@ def test_no_folder_of_tests_is_crowded() -> None:
 
 
 def test_every_exception_has_a_reason() -> None:
-    assert all(reason.strip() for reason in [*rules.MAY_READ.values(), *rules.MAY_CONNECT.values()])
+    assert all(
+        reason.strip()
+        for reason in [*rules.MAY_READ.values(), *rules.MAY_CONNECT.values(), *rules.MAY_EXAMINE.values()]
+    )
 
 
 # The rules
@@ -71,6 +75,22 @@ def test_an_empty_tree_keeps_every_rule(rule: Callable[[Path], list[str]], tmp_p
 def test_a_long_module_is_found(tmp_path: Path) -> None:
     root = tree(tmp_path, {"long.py": "x = 1\n" * 601, "right.py": "x = 1\n" * 600})
     assert rules.oversized(root) == ["long.py: 601 lines, at most 600"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "isinstance(verdict, Conflict)",
+        "type(verdict) is change.Conflict",
+        "match verdict:\n case Conflict(): pass",
+        "isinstance(verdict, (Applied, Conflict))",
+    ],
+)
+def test_a_conflict_that_is_examined_elsewhere_is_found(source: str, tmp_path: Path) -> None:
+    fine = dict.fromkeys(("core/change.py", "runtime/writes/decision.py", "worker/owned_job.py"), source)
+    root = tree(tmp_path, {"hub/x.py": source, "engines/x.py": "return_(Conflict(job, too_many=why))", **fine})
+    line = 2 if source.startswith("match") else 1
+    assert rules.stray_conflicts(root) == [f"hub/x.py:{line}: examines Conflict"]
 
 
 def test_a_migration_without_a_number_of_its_own_is_found(tmp_path: Path) -> None:

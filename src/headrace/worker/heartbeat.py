@@ -268,7 +268,7 @@ class Heartbeat:
         return None if job.status is Status.RUNNING else start(job, started_at, self._rules)
 
     async def _apply(self, session: Engine, todo: list[tuple[Job, Decide]], now: datetime) -> list[tuple[Job, Decide]]:
-        """Write what is decided; what must be decided again, because the loop's own view of the job is behind."""
+        """Write what is decided; returns what must be decided again, by the rule of ``core.change.until_applied``."""
         changes, decides = list[Change](), list[Decide]()
         for job, decide in todo:
             try:

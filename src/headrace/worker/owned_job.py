@@ -32,8 +32,8 @@ Settled = Callable[["OwnedJob", bool], None]
 class OwnedJob:
     """A claimed job. Writes its changes one after another: each is decided from what the one before it made.
 
-    A conflict (the job moved, for instance because a cancel was requested) is decided again from the job returned; a
-    stale answer means that the job has another owner, and everything still to be said about it is dropped.
+    Verdicts count as in ``core.change.until_applied``: after a conflict (a cancel was requested, for instance) the
+    change is decided again from the job returned, and after a stale one everything still to be written is dropped.
     """
 
     __slots__ = (

@@ -9,19 +9,15 @@ from typing import Literal
 from uuid import UUID
 
 from headrace.core.attempt import Attempt, Ending, Progress
-from headrace.core.change import Applied, Change, Conflict
+from headrace.core.change import Change, WasStale
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import finish, progress, release, start
 from headrace.core.status import Status
-from headrace.errors import Unavailable
+from headrace.runtime.writes.decision import Decide, write_decision
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.writers import PROGRESS_SECONDS
 
 __all__ = ["HeldJob", "LeaseLost"]
-
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _TIMEOUT_SECONDS = 0.005, 0.5, 30.0
-
-Decide = Callable[[Job, datetime], Change | None]
 
 
 class LeaseLost(Exception):
@@ -79,27 +75,18 @@ class HeldJob:
 
     async def written(self, decide: Decide) -> Job:
         """``write`` for whoever has the lock."""
-        lanes, pause, began = self.lanes, _FIRST_PAUSE_SECONDS, self.lanes.host.clock.monotonic()
-        while True:
-            now = await lanes.now()
-            if not self.job.held or self.job.epoch != self.epoch:  # a message that was served before this one ended it
-                raise self.stale(_why(self.job))
-            change = decide(self.job, now)
-            if change is None:
-                return self.job
-            verdict = await lanes.apply(change)
-            if isinstance(verdict, Applied):
-                self.job = verdict.job
-                return verdict.job
-            if not isinstance(verdict, Conflict):
-                raise self.stale(_why(verdict.job))
-            if verdict.job.rev == self.job.rev:  # a transaction that is still open has it
-                if lanes.host.clock.monotonic() - began > _TIMEOUT_SECONDS:
-                    text = f"job {self.job.id} is in a transaction that is still open: nothing was changed"
-                    raise Unavailable(text, ids=[self.job.id])
-                await lanes.host.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-            self.job = verdict.job
+
+        def decide_held(job: Job, now: datetime) -> Change | None:
+            self.job = job
+            if not job.held or job.epoch != self.epoch:  # a message that was served before this one ended it
+                raise self.stale(_why(job))
+            return decide(job, now)
+
+        _, verdict = await write_decision(self.lanes, self.job, decide_held)
+        if isinstance(verdict, WasStale):
+            raise self.stale(_why(verdict.job))
+        self.job = verdict.job
+        return self.job
 
     async def started(self) -> Job:
         """Have its start on record; for whoever has the lock.
