@@ -60,6 +60,7 @@ from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable, shown
 from headrace.maintenance import services
 from headrace.runtime.clock import Clock
+from headrace.runtime.retries import Pauses
 from headrace.runtime.service import Service
 from headrace.runtime.totals import FinishTotals
 from headrace.runtime.watch.feed import Feed
@@ -72,6 +73,9 @@ from headrace.worker.worker import Worker
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "QueuePosition", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
+
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
+"""Seconds between two tries to record the tasks."""
 
 _version = cache(version)  # which reads and parses a file
 
@@ -263,7 +267,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
 
     async def _announced(self, announce: Callable[[], Awaitable[None]]) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.
-        pause = 0.5
+        pauses = Pauses(self.host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
         while True:
             try:
                 return await announce()
@@ -271,8 +275,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
                 raise
             except Unavailable as error:
                 _log.warning("the tasks could not be recorded, trying on: %s", error)
-                await self.host.sleep(pause)
-                pause = min(pause * 2, 30.0)
+                await pauses.sleep()
 
     async def announce(self) -> None:
         """Record the tasks and schedules of this App in the store; a worker does so at its start."""

@@ -17,6 +17,7 @@ RULES = [
     rules.impure,
     rules.stray_readings,
     rules.stray_conflicts,
+    rules.stray_pauses,
     rules.crossed_engines,
     rules.stray_engines,
     rules.shared_numbers,
@@ -58,10 +59,8 @@ def test_no_folder_of_tests_is_crowded() -> None:
 
 
 def test_every_exception_has_a_reason() -> None:
-    assert all(
-        reason.strip()
-        for reason in [*rules.MAY_READ.values(), *rules.MAY_CONNECT.values(), *rules.MAY_EXAMINE.values()]
-    )
+    lists = [rules.MAY_READ, rules.MAY_CONNECT, rules.MAY_EXAMINE, rules.MAY_GROW]
+    assert all(reason.strip() for exceptions in lists for reason in exceptions.values())
 
 
 # The rules
@@ -91,6 +90,25 @@ def test_a_conflict_that_is_examined_elsewhere_is_found(source: str, tmp_path: P
     root = tree(tmp_path, {"hub/x.py": source, "engines/x.py": "return_(Conflict(job, too_many=why))", **fine})
     line = 2 if source.startswith("match") else 1
     assert rules.stray_conflicts(root) == [f"hub/x.py:{line}: examines Conflict"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "pause = min(pause * 2, 5.0)",
+        "pause = min(2 * pause, MAX_PAUSE_SECONDS)",
+        "self._pause = FIRST if heard else min(self._pause * FACTOR, MAX)",
+        "poll, self._poll = self._poll, min(self._poll * 1.5, MAX)",
+    ],
+)
+def test_a_pause_that_grows_by_itself_is_found(source: str, tmp_path: Path) -> None:
+    loop = f"async def run():\n await host.sleep(pause)\n {source}"
+    fine = {
+        "hub/y.py": loop.replace(source, "left = min(left, 5.0 * pause)"),
+        "hub/z.py": f"def plan():\n {source}",
+        "runtime/retries.py": loop,
+    }
+    assert rules.stray_pauses(tree(tmp_path, {"hub/x.py": loop, **fine})) == ["hub/x.py:3: a pause that grows"]
 
 
 def test_a_migration_without_a_number_of_its_own_is_found(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from headrace.client.lifetime import Lifetime
 from headrace.core.auth.sessions import SESSION_RANDOM_BYTES, Sessions, prefix_of, session_text
 from headrace.engine import Engine, Setting
 from headrace.errors import Unavailable
+from headrace.runtime.retries import Pauses
 from headrace.runtime.secrets import secret_bytes, setting_of
 
 __all__ = ["SESSIONS", "Sessioned", "forget_sessions"]
@@ -29,13 +30,14 @@ class Sessioned(Lifetime):
     async def begin_session(self, prefix: str, key: str) -> str:
         """Begin a session of somebody who has shown this key; its text is for their browser, and kept nowhere else."""
         text = session_text(prefix, secret_bytes(SESSION_RANDOM_BYTES))
-        for tried in range(_MAX_TRIES):
+        pauses = self._pauses()
+        for _ in range(_MAX_TRIES):
             now, setting = self.host.clock.now(), await setting_of(self.engine, SESSIONS + prefix)
             before = Sessions(key) if setting is None else _read(setting)
             if await self._put_sessions(prefix, before.begun(key, text, now), setting):
                 await self._tidy_sessions(now)
                 return text
-            await self._come_apart(tried)
+            await pauses.sleep()
         raise Unavailable("others logged in with the same key all the time: nothing was stored; try again")
 
     async def find_session(self, text: str, key: str) -> datetime | None:
@@ -47,7 +49,8 @@ class Sessioned(Lifetime):
     async def end_session(self, text: str) -> None:
         """End a session, on every hub."""
         prefix = prefix_of(text)
-        for tried in range(_MAX_TRIES):
+        pauses = self._pauses()
+        for _ in range(_MAX_TRIES):
             setting = None if prefix is None else await setting_of(self.engine, SESSIONS + prefix)
             if prefix is None or setting is None:
                 return
@@ -55,13 +58,11 @@ class Sessioned(Lifetime):
             after = before.ended(text)
             if after == before or await self._put_sessions(prefix, after, setting):
                 return
-            await self._come_apart(tried)
+            await pauses.sleep()
         raise Unavailable("others logged in with the same key all the time: the session was not ended; try again")
 
-    async def _come_apart(self, tried: int) -> None:
-        await self.host.sleep(
-            self.host.dice.chance() * min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(tried, 10))
-        )
+    def _pauses(self) -> Pauses:
+        return Pauses(self.host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.0, 1.0))
 
     async def _put_sessions(self, prefix: str, sessions: Sessions, before: Setting | None) -> bool:
         text = msgspec.json.encode(sessions).decode() if sessions.sessions else None

@@ -12,6 +12,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.deduplication import has_lapsed, lapse
 from headrace.engine.transactions import walk_async
 from headrace.errors import Duplicate, TooManyProfiles, Unavailable
+from headrace.runtime.retries import Pauses
 from headrace.runtime.writes.duplicates import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 
 if TYPE_CHECKING:
@@ -36,16 +37,12 @@ async def write_decision(writer: Writer, job: Job, decide: Decide) -> tuple[Chan
     :raises Unavailable: the store was away, or the job in a transaction of others, for longer than is waited
     """
     host, apply = writer.host, writer.apply
-    clock, pause = host.clock, FIRST_PAUSE_SECONDS
-    until = clock.monotonic() + writer.patience
+    clock, pauses = host.clock, Pauses(host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=writer.patience)
 
     async def execute(change: Change | None) -> Verdict | None:
-        nonlocal pause
         if change is None:
-            if clock.monotonic() > until:
+            if not await pauses.sleep():
                 raise in_transaction(job.id)
-            await host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
             await writer.now()
             return None
         verdict = await apply(change)

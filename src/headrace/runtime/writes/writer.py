@@ -20,6 +20,7 @@ from headrace.engine import Duplicated, Engine, Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, JobNotFound, Stale
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.watch.entries import EntryReader
 from headrace.runtime.writes.batcher import Batcher, Ticket
 from headrace.runtime.writes.decision import Decide, write_decision
@@ -190,10 +191,9 @@ class Writer:
 
         :raises Unstorable: the store refuses them
         """
-        pause = FIRST_PAUSE_SECONDS
+        pauses = Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         while (kept := await self._appends.put(append)) == "busy":
-            await self.host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            await pauses.sleep()
         return kept == "kept"
 
     async def _append(self, appends: list[Append]) -> list[Kept]:
