@@ -11,11 +11,11 @@ from uuid import UUID
 from headrace.core.attempt import Attempt, Ending, Progress
 from headrace.core.change import Change, WasStale
 from headrace.core.job import Job
-from headrace.core.lifecycle.execution import finish, progress, release, start
+from headrace.core.lifecycle.execution import finish, progress, start_or_release
 from headrace.core.status import Status
 from headrace.runtime.writes.decision import Decide, write_decision
 from headrace.runtime.writes.writer import Writer
-from headrace.worker.execution.writers import PROGRESS_SECONDS
+from headrace.worker.execution.writers import ReportThrottle
 
 __all__ = ["HeldJob", "LeaseLost"]
 
@@ -45,8 +45,7 @@ class HeldJob:
         """Whoever writes about the job has it: messages about one job are served in the order in which they came."""
         self.ending = False
         """Whether the worker has said how it ended."""
-        self._report: Progress | None = None
-        self._reported_at = float("-inf")
+        self._reports = ReportThrottle()
         self.told_to_stop = False
         """Whether the worker was told to stop."""
         self.lanes = lanes
@@ -93,17 +92,13 @@ class HeldJob:
 
         :raises Stale: a rate let it begin at another time, and it is given back
         """
-        late = False
 
         def decide(job: Job, now: datetime) -> Change | None:
-            nonlocal late
-            if job.status is Status.RUNNING:
-                return None
             late = self.begin_by is not None and self.lanes.host.clock.monotonic() > self.begin_by
-            return release(job, now) if late else start(job, now, self.lanes.engine.rules)
+            return start_or_release(job, now, self.lanes.engine.rules, gives_back=late)
 
         job = await self.written(decide)
-        if late:
+        if job.status is not Status.RUNNING:
             raise self.stale("a rate let it begin, but it did not in time; it was given back")
         return job
 
@@ -114,18 +109,13 @@ class HeldJob:
 
     async def report(self, report: Progress) -> None:
         """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""
-        clock, self._report = self.lanes.host.clock, report
-        wait = self._reported_at + PROGRESS_SECONDS - clock.monotonic()
-        if wait > 0:
+        clock, self._reports.newest = self.lanes.host.clock, report
+        if (wait := self._reports.wait(clock.monotonic())) > 0:
             await self.lanes.host.sleep(wait)
         async with self.lock:
-            report_now, self._report = self._report, None
-            if report_now is None or self.ending:
-                return
-            self._reported_at = clock.monotonic()
-            await self.started()
-            newest = report_now
-            await self.written(lambda job, now: progress(job, now, newest))
+            if not self.ending and (newest := self._reports.take(clock.monotonic())) is not None:
+                await self.started()
+                await self.written(lambda job, now: progress(job, now, newest))
 
     async def finish(
         self, ends: Callable[[Job, datetime], Ending], took: float | None, *, starts: bool
