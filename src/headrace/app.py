@@ -44,6 +44,7 @@ from headrace.engine import Check
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable, shown
 from headrace.maintenance import services
 from headrace.runtime.clock import Clock
+from headrace.runtime.retries import Pauses
 from headrace.runtime.service import Service
 from headrace.runtime.totals import FinishTotals
 from headrace.worker.handler import Handler
@@ -55,6 +56,9 @@ __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "QueuePosition", "ScheduleI
 _log = logging.getLogger("headrace.app")
 
 R = TypeVar("R")
+
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
+"""Seconds between two tries to record the tasks."""
 
 
 class App(Hooked, ActingOnMany):
@@ -265,7 +269,7 @@ class App(Hooked, ActingOnMany):
 
     async def _announced(self, announce: Callable[[], Awaitable[None]]) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.
-        pause = 0.5
+        pauses = Pauses(self.host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
         while True:
             try:
                 return await announce()
@@ -273,8 +277,7 @@ class App(Hooked, ActingOnMany):
                 raise
             except Unavailable as error:
                 _log.warning("the tasks could not be recorded, trying on: %s", error)
-                await self.host.sleep(pause)
-                pause = min(pause * 2, 30.0)
+                await pauses.sleep()
 
     async def _announce(self) -> None:
         session, now = self.session, self.host.clock.now()

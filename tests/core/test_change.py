@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.attempt import Completed
-from headrace.core.change import Applied, BatchTally, Change, Conflict, KeyEffect, WasStale, judge
+from headrace.core.change import Applied, BatchTally, Change, Conflict, KeyEffect, WasStale, judge, until_applied
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution
 from headrace.core.status import Outcome, Verb
+from headrace.errors import TransitionRefused, Unavailable
 from tests.core.stand import NOW, RULES, at, running, submitted
 
 JOB = running()
@@ -83,3 +84,75 @@ def test_tallies_add_up() -> None:
     both = BatchTally(3, 1, 1).plus(BatchTally(1, -1, 0, 1))
     assert both == BatchTally(4, 0, 1, 1)
     assert (both.ended, both.live) == (2, 2)
+
+
+# -- until_applied
+
+
+def cancel(job: Job) -> Change | None:
+    return actions.cancel(job, NOW, RULES)
+
+
+def ended(steps: Any, answer: Any) -> Any:
+    """What the generator returns once it is sent this."""
+    with pytest.raises(StopIteration) as caught:
+        steps.send(answer)
+    return caught.value.value
+
+
+def test_a_change_that_is_applied_is_the_last_one() -> None:
+    steps = until_applied(JOB, cancel)
+    change = next(steps)
+    assert change == cancel(JOB)
+    assert change is not None
+    assert ended(steps, Applied(change.job)) == (change, Applied(change.job))
+
+
+def test_a_job_that_moved_is_decided_about_again_at_once() -> None:
+    steps, moved = until_applied(JOB, cancel), replace(JOB, rev=JOB.rev + 3)
+    next(steps)
+    again = steps.send(Conflict(moved))
+    assert again == cancel(moved)
+    assert again is not None
+    assert again.rev == moved.rev
+
+
+def test_a_job_that_has_not_moved_is_waited_for_and_decided_about_again() -> None:
+    steps, seen = until_applied(JOB, lambda job: seen.append(job) or cancel(job)), list[Job]()  # type: ignore[func-returns-value]
+    first = next(steps)
+    for waits in range(1, 200):
+        assert steps.send(Conflict(JOB, holder=JOB if waits % 2 else None)) is None
+        assert len(seen) == waits, "not before it was waited"
+        assert next(steps) == first
+
+
+def test_a_stale_change_is_the_last_one() -> None:
+    for verdict in (WasStale(None), WasStale(replace(JOB, epoch=9))):
+        steps = until_applied(JOB, cancel)
+        change = next(steps)
+        assert ended(steps, verdict) == (change, verdict)
+
+
+def test_where_nothing_is_to_be_changed_the_job_is_as_it_stands() -> None:
+    assert ended(until_applied(JOB, lambda job: None), None) == (None, Applied(JOB))
+    steps = until_applied(JOB, lambda job: cancel(job) if job.rev == JOB.rev else None)
+    next(steps)
+    moved = replace(JOB, rev=JOB.rev + 1)
+    assert ended(steps, Conflict(moved)) == (None, Applied(moved))
+
+
+def test_a_decision_that_is_refused_is_raised() -> None:
+    def refuse(job: Job) -> Change | None:
+        raise TransitionRefused(job, Verb.CANCEL)
+
+    with pytest.raises(TransitionRefused):
+        next(until_applied(JOB, refuse))
+
+
+def test_a_job_that_never_stands_still_is_given_up() -> None:
+    steps = until_applied(JOB, cancel)
+    next(steps)
+    with pytest.raises(Unavailable, match="changed 50 times while a decision about it was being written"):  # noqa: PT012
+        for rev in range(JOB.rev + 1, JOB.rev + 51):
+            steps.send(Conflict(replace(JOB, rev=rev)))
+    assert rev == JOB.rev + 50

@@ -61,6 +61,22 @@ MAY_CONNECT: Mapping[str, str] = {
 }
 """Files and folders that may name an engine which is not their own, each with its reason."""
 
+MAY_EXAMINE: Mapping[str, str] = {
+    "core": "judge makes verdicts, and until_applied says what each one means",
+    "runtime/writes": "decision drives until_applied, duplicates inserts again instead",
+    "worker/owned_job.py": "is a ticket with callbacks, not a coroutine",
+    "worker/heartbeat.py": "writes many decisions at once",
+    "conformance": "shows which verdict an engine returns",
+}
+"""Files and folders that may examine a conflict, each with its reason; all others call ``write_decision``."""
+
+MAY_GROW: Mapping[str, str] = {
+    "runtime/retries.py": "Pauses, for everyone else",
+    "runtime/writes/batcher.py": "its two rounds were measured",
+    "runtime/writes/inserts.py": "waits for keys that others have locked",
+}
+"""Files that may make their own pauses longer and longer, each with its reason."""
+
 MAX_ENTRIES = 26
 
 BARE_WORDS = frozenset(
@@ -133,6 +149,49 @@ def stray_readings(root: Path, allowed: Mapping[str, str] = MAY_READ) -> list[st
         if not _within(_name(root, path), allowed)
         for line, name in _readings(_parse(path))
     ]
+
+
+def stray_conflicts(root: Path, allowed: Mapping[str, str] = MAY_EXAMINE) -> list[str]:
+    """Places that examine a Conflict, as if to decide again themselves; engines only make one."""
+    findings = []
+    for path in _modules(root):
+        if _within(_name(root, path), allowed):
+            continue
+        nodes = list(ast.walk(_parse(path)))
+        made = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        names = [node for node in nodes if isinstance(node, ast.Name | ast.Attribute) and id(node) not in made]
+        lines = sorted(
+            node.lineno for node in names if "Conflict" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+        )
+        findings += [f"{_name(root, path)}:{line}: examines Conflict" for line in lines]
+    return findings
+
+
+def stray_pauses(root: Path, allowed: Mapping[str, str] = MAY_GROW) -> list[str]:
+    """Functions that sleep or wait and make the pause longer themselves: ``pause = min(pause * 2, MAX_SECONDS)``."""
+    findings = []
+    for path in _modules(root):
+        if not _within(_name(root, path), allowed):
+            functions = [node for node in ast.walk(_parse(path)) if isinstance(node, ast.AsyncFunctionDef)]
+            nodes = [node for function in functions if _sleeps(function) for node in ast.walk(function)]
+            lines = sorted({node.lineno for node in nodes if isinstance(node, ast.Assign) and _grows(node)})
+            findings += [f"{_name(root, path)}:{line}: a pause that grows" for line in lines]
+    return findings
+
+
+def _sleeps(function: ast.AsyncFunctionDef) -> bool:
+    calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return any(isinstance(call, ast.Attribute) and call.attr in ("sleep", "wait") for call in calls)
+
+
+def _grows(node: ast.Assign) -> bool:
+    """Whether what is assigned to is, times a factor, one of the arguments of ``min`` on the right."""
+    targets = {ast.unparse(part) for target in node.targets for part in ast.walk(target) if isinstance(part, ast.expr)}
+    calls = [call for call in ast.walk(node.value) if isinstance(call, ast.Call) and ast.unparse(call.func) == "min"]
+    products = [
+        one for call in calls for one in call.args if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)
+    ]
+    return any(ast.unparse(side) in targets for one in products for side in (one.left, one.right))
 
 
 def crossed_engines(root: Path, allowed: Mapping[str, frozenset[str]] = MAY_NAME) -> list[str]:

@@ -16,6 +16,8 @@ RULES = [
     rules.undocumented,
     rules.impure,
     rules.stray_readings,
+    rules.stray_conflicts,
+    rules.stray_pauses,
     rules.crossed_engines,
     rules.stray_engines,
     rules.shared_numbers,
@@ -57,7 +59,8 @@ def test_no_folder_of_tests_is_crowded() -> None:
 
 
 def test_every_exception_has_a_reason() -> None:
-    assert all(reason.strip() for reason in [*rules.MAY_READ.values(), *rules.MAY_CONNECT.values()])
+    lists = [rules.MAY_READ, rules.MAY_CONNECT, rules.MAY_EXAMINE, rules.MAY_GROW]
+    assert all(reason.strip() for exceptions in lists for reason in exceptions.values())
 
 
 # The rules
@@ -71,6 +74,41 @@ def test_an_empty_tree_keeps_every_rule(rule: Callable[[Path], list[str]], tmp_p
 def test_a_long_module_is_found(tmp_path: Path) -> None:
     root = tree(tmp_path, {"long.py": "x = 1\n" * 601, "right.py": "x = 1\n" * 600})
     assert rules.oversized(root) == ["long.py: 601 lines, at most 600"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "isinstance(verdict, Conflict)",
+        "type(verdict) is change.Conflict",
+        "match verdict:\n case Conflict(): pass",
+        "isinstance(verdict, (Applied, Conflict))",
+    ],
+)
+def test_a_conflict_that_is_examined_elsewhere_is_found(source: str, tmp_path: Path) -> None:
+    fine = dict.fromkeys(("core/change.py", "runtime/writes/decision.py", "worker/owned_job.py"), source)
+    root = tree(tmp_path, {"hub/x.py": source, "engines/x.py": "return_(Conflict(job, too_many=why))", **fine})
+    line = 2 if source.startswith("match") else 1
+    assert rules.stray_conflicts(root) == [f"hub/x.py:{line}: examines Conflict"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "pause = min(pause * 2, 5.0)",
+        "pause = min(2 * pause, MAX_PAUSE_SECONDS)",
+        "self._pause = FIRST if heard else min(self._pause * FACTOR, MAX)",
+        "poll, self._poll = self._poll, min(self._poll * 1.5, MAX)",
+    ],
+)
+def test_a_pause_that_grows_by_itself_is_found(source: str, tmp_path: Path) -> None:
+    loop = f"async def run():\n await host.sleep(pause)\n {source}"
+    fine = {
+        "hub/y.py": loop.replace(source, "left = min(left, 5.0 * pause)"),
+        "hub/z.py": f"def plan():\n {source}",
+        "runtime/retries.py": loop,
+    }
+    assert rules.stray_pauses(tree(tmp_path, {"hub/x.py": loop, **fine})) == ["hub/x.py:3: a pause that grows"]
 
 
 def test_a_migration_without_a_number_of_its_own_is_found(tmp_path: Path) -> None:

@@ -8,27 +8,37 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.core.attempt import Attempt
 from headrace.core.defaults import MAX_STATS_SERIES
-from headrace.core.job import Spec
+from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
 from headrace.core.stats.rollup import Rollup, Step
-from headrace.core.status import Outcome
-from headrace.runtime.totals import FinishTotals
+from headrace.core.status import Outcome, Status
+from headrace.runtime.totals import MAX_GATHERED_JOBS, FinishTotals
 
 AT = datetime(2026, 5, 4, 3, 2, 59, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 ME, REBORN = UUID(int=7), UUID(int=8)
 
 
+def job_of(task: str, queue: str, began: datetime, waited: float, status: Status = Status.COMPLETED) -> Job:
+    """A job that was in line for so many seconds before it began."""
+    arrived = began - timedelta(seconds=waited)
+    spec = Spec(task=task, created_at=AT, queue=queue)
+    return replace(submit(UUID(int=1), spec, "{}", arrived, available_at=arrived), status=status)
+
+
 def add(sums: FinishTotals, task: str, queue: str, at: datetime = AT, waited: float = 0.1, ran: float = 2.0) -> None:
     """An attempt that completed its job, noted and added up."""
     began = at - timedelta(seconds=ran)
-    spec = Spec(task=task, created_at=AT, queue=queue)
-    job = submit(
-        UUID(int=1), spec, "{}", began - timedelta(seconds=waited), available_at=began - timedelta(seconds=waited)
-    )
-    sums.completed.append((job, began, at))
+    sums.completed.append((job_of(task, queue, began, waited), began, at))
     sums.gather()
+
+
+def end(sums: FinishTotals, task: str, outcome: Outcome, status: Status, waited: float = 0.2, ran: float = 3.0) -> None:
+    """An attempt that did not complete its job."""
+    began = AT - timedelta(seconds=ran)
+    sums.ended(job_of(task, "q", began, waited, status), outcome, began, AT)
 
 
 def counts(rows: tuple[Rollup, ...]) -> dict[tuple[datetime, str, str], int]:
@@ -44,9 +54,9 @@ def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
     for at in (AT, AT + SECOND, AT, AT + SECOND):  # what ended earlier may be stored later
         add(sums, "a", "q", at)
     add(sums, "a", "r", AT)
-    sums.ended("b", "q", Outcome.FAILED, AT, 0.2, 3.0, retried=True)
-    sums.ended("b", "q", Outcome.LOST, AT)
-    sums.ended("b", "q", Outcome.TIMED_OUT, AT, -1.0, 5.0)
+    end(sums, "b", Outcome.FAILED, Status.RETRYING)
+    end(sums, "b", Outcome.LOST, Status.QUEUED)
+    end(sums, "b", Outcome.TIMED_OUT, Status.QUEUED, -1.0, 5.0)
     number, rows = sums.report(ME)
     minute = AT.replace(second=0)
     assert number == 1
@@ -146,7 +156,7 @@ def test_nothing_is_lost_between_two_threads() -> None:
     taker.start()
     for _ in range(2000):
         add(sums, "a", "q", AT)
-        sums.ended("a", "q", Outcome.COMPLETED, AT)
+        end(sums, "a", Outcome.COMPLETED, Status.COMPLETED)
     over.set()
     taker.join()
     assert sum(found) + sum(counts(sums.report(ME)[1]).values()) == 4000
@@ -160,8 +170,8 @@ def test_what_is_followed_is_counted_for_ever_whatever_is_handed_in() -> None:
     sums.follow()
     sums.follow()  # again does no harm
     add(sums, "a", "q")
-    sums.ended("a", "q", Outcome.FAILED, AT, 0.2, 3.0, retried=True)
-    sums.ended("a", "q", Outcome.FAILED, AT, 0.2, 3.0, dead=True)
+    end(sums, "a", Outcome.FAILED, Status.RETRYING)
+    end(sums, "a", Outcome.FAILED, Status.FAILED)
     told = sums.ever()
     totals, dead = told
     assert [(one.completed, one.failed, one.retried, one.ran.count) for one in totals.values()] == [(1, 2, 1, 3)]
@@ -170,3 +180,19 @@ def test_what_is_followed_is_counted_for_ever_whatever_is_handed_in() -> None:
     sums.acknowledged(number)
     sums.acknowledged(sums.report(ME)[0])
     assert sums.ever() == told
+
+
+def test_an_attempt_on_record_is_counted_as_it_ended() -> None:
+    sums, began = FinishTotals(), AT - 2 * SECOND
+    job = job_of("a", "q", began, 0.5, Status.RUNNING)
+    for outcome, start in ((Outcome.FAILED, began), (Outcome.LOST, began), (Outcome.COMPLETED, None)):
+        sums.taken(Attempt(number=1, epoch=1, outcome=outcome, started_at=start, finished_at=AT), job)
+    assert sums.completed == [(job, AT, AT)], "one that was completed without a start on record took no time"
+    sums.gather()
+    [row] = sums.report(ME)[1]
+    totals = row.totals
+    assert (totals.failed, totals.lost, totals.completed) == (1, 1, 1)
+    assert (totals.waited.count, totals.ran.count, totals.ran.seconds) == (2, 2, 2.0)
+    for _ in range(MAX_GATHERED_JOBS):
+        sums.taken(Attempt(number=1, epoch=1, outcome=Outcome.COMPLETED, started_at=began, finished_at=AT), job)
+    assert sums.completed == [], "many are added up at once"

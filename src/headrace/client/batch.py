@@ -37,6 +37,7 @@ from headrace.errors import (
     TransitionRefused,
     Unavailable,
 )
+from headrace.runtime.retries import Pauses
 from headrace.runtime.slot import SlotWait
 from headrace.runtime.watch.watcher import MAX_POLLED_PER_SECOND, no_batch
 from headrace.worker.execution.context import Context
@@ -332,7 +333,8 @@ class _Looks:
 
     def __init__(self, app: App, concerns: Callable[[tuple[str, ...]], bool]) -> None:
         self._app, self._concerns = app, concerns
-        self._heard, self._pause = asyncio.Event(), _POLL_FIRST_SECONDS
+        self._heard = asyncio.Event()
+        self._pauses = Pauses(app.host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
         self.waiting = SlotWait()
         """Yields the slot of a handler that waits here."""
 
@@ -353,9 +355,12 @@ class _Looks:
     async def next(self, least: float) -> bool:
         """Wait for a hint, or for a pause of at least so many seconds; whether a hint came."""
         self.waiting.yield_slot()
-        heard = await self._app.host.wait(self._heard, max(self._pause, least))
+        heard = await self._app.host.wait(self._heard, max(self._pauses.seconds, least))
         self._heard.clear()
-        self._pause = _POLL_FIRST_SECONDS if heard else min(self._pause * _POLL_FACTOR, _POLL_MAX_SECONDS)
+        if heard:
+            self._pauses.reset()
+        else:
+            self._pauses.grow()
         return heard
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
@@ -13,6 +14,7 @@ from headrace.core.attempt import Attempt, Event
 from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.core.status import Verb
+from headrace.errors import Unavailable
 
 __all__ = [
     "Applied",
@@ -25,7 +27,11 @@ __all__ = [
     "Verdict",
     "WasStale",
     "judge",
+    "until_applied",
 ]
+
+_MAX_MOVES = 50
+"""How often a job may move on while a decision about it is being written."""
 
 
 class KeyEffect(StrEnum):
@@ -198,3 +204,31 @@ def _closed(change: Change, attempt: Attempt | None) -> bool:
     if (attempt.outcome, attempt.finished_at) != (ours.outcome, ours.finished_at):
         return False
     return attempt.count > 1 or (attempt.worker, attempt.epoch) == (ours.worker, ours.epoch)
+
+
+def until_applied(
+    job: Job, decide: Callable[[Job], Change | None]
+) -> Generator[Change | None, Verdict | None, tuple[Change | None, Applied | WasStale]]:
+    """Decide a change of a job, and again whenever the job moved meanwhile; returns the last change and its verdict.
+
+    It yields each change, to be sent its verdict; and None if the job has not moved, since a transaction that is still
+    open has it, or the key it needs: to be sent None after a pause. Where ``decide`` finds nothing to change, the
+    change is None, and the verdict has the job as it stands.
+
+    :raises Unavailable: the job moved too often
+    """
+    moves = 0
+    while moves < _MAX_MOVES:
+        change = decide(job)
+        if change is None:
+            return None, Applied(job)
+        verdict = yield change
+        assert verdict is not None, "a change is sent its verdict"
+        if not isinstance(verdict, Conflict):
+            return change, verdict
+        job = verdict.job
+        if job.rev == change.rev:
+            yield None
+        else:
+            moves += 1
+    raise Unavailable(f"job {job.id} changed {_MAX_MOVES} times while a decision about it was being written")

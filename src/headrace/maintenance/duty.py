@@ -13,6 +13,7 @@ from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.service import Service
 from headrace.runtime.writes.writer import Writer
 
@@ -118,6 +119,7 @@ class Duty(Service):
         self.wake = asyncio.Event()
         self._due = float("-inf")
         self._failures = 0
+        self._pauses = Pauses(host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.75, 1.0))
 
     @abstractmethod
     async def tick(self) -> int:
@@ -208,12 +210,13 @@ class Duty(Service):
                 _log.exception("%s failed and goes on", self.name)
         self._failures += 1
         self._due = float("-inf")
-        return min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures - 1, 10)) * self._jitter()
+        return self._pauses.next()
 
     def _recovered(self, pause: float) -> float:
         if self._failures:
             _log.warning("%s goes on after %d failed rounds", self.name, self._failures)
             self._failures = 0
+            self._pauses.reset()
         return pause
 
     def _jitter(self) -> float:

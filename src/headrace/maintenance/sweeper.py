@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.change import Applied, Change, Conflict
+from headrace.core.change import Applied, Change
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.clock_steps import SETTING, ClockStep, Steps, on_record
@@ -28,6 +28,7 @@ from headrace.maintenance.duty import Duty
 from headrace.maintenance.liveness import LivenessWatch
 from headrace.runtime.host import Host
 from headrace.runtime.totals import FinishTotals
+from headrace.runtime.writes.decision import write_decision
 from headrace.runtime.writes.writer import Writer
 
 __all__ = ["StepRecord", "Sweeper"]
@@ -267,10 +268,15 @@ class Sweeper(Duty):
         return sum(answer is True for answer in answers)
 
     async def _settle(self, row: Overdue, now: datetime, steps: Sequence[ClockStep]) -> bool:
-        """Decide about one job until the store agrees, or somebody else has moved it on; whether we moved it."""
-        job, epoch = row.job, row.job.epoch
-        for _ in range(_MAX_TRIES):
-            change = sweep(
+        """Decide about one job until the store agrees, or others have moved it on; whether it was moved here."""
+        seen: Job | None = None
+
+        def decide(job: Job, _: datetime) -> Change | None:
+            nonlocal seen
+            if job.epoch != row.job.epoch or (seen is not None and seen.rev == job.rev):
+                return None  # another owner, of whose worker nothing is known here; or a transaction has the job
+            seen = job
+            return sweep(
                 job,
                 now,
                 self.host.dice.chance(),
@@ -282,24 +288,19 @@ class Sweeper(Duty):
                 mass_death=row.mass_death,
                 steps=steps,
             )
-            if change is None:
-                return False
-            try:
-                verdict = await self.lanes.apply(change)
-            except Unstorable:
-                _log.exception(
-                    "job %s could not be swept", job.id, extra=labels(job)
-                )  # it must not keep the others waiting
-                return False
-            if isinstance(verdict, Applied):
-                _say(change, verdict.job, now, charged=verdict.job.charged > job.charged)
-                if change.attempt is not None:  # nobody else knows of its end
-                    self._sums.taken(change.attempt, verdict.job)
-                return True
-            if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
-                return False  # another owner: what we know of the worker says nothing about this one
-            job = verdict.job
-        return False
+
+        try:
+            change, verdict = await write_decision(self.lanes, row.job, decide)
+        except Unstorable:
+            # It must not keep the others waiting.
+            _log.exception("job %s could not be swept", row.job.id, extra=labels(row.job))
+            return False
+        if change is None or seen is None or not isinstance(verdict, Applied):
+            return False
+        _say(change, verdict.job, now, charged=verdict.job.charged > seen.charged)
+        if change.attempt is not None:  # nobody else knows of its end
+            self._sums.taken(change.attempt, verdict.job)
+        return True
 
 
 def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[ClockStep] = ()) -> bool:

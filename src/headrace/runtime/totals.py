@@ -14,11 +14,11 @@ from uuid import UUID
 
 from headrace.core.attempt import Attempt
 from headrace.core.job import Job
-from headrace.core.stats.histogram import BOUNDS, Histogram
+from headrace.core.stats.histogram import BOUNDS
 from headrace.core.stats.rollup import OTHER, Rollup, Step, Totals, begin_of, merged
 from headrace.core.status import Outcome, Status
 
-__all__ = ["MAX_PAIRS", "FinishTotals", "LifetimeTotals", "Pair"]
+__all__ = ["MAX_GATHERED_JOBS", "MAX_PAIRS", "MEASURED", "FinishTotals", "LifetimeTotals", "Pair"]
 
 
 Pair = tuple[str, str]
@@ -26,6 +26,11 @@ Pair = tuple[str, str]
 
 MAX_PAIRS = 200
 """How many pairs of task and queue are told apart; of more than that, the queue is ``OTHER``."""
+
+MAX_GATHERED_JOBS = 100
+"""How many completed jobs are kept before they are added up: adding one by one would take longer."""
+MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
+"""Of what did not complete: how long it waited and ran is of interest."""
 
 
 class LifetimeTotals:
@@ -147,35 +152,26 @@ class FinishTotals:
                 ran += seconds
             totals.add(count, waited, ran)
 
-    def ended(
-        self,
-        task: str,
-        queue: str,
-        outcome: Outcome,
-        at: datetime,
-        waited: float | None = None,
-        ran: float | None = None,
-        *,
-        retried: bool = False,
-        dead: bool = False,
-    ) -> None:
-        """Count an attempt that ended in any way; None: how long it took says nothing. ``dead``: its job has failed."""
-        with self._lock:
-            if dead and self._ever is not None:
-                self._ever.died(task, queue)
-            totals = self._totals(begin_of(at, Step.MINUTE), task, queue)
-            setattr(totals, outcome.value, getattr(totals, outcome.value) + 1)
-            totals.retried += retried
-            _measure(totals.waited, waited)
-            _measure(totals.ran, ran)
-
     def taken(self, attempt: Attempt, job: Job) -> None:
-        """Count an attempt that somebody else ended than the run itself; ``job`` is as stored after that."""
-        waited = ran = None
-        if attempt.outcome is Outcome.TIMED_OUT and (began := attempt.started_at) is not None:
-            waited, ran = (began - job.arrived_at).total_seconds(), (attempt.finished_at - began).total_seconds()
-        retried, dead = job.status is Status.RETRYING, job.status is Status.FAILED
-        self.ended(job.task, job.queue, attempt.outcome, attempt.finished_at, waited, ran, retried=retried, dead=dead)
+        """Count an attempt as it is on record; ``job`` is as stored after it."""
+        if attempt.outcome is not Outcome.COMPLETED:
+            self.ended(job, attempt.outcome, attempt.started_at, attempt.finished_at)
+            return
+        self.completed.append((job, attempt.started_at or attempt.finished_at, attempt.finished_at))
+        if len(self.completed) >= MAX_GATHERED_JOBS:
+            self.gather()
+
+    def ended(self, job: Job, outcome: Outcome, began: datetime | None, at: datetime) -> None:
+        """Count an attempt that did not complete its job; ``job`` is as stored after it."""
+        with self._lock:
+            if job.status is Status.FAILED and self._ever is not None:
+                self._ever.died(job.task, job.queue)
+            totals = self._totals(begin_of(at, Step.MINUTE), job.task, job.queue)
+            setattr(totals, outcome.value, getattr(totals, outcome.value) + 1)
+            totals.retried += job.status is Status.RETRYING
+            if began is not None and outcome in MEASURED:
+                totals.waited.add(max(0.0, (began - job.arrived_at).total_seconds()))
+                totals.ran.add(max(0.0, (at - began).total_seconds()))
 
     def report(self, worker: UUID) -> tuple[int, tuple[Rollup, ...]]:
         """What this worker is to hand in now, and its number; 0: nothing.
@@ -226,8 +222,3 @@ class FinishTotals:
         if totals is None:
             totals = series[task, queue] = Totals()
         return totals
-
-
-def _measure(histogram: Histogram, seconds: float | None) -> None:
-    if seconds is not None:
-        histogram.add(max(0.0, seconds))

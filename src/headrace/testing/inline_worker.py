@@ -17,7 +17,7 @@ from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import finish, progress, start
 from headrace.core.status import Status
 from headrace.engine import Claimed, Engine, WorkerInfo
-from headrace.errors import NotOpen, TransitionRefused
+from headrace.errors import NotOpen, Stale, TransitionRefused
 from headrace.runtime.host import Host
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.backoff import timed
@@ -164,7 +164,7 @@ class Inline:
         rules, caller = self.engine.rules, _Reports(self.resources)
         try:
             job = await self.lanes.decide(job.id, lambda job, now: start(job, now, rules))
-        except TransitionRefused:
+        except (Stale, TransitionRefused):
             return  # cancelled between claim and start
         ctx = Context(job, job.attempt, job.started_at or job.updated_at, caller)
         caller.writer = EntryWriter(self.lanes, job.attempt, lambda: _now(job), asyncio.get_running_loop())
@@ -198,16 +198,16 @@ class Inline:
     async def _write(self, ours: Job, verb: Callable[[Job, datetime], Change]) -> Job | None:
         """Write a change of a job that is running here, and give it as written; one that was taken away meanwhile is
         left alone."""
-        written = False
 
-        def still(job: Job, now: datetime) -> Change | None:
-            held = job.status is Status.RUNNING and (job.worker, job.epoch) == (self.id, ours.epoch)
-            nonlocal written
-            written = held
-            return verb(job, now) if held else None
+        def still(job: Job, now: datetime) -> Change:
+            if job.status is not Status.RUNNING or (job.worker, job.epoch) != (self.id, ours.epoch):
+                raise Stale(job)
+            return verb(job, now)
 
-        job = await self.lanes.decide(ours.id, still)
-        return job if written else None
+        try:
+            return await self.lanes.decide(ours.id, still)
+        except Stale:
+            return None
 
 
 async def _now(job: Job) -> Job:

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
-from headrace.core.lifecycle.execution import finish, release, start
-from headrace.core.status import Status
+from headrace.core.lifecycle.execution import finish, release, start_or_release
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.engine.bus import Topic
@@ -265,10 +264,10 @@ class Heartbeat:
         timeout = job.spec.timeout
         if timeout is not None and ran >= timeout:
             return finish(job, run.timed_out(), now, chance, self._rules, started_at)
-        return None if job.status is Status.RUNNING else start(job, started_at, self._rules)
+        return start_or_release(job, started_at, self._rules)
 
     async def _apply(self, session: Engine, todo: list[tuple[Job, Decide]], now: datetime) -> list[tuple[Job, Decide]]:
-        """Write what is decided; what must be decided again, because the loop's own view of the job is behind."""
+        """Write what is decided; returns what must be decided again, by the rule of ``core.change.until_applied``."""
         changes, decides = list[Change](), list[Decide]()
         for job, decide in todo:
             try:

@@ -11,7 +11,7 @@ from datetime import datetime
 from headrace.core.attempt import Completed, Ending, ErrorInfo, Failed
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import Job
-from headrace.core.lifecycle.execution import finish, release, start, start_may_wait
+from headrace.core.lifecycle.execution import finish, release, start_may_wait, start_or_release
 from headrace.core.status import Reason, Status, Verb
 from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.logs import labels, name_of
@@ -32,8 +32,8 @@ Settled = Callable[["OwnedJob", bool], None]
 class OwnedJob:
     """A claimed job. Writes its changes one after another: each is decided from what the one before it made.
 
-    A conflict (the job moved, for instance because a cancel was requested) is decided again from the job returned; a
-    stale answer means that the job has another owner, and everything still to be said about it is dropped.
+    Verdicts count as in ``core.change.until_applied``: after a conflict (a cancel was requested, for instance) the
+    change is decided again from the job returned, and after a stale one everything still to be written is dropped.
     """
 
     __slots__ = (
@@ -102,11 +102,8 @@ class OwnedJob:
         host, rules = self.lanes.host, self.lanes.engine.rules
 
         def decide(job: Job) -> Change | None:
-            if job.status is Status.RUNNING:
-                return None
-            if job.cancel_requested_at is not None and self.started_at is None:
-                return release(job, host.clock.now())
-            return start(job, self.started_at or host.clock.now(), rules)
+            cancelled = job.cancel_requested_at is not None and self.started_at is None
+            return start_or_release(job, self.started_at or host.clock.now(), rules, gives_back=cancelled)
 
         self.write(decide, then)
 

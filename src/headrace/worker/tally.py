@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,19 +12,24 @@ from headrace.core.job import Job
 from headrace.core.status import Outcome, Status
 from headrace.logs import attempt_summary, labels, name_of
 from headrace.runtime.clock import Clock
-from headrace.runtime.totals import FinishTotals
+from headrace.runtime.totals import MAX_GATHERED_JOBS, FinishTotals
 
 if TYPE_CHECKING:
     from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "log_failure"]
 
 _log = logging.getLogger("headrace.worker")
 
-_MAX_GATHERED_JOBS = 100
-"""How many completed jobs are kept before they are added up: adding one by one would take longer."""
-_MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
-"""Of what did not complete: how long it waited and ran is of interest."""
+
+def log_failure(job: Job, outcome: Outcome, now: datetime, worker: UUID | None) -> None:
+    """Log that an attempt failed, or was timed out; ``job`` is as stored after it."""
+    if _log.isEnabledFor(logging.WARNING):
+        _log.warning("%s", attempt_summary(job, outcome, now), extra=_labels(job, worker))
+
+
+def _labels(job: Job, worker: UUID | None) -> dict[str, Any]:
+    return labels(job) if worker is None else labels(job) | {"worker": str(worker)}
 
 
 class Tally:
@@ -63,16 +69,13 @@ class Tally:
             self.done += 1
             if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
                 self._completed.append((owned.job, began, at))
-                if len(self._completed) >= _MAX_GATHERED_JOBS:
+                if len(self._completed) >= MAX_GATHERED_JOBS:
                     self.sums.gather()
         elif isinstance(ending, Failed | TimedOut):
             self.failed += 1
-            self._add(owned, Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED)
-            if _log.isEnabledFor(logging.WARNING):
-                outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
-                _log.warning(
-                    "%s", attempt_summary(owned.job, outcome, self._clock.now()), extra=self._labels(owned.job)
-                )
+            outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
+            self._add(owned, outcome)
+            log_failure(owned.job, outcome, self._clock.now(), self.worker)
             return
         elif isinstance(ending, Released):
             self.released += 1
@@ -83,19 +86,10 @@ class Tally:
         if self.talks:
             self._say(owned, stored)
 
-    def _labels(self, job: Job) -> dict[str, Any]:
-        return labels(job) if self.worker is None else labels(job) | {"worker": str(self.worker)}
-
     def _add(self, owned: OwnedJob, outcome: Outcome) -> None:
         """Add up an attempt that did not complete its job."""
-        job, began, at = owned.job, owned.started_at, owned.ended_at or self._clock.now()
-        if job.status is Status.CANCELLED:
-            outcome = Outcome.CANCELLED
-        waited = ran = None
-        if began is not None and outcome in _MEASURED:
-            waited, ran = (began - job.arrived_at).total_seconds(), (at - began).total_seconds()
-        retried, dead = job.status is Status.RETRYING, job.status is Status.FAILED
-        self.sums.ended(job.spec.task, job.queue, outcome, at, waited, ran, retried=retried, dead=dead)
+        outcome = Outcome.CANCELLED if owned.job.status is Status.CANCELLED else outcome
+        self.sums.ended(owned.job, outcome, owned.started_at, owned.ended_at or self._clock.now())
 
     def _say(self, owned: OwnedJob, stored: bool) -> None:
         job, began, ended = owned.job, owned.started_at, owned.ended_at
@@ -108,4 +102,4 @@ class Tally:
         else:
             what = "completed"
         took = "" if began is None or ended is None else f" after {max(0.0, (ended - began).total_seconds()):.3f} s"
-        _log.debug("%s: %s%s", name_of(job), what, took, extra=self._labels(job))
+        _log.debug("%s: %s%s", name_of(job), what, took, extra=_labels(job, self.worker))

@@ -26,6 +26,7 @@ from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, TransitionRefused
 from headrace.logs import labels, short
 from headrace.runtime.host import Host, own_memory
+from headrace.runtime.retries import Pauses
 from headrace.runtime.service import Service
 from headrace.runtime.totals import FinishTotals
 from headrace.runtime.writes.writer import Writer
@@ -69,6 +70,8 @@ _log = logging.getLogger("headrace.worker")
 
 _POLL_SECONDS = 60.0
 """Seconds between two looks at what still runs, besides those when something ends."""
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
+"""Seconds between two tries to register."""
 
 TICK_SECONDS = 0.25
 
@@ -297,7 +300,7 @@ class Worker(Service):
             lease=self.engine.rules.lease,
             proof=proof,
         )
-        pause = 0.1
+        pauses = Pauses(self.host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
         while True:
             try:
                 await self.engine.workers.register(info, self.host.clock.now())
@@ -307,9 +310,8 @@ class Worker(Service):
                 raise
             except EngineError as error:
                 _log.warning("the worker could not register, trying on: %s", error)
-                if await self.host.wait(self.stopping, pause):
+                if await pauses.wait(self.stopping):
                     raise
-                pause = min(pause * 2, 5.0)
 
     async def _drain(self) -> None:
         """Give the buffer back, let the rest finish within the grace, then hand it back uncharged."""

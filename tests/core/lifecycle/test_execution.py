@@ -130,6 +130,14 @@ def test_starting_opens_an_attempt(status: Status) -> None:
     assert (change.worker, change.epoch, change.attempt) == (WORKER, job.epoch, None)
 
 
+def test_a_job_is_started_or_given_back_unless_it_runs() -> None:
+    job = given(submitted())
+    assert execution.start_or_release(job, NOW, RULES) == execution.start(job, NOW, RULES)
+    assert execution.start_or_release(job, NOW, RULES, gives_back=True) == execution.release(job, NOW)
+    for gives_back in (False, True):
+        assert execution.start_or_release(running(), NOW, RULES, gives_back=gives_back) is None
+
+
 def test_the_first_start_is_remembered() -> None:
     job = again(end(running(retry=PLAIN), Failed(error=OOPS)).job, 10)
     assert (job.attempt, job.started_at, job.first_started_at) == (2, at(10), NOW)

@@ -10,6 +10,7 @@ from headrace.client.api.noun import Noun
 from headrace.core.auth.sessions import SESSION_RANDOM_BYTES, Sessions, prefix_of, session_text
 from headrace.engine import Engine, Setting
 from headrace.errors import Unavailable
+from headrace.runtime.retries import Pauses
 from headrace.runtime.secrets import secret_bytes, setting_of
 
 __all__ = ["SESSIONS", "DashboardSessions", "forget_sessions"]
@@ -31,13 +32,14 @@ class DashboardSessions(Noun):
     async def begin(self, prefix: str, key: str) -> str:
         """Begin a session of somebody who has shown this key; its text is for their browser, and kept nowhere else."""
         text = session_text(prefix, secret_bytes(SESSION_RANDOM_BYTES))
-        for tried in range(_MAX_TRIES):
+        pauses = self._pauses()
+        for _ in range(_MAX_TRIES):
             now, setting = self._host.clock.now(), await setting_of(self._engine, SESSIONS + prefix)
             before = Sessions(key) if setting is None else _read(setting)
             if await self._put(prefix, before.begun(key, text, now), setting):
                 await self._tidy(now)
                 return text
-            await self._come_apart(tried)
+            await pauses.sleep()
         raise Unavailable("others logged in with the same key all the time: nothing was stored; try again")
 
     async def find(self, text: str, key: str) -> datetime | None:
@@ -49,7 +51,8 @@ class DashboardSessions(Noun):
     async def end(self, text: str) -> None:
         """End a session, on every hub."""
         prefix = prefix_of(text)
-        for tried in range(_MAX_TRIES):
+        pauses = self._pauses()
+        for _ in range(_MAX_TRIES):
             setting = None if prefix is None else await setting_of(self._engine, SESSIONS + prefix)
             if prefix is None or setting is None:
                 return
@@ -57,13 +60,11 @@ class DashboardSessions(Noun):
             after = before.ended(text)
             if after == before or await self._put(prefix, after, setting):
                 return
-            await self._come_apart(tried)
+            await pauses.sleep()
         raise Unavailable("others logged in with the same key all the time: the session was not ended; try again")
 
-    async def _come_apart(self, tried: int) -> None:
-        await self._host.sleep(
-            self._host.dice.chance() * min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(tried, 10))
-        )
+    def _pauses(self) -> Pauses:
+        return Pauses(self._host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.0, 1.0))
 
     async def _put(self, prefix: str, sessions: Sessions, before: Setting | None) -> bool:
         text = msgspec.json.encode(sessions).decode() if sessions.sessions else None

@@ -48,6 +48,7 @@ __all__ = [
     "release",
     "start",
     "start_may_wait",
+    "start_or_release",
 ]
 
 
@@ -121,6 +122,13 @@ def start(job: Job, now: datetime, rules: Rules) -> Change:
     overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_slack)
     fields = _started(job, now) | {"act_by": soonest(job, overdue, rules)}
     return change(job, Verb.START, now, fields, owner=True)
+
+
+def start_or_release(job: Job, now: datetime, rules: Rules, *, gives_back: bool = False) -> Change | None:
+    """The start, or a hand-back in its place; None if the job is on record as running."""
+    if job.status is Status.RUNNING:
+        return None
+    return release(job, now) if gives_back else start(job, now, rules)
 
 
 def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:

@@ -16,6 +16,7 @@ from headrace.engine import Attended, Hint, LocalBus, Topic
 from headrace.engine.wire import Hints, Listening, decode, encode
 from headrace.engines.remote.connection import Address
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -154,7 +155,8 @@ class RemoteBus:
     # -- the connection
 
     async def _run(self) -> None:
-        pause, monotonic = _FIRST_PAUSE_SECONDS, self._host.clock.monotonic
+        monotonic = self._host.clock.monotonic
+        pauses = Pauses(self._host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.5, 1.5))
         while True:
             await self._said.wait()
             if not self._local.topics and not self._outbox and self._worker is None:
@@ -175,12 +177,9 @@ class RemoteBus:
             self._told, self._wanted, self._told_of = frozenset(), None, None
             self._shows.clear()
             self._said.set()
-            if (
-                monotonic() - began > 2 * _MAX_PAUSE_SECONDS
-            ):  # else whoever lets us in only to close would be asked at once
-                pause = _FIRST_PAUSE_SECONDS
-            await self._host.sleep(pause * (0.5 + self._host.dice.chance()))
-            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+            if monotonic() - began > 2 * _MAX_PAUSE_SECONDS:  # else a hub that accepts only to close is asked at once
+                pauses.reset()
+            await pauses.sleep()
 
     async def _connect(self) -> ClientConnection:
         from websockets.asyncio.client import connect

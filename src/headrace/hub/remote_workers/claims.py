@@ -32,6 +32,7 @@ from headrace.hub.remote_workers.capabilities import Wants
 from headrace.hub.remote_workers.fit import Fitting, Kind
 from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.remote_worker import RemoteWorker, gone
+from headrace.runtime.retries import Pauses
 
 if TYPE_CHECKING:
     from headrace.hub.remote_workers.fleet import Fleet
@@ -50,6 +51,7 @@ _MAX_OPEN_CLAIMS = 16
 """Claims that are put to the store at the same time."""
 _MAX_TRIES = 5
 _PAUSE_SECONDS = 0.02
+_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.05, 1.0
 _MAX_OPEN_KINDS = 8
 """Claims of one line for which the store is asked at the same time: one for each model that workers have loaded."""
 
@@ -446,17 +448,16 @@ class Claims:
 
     async def _surely(self, worker: RemoteWorker, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         """Ask the store, and once more under the same request if its answer was lost."""
-        pause = 0.05
+        pauses = Pauses(self._fleet.session.host, _FIRST_RETRY_SECONDS, 2 * _MAX_RETRY_SECONDS)
         while True:
             try:
                 return await self._fleet.session.engine.jobs.claim(worker.id, ask, request, now)
             except StoreLost:
                 raise
             except Unavailable as error:
-                if error.outcome != "unknown" or pause > 1:
+                if error.outcome != "unknown" or pauses.seconds > _MAX_RETRY_SECONDS:
                     raise
-                await self._fleet.session.host.sleep(pause)
-                pause *= 2
+                await pauses.sleep()
             except ConfigError as error:
                 raise Problem(409, "mixed-queue", "A queue is not kept apart by customer", str(error)) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -30,12 +29,11 @@ from headrace.hub.remote_workers.messages import (
     SnoozeJob,
 )
 from headrace.hub.remote_workers.peers import Peer
-from headrace.logs import attempt_summary, labels
+from headrace.runtime.totals import MEASURED
 from headrace.runtime.writes.load import size_at_most
+from headrace.worker.tally import log_failure
 
 __all__ = ["complete_job", "fail_job", "release_job", "snooze_job"]
-
-_log = logging.getLogger("headrace.worker")
 
 ANY = Codec(Any)
 
@@ -134,9 +132,12 @@ async def _finished(
             raise LeaseLost(stale.job, stale.detail) from None
         return said
     fleet.drop(worker, held)
-    worker.done += attempt is not None and attempt.outcome is not Outcome.RELEASED
-    worker.failed += attempt is not None and attempt.outcome in _MEASURED
-    _count(fleet, job, attempt)
+    if attempt is not None:
+        worker.done += attempt.outcome is not Outcome.RELEASED
+        worker.failed += attempt.outcome in MEASURED
+        fleet.sums.taken(attempt, job)
+        if attempt.outcome in MEASURED and attempt.started_at is not None:
+            log_failure(job, attempt.outcome, attempt.finished_at, attempt.worker)
     said = answer(job, attempt)
     worker.answered(held, message, said)
     return said
@@ -152,28 +153,3 @@ async def _on_record(fleet: Fleet, lease: JobLease, answer: Answer[T], outcomes:
         return None  # it was the sweeper who ended it
     [job] = await engine.jobs.get([lease.job])
     return None if job is None else answer(job, attempt)
-
-
-def _count(fleet: Fleet, job: Job, attempt: Attempt | None) -> None:
-    """Count and log an attempt that has ended, as those of local workers are."""
-    if attempt is None:
-        return
-    began, at = attempt.started_at or attempt.finished_at, attempt.finished_at
-    if attempt.outcome is Outcome.COMPLETED:
-        fleet.sums.completed.append((job, began, at))
-        if len(fleet.sums.completed) >= _MAX_GATHERED_JOBS:
-            fleet.sums.gather()
-        return
-    waited = ran = None
-    if attempt.outcome in _MEASURED and attempt.started_at is not None:
-        waited, ran = (began - job.arrived_at).total_seconds(), (at - began).total_seconds()
-        _log.warning(
-            "%s", attempt_summary(job, attempt.outcome, at), extra=labels(job) | {"worker": str(attempt.worker)}
-        )
-    retried, dead = job.status is Status.RETRYING, job.status is Status.FAILED
-    fleet.sums.ended(job.task, job.queue, attempt.outcome, at, waited, ran, retried=retried, dead=dead)
-
-
-_MAX_GATHERED_JOBS = 100
-"""How many completed jobs are kept before they are added up."""
-_MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})

@@ -9,19 +9,15 @@ from typing import Literal
 from uuid import UUID
 
 from headrace.core.attempt import Attempt, Ending, Progress
-from headrace.core.change import Applied, Change, Conflict
+from headrace.core.change import Change, WasStale
 from headrace.core.job import Job
-from headrace.core.lifecycle.execution import finish, progress, release, start
+from headrace.core.lifecycle.execution import finish, progress, start_or_release
 from headrace.core.status import Status
-from headrace.errors import Unavailable
+from headrace.runtime.writes.decision import Decide, write_decision
 from headrace.runtime.writes.writer import Writer
-from headrace.worker.execution.writers import PROGRESS_SECONDS
+from headrace.worker.execution.writers import ReportThrottle
 
 __all__ = ["HeldJob", "LeaseLost"]
-
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _TIMEOUT_SECONDS = 0.005, 0.5, 30.0
-
-Decide = Callable[[Job, datetime], Change | None]
 
 
 class LeaseLost(Exception):
@@ -49,8 +45,7 @@ class HeldJob:
         """Whoever writes about the job has it: messages about one job are served in the order in which they came."""
         self.ending = False
         """Whether the worker has said how it ended."""
-        self._report: Progress | None = None
-        self._reported_at = float("-inf")
+        self._reports = ReportThrottle()
         self.told_to_stop = False
         """Whether the worker was told to stop."""
         self.lanes = lanes
@@ -79,44 +74,31 @@ class HeldJob:
 
     async def written(self, decide: Decide) -> Job:
         """``write`` for whoever has the lock."""
-        lanes, pause, began = self.lanes, _FIRST_PAUSE_SECONDS, self.lanes.host.clock.monotonic()
-        while True:
-            now = await lanes.now()
-            if not self.job.held or self.job.epoch != self.epoch:  # a message that was served before this one ended it
-                raise self.stale(_why(self.job))
-            change = decide(self.job, now)
-            if change is None:
-                return self.job
-            verdict = await lanes.apply(change)
-            if isinstance(verdict, Applied):
-                self.job = verdict.job
-                return verdict.job
-            if not isinstance(verdict, Conflict):
-                raise self.stale(_why(verdict.job))
-            if verdict.job.rev == self.job.rev:  # a transaction that is still open has it
-                if lanes.host.clock.monotonic() - began > _TIMEOUT_SECONDS:
-                    text = f"job {self.job.id} is in a transaction that is still open: nothing was changed"
-                    raise Unavailable(text, ids=[self.job.id])
-                await lanes.host.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-            self.job = verdict.job
+
+        def decide_held(job: Job, now: datetime) -> Change | None:
+            self.job = job
+            if not job.held or job.epoch != self.epoch:  # a message that was served before this one ended it
+                raise self.stale(_why(job))
+            return decide(job, now)
+
+        _, verdict = await write_decision(self.lanes, self.job, decide_held)
+        if isinstance(verdict, WasStale):
+            raise self.stale(_why(verdict.job))
+        self.job = verdict.job
+        return self.job
 
     async def started(self) -> Job:
         """Have its start on record; for whoever has the lock.
 
         :raises Stale: a rate let it begin at another time, and it is given back
         """
-        late = False
 
         def decide(job: Job, now: datetime) -> Change | None:
-            nonlocal late
-            if job.status is Status.RUNNING:
-                return None
             late = self.begin_by is not None and self.lanes.host.clock.monotonic() > self.begin_by
-            return release(job, now) if late else start(job, now, self.lanes.engine.rules)
+            return start_or_release(job, now, self.lanes.engine.rules, gives_back=late)
 
         job = await self.written(decide)
-        if late:
+        if job.status is not Status.RUNNING:
             raise self.stale("a rate let it begin, but it did not in time; it was given back")
         return job
 
@@ -127,18 +109,13 @@ class HeldJob:
 
     async def report(self, report: Progress) -> None:
         """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""
-        clock, self._report = self.lanes.host.clock, report
-        wait = self._reported_at + PROGRESS_SECONDS - clock.monotonic()
-        if wait > 0:
+        clock, self._reports.newest = self.lanes.host.clock, report
+        if (wait := self._reports.wait(clock.monotonic())) > 0:
             await self.lanes.host.sleep(wait)
         async with self.lock:
-            report_now, self._report = self._report, None
-            if report_now is None or self.ending:
-                return
-            self._reported_at = clock.monotonic()
-            await self.started()
-            newest = report_now
-            await self.written(lambda job, now: progress(job, now, newest))
+            if not self.ending and (newest := self._reports.take(clock.monotonic())) is not None:
+                await self.started()
+                await self.written(lambda job, now: progress(job, now, newest))
 
     async def finish(
         self, ends: Callable[[Job, datetime], Ending], took: float | None, *, starts: bool

@@ -14,6 +14,7 @@ from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, StoreLost, Unavailable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.slot import SlotWait
 
 __all__ = ["EntryReader"]
@@ -40,7 +41,8 @@ class EntryReader:
 
         :raises JobNotFound: there is no such job (any more)
         """
-        pause, most = _POLL_FIRST_SECONDS, _FIRST_PAGE_ENTRIES
+        pauses = Pauses(self._host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR, spread=(0.75, 1.25))
+        most = _FIRST_PAGE_ENTRIES
         with self._hearing(id) as news:
             async with SlotWait() as waiting:
                 while True:
@@ -60,17 +62,17 @@ class EntryReader:
                     whole = len(entries) < most
                     over = whole and (job.ended or not wait)
                     if entries:
-                        after, pause, most = entries[-1].cursor, _POLL_FIRST_SECONDS, _page(entries)
+                        after, most = entries[-1].cursor, _page(entries)
+                        pauses.reset()
                     if entries or over:
                         await waiting.back()
                         yield entries, job if over else None
                     if over:
                         return
                     if whole:
-                        if pause > _POLL_FIRST_SECONDS:  # the next item of a stream that flows is worth a moment
+                        if not pauses.is_first:  # the next item of a stream that flows is worth a moment
                             waiting.yield_slot()
-                        await self._host.wait(news, pause * (0.75 + self._host.dice.chance() / 2))
-                        pause = min(pause * _POLL_FACTOR, _POLL_MAX_SECONDS)
+                        await pauses.wait(news)
 
     @contextmanager
     def _hearing(self, id: UUID) -> Iterator[asyncio.Event]:

@@ -23,6 +23,7 @@ from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, StoreLost, Unavailable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.watch.positions import Places, Placing
 from headrace.runtime.watch.watcher import Watcher
 
@@ -263,7 +264,8 @@ class Reader:
 
     async def next(self, timeout: float | None) -> Update | None:
         """The next news, once there are some; None if that takes longer than the timeout."""
-        host, pause = self._followed.audience.host, _POLL_FIRST_SECONDS
+        host = self._followed.audience.host
+        pauses = Pauses(host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
         while True:
@@ -281,9 +283,9 @@ class Reader:
             if left is not None and left <= 0:
                 return None
             look = self._entries and self._followed.job.held
-            patience = left if not look else pause if left is None else min(pause, left)
-            if not await host.wait(self._woken, patience) and look and patience == pause:
-                pause = min(pause * _POLL_FACTOR, _POLL_MAX_SECONDS)
+            seconds = left if not look else pauses.seconds if left is None else min(pauses.seconds, left)
+            if not await host.wait(self._woken, seconds) and look and seconds == pauses.seconds:
+                pauses.grow()
                 self._followed.renew()  # a hint may have been lost
 
     async def take(self) -> Update | None:

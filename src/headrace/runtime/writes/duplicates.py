@@ -18,6 +18,7 @@ from headrace.engine import Duplicated, InsertAnswer, Inserted
 from headrace.engine.transactions import walk_async
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 
 __all__ = ["FIRST_PAUSE_SECONDS", "MAX_PAUSE_SECONDS", "Duplicates", "meeting"]
 
@@ -104,10 +105,9 @@ class Duplicates:
     async def _meet(
         self, turn: _Turn, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool
     ) -> Answer:
-        pause, until = FIRST_PAUSE_SECONDS, self._host.clock.monotonic() + self._patience
+        pauses = Pauses(self._host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._patience)
 
         async def execute(change: Change | None) -> Verdict | Answer:
-            nonlocal pause
             if change is None:
                 return await insert()
             try:
@@ -117,13 +117,10 @@ class Duplicates:
             if isinstance(verdict, Applied) and change.merges is not None and verdict.job.id == turn.holder:
                 turn.merged[verdict.job.rev] = job.id
                 turn.merged.pop(verdict.job.rev - _MAX_REMEMBERED_CHANGES, None)
-            elif isinstance(verdict, Conflict) and verdict.job.rev == change.rev:
+            elif isinstance(verdict, Conflict) and verdict.job.rev == change.rev and not await pauses.sleep():
                 # It has not moved: a transaction that is still open holds it, or the key.
-                if self._host.clock.monotonic() > until:
-                    message = f"job {verdict.job.id} has the dedup key, and is in a transaction that is still open"
-                    raise Unavailable(message, ids=[job.id])
-                await self._host.sleep(pause)
-                pause = min(pause * 2, MAX_PAUSE_SECONDS)
+                message = f"job {verdict.job.id} has the dedup key, and is in a transaction that is still open"
+                raise Unavailable(message, ids=[job.id])
             return verdict
 
         return cast("Answer", await walk_async(meeting(job, answer, self._now), execute))

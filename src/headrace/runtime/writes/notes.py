@@ -14,6 +14,7 @@ from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.writes.omissions import tell_left_out
 
 __all__ = ["NoteProcessor"]
@@ -55,12 +56,15 @@ class NoteProcessor:
             self._task = asyncio.create_task(self._run(), name="headrace-notes")
 
     async def _run(self) -> None:
-        gap = _FIRST_GAP_SECONDS
+        gaps = Pauses(self._host, _FIRST_GAP_SECONDS, _MAX_GAP_SECONDS)
         try:
             while self._asked and not self._closed:
                 self._asked = False
-                gap = _FIRST_GAP_SECONDS if await self.try_now() else min(gap * 2, _MAX_GAP_SECONDS)
-                await self._host.sleep(gap)
+                if await self.try_now():
+                    gaps.reset()
+                else:
+                    gaps.grow()
+                await self._host.sleep(gaps.seconds)
         finally:
             self._task = None
 

@@ -12,17 +12,18 @@ from msgspec.structs import force_setattr, replace
 
 from headrace.config import Settings
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Change, Conflict, Note, Verdict
+from headrace.core.change import Applied, Change, Note, Verdict, WasStale
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
-from headrace.core.lifecycle.deduplication import has_lapsed, lapse
 from headrace.core.status import Status, Verb
 from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import Duplicate, EngineError, JobNotFound, TooManyProfiles, Unavailable
+from headrace.errors import EngineError, JobNotFound, Stale
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.watch.entries import EntryReader
 from headrace.runtime.writes.batcher import Batcher, Ticket
+from headrace.runtime.writes.decision import Decide, write_decision
 from headrace.runtime.writes.duplicates import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from headrace.runtime.writes.hints import ChangeHints
 from headrace.runtime.writes.inserts import ROW_BYTES, Inserts, weight_of
@@ -32,7 +33,6 @@ from headrace.runtime.writes.omissions import tell_left_out
 
 __all__ = ["Writer"]
 
-_MAX_TRIES = 50
 _CANCELLED = Note.CANCELLED
 _TIMED = (Verb.POSTPONE, Verb.RETRY, Verb.REPLACE)
 """After these a job may fall due before anybody asks for it again."""
@@ -93,7 +93,7 @@ class Writer:
                 load=load,
             )
 
-        self._patience, self._clock = patience, host.store_clock
+        self.patience, self._clock = patience, host.store_clock
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
         # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
         self._finishes, self._acts = changes("finishes", None, 2, self.load), changes("changes", patience)
@@ -150,47 +150,25 @@ class Writer:
         ticket.items = (change,)
         self._finishes.add(ticket)
 
-    async def decide(self, id: UUID, verb: Callable[[Job, datetime], Change | None]) -> Job:
+    async def decide(self, id: UUID, verb: Decide) -> Job:
         """Decide from the job as it stands, apply, and decide again whenever it moved; the job that came of it.
 
         :raises JobNotFound: there is no such job.
         :raises TransitionRefused: the lifecycle refuses the verb.
+        :raises Stale: the change was one of a worker that holds the job no longer.
         :raises Duplicate: the dedup key it needs again is held by another job.
         :raises TooManyProfiles: its customer has live jobs of too many pairs of task and requirements.
         :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
         """
-        await self.now()
-        job = (await self.engine.jobs.get([id]))[0]
-        moves, pause, until = 0, FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
-        while moves < _MAX_TRIES:
-            if job is None:
-                raise JobNotFound(id)
-            change = verb(job, self.host.clock.now())
-            if change is None:
-                return job
-            verdict = await self.apply(change)
-            if isinstance(verdict, Applied):
-                if Note.CANCELLED in change.notes:
-                    await self.notes.at_once()  # whoever cancels may rely on it that no child goes on unasked
-                return verdict.job
-            if isinstance(verdict, Conflict) and (holder := verdict.holder) is not None:
-                if not has_lapsed(holder, self.host.clock.now()):
-                    raise Duplicate(holder)
-                await self.apply(lapse(holder, self.host.clock.now()))
-                moves, job = moves + 1, verdict.job
-                continue
-            if isinstance(verdict, Conflict) and verdict.too_many is not None:
-                raise TooManyProfiles(verdict.too_many)
-            if isinstance(verdict, Conflict) and verdict.job.rev == job.rev:
-                # It has not moved: a transaction that is still open holds it, or the key it needs.
-                if self.host.clock.monotonic() > until:
-                    raise Unavailable(f"job {id} is in a transaction that is still open: nothing was changed", ids=[id])
-                await self.host.sleep(pause)
-                pause = min(pause * 2, MAX_PAUSE_SECONDS)
-            else:
-                moves, pause = moves + 1, FIRST_PAUSE_SECONDS
-            job = verdict.job
-        raise Unavailable(f"job {id} changed {_MAX_TRIES} times while a decision about it was being written")
+        (job,) = await self.engine.jobs.get([id])
+        if job is None:
+            raise JobNotFound(id)
+        change, verdict = await write_decision(self, job, verb)
+        if isinstance(verdict, WasStale):
+            raise JobNotFound(id) if verdict.job is None else Stale(verdict.job)
+        if change is not None and Note.CANCELLED in change.notes:
+            await self.notes.at_once()  # whoever cancels may rely on it that no child goes on unasked
+        return verdict.job
 
     # -- what runs add to their jobs
 
@@ -199,10 +177,9 @@ class Writer:
 
         :raises Unstorable: the store refuses them
         """
-        pause = FIRST_PAUSE_SECONDS
+        pauses = Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         while (kept := await self._appends.put(append)) == "busy":
-            await self.host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            await pauses.sleep()
         return kept == "kept"
 
     async def _append(self, appends: list[Append]) -> list[Kept]:

@@ -14,6 +14,7 @@ from headrace.core.matching.match import Profile, serves
 from headrace.engine import Claimed, Dead, Profiles
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, Unavailable
+from headrace.runtime.retries import Pauses
 from headrace.runtime.service import Service
 from headrace.worker.claim.permits import Permits
 
@@ -29,6 +30,7 @@ _log = logging.getLogger("headrace.worker")
 
 POLL_FIRST_SECONDS, POLL_MAX_SECONDS = 1.0, 5.0
 _PAUSE_SECONDS = 0.02
+_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.05, 2.0
 FRESH_SECONDS = 0.005
 """For how many seconds a claim that gave all there was is taken for how things are."""
 _MAX_CLAIM_JOBS = 1000
@@ -61,7 +63,8 @@ class Fetcher(Service):
         """How many hints came since the last claim."""
         self._content_until = -math.inf
         """Until when there is nothing more to be claimed, however many slots come free (monotonic)."""
-        self._poll = POLL_FIRST_SECONDS
+        self._polls = Pauses(self._host, POLL_FIRST_SECONDS, POLL_MAX_SECONDS, factor=1.5, spread=(0.75, 1.25))
+        self._retries = Pauses(self._host, _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS, spread=(0.5, 1.0))
         self._unheed: Callable[[], None] | None = None
         self.request: int | None = None
         """The claim that is under way: what it is given is here, or may be any moment."""
@@ -100,7 +103,7 @@ class Fetcher(Service):
                 if not held_back and _gave_all(claimed, free, hints):
                     self._content_until = self._host.clock.monotonic() + FRESH_SECONDS
                 if claimed.jobs:
-                    self._poll = POLL_FIRST_SECONDS
+                    self._polls.reset()
                     self._worker.taken()
                     self._worker.lanes.changes.tell(claimed.jobs)
                     self._taker.take(claimed.jobs, self._priorities, permits)
@@ -157,7 +160,8 @@ class Fetcher(Service):
         return self._served
 
     async def _ask(self, ask: ClaimRequest, request: int) -> tuple[Claimed, Permits | None] | None:
-        pause, worker, clock, dealt = 0.05, self._worker.id, self._host.clock, None
+        retries, worker, clock, dealt = self._retries, self._worker.id, self._host.clock, None
+        retries.reset()
         since, now = clock.monotonic(), clock.now()
         while True:
             try:
@@ -167,16 +171,15 @@ class Fetcher(Service):
             except StoreLost:
                 raise
             except EngineError as error:
-                if pause == 0.05:
+                if retries.is_first:
                     _log.warning("no jobs could be claimed, trying on: %s", error)
                 # A request whose reply was lost may have claimed jobs: repeat the same request, even when stopping.
                 unknown = isinstance(error, Unavailable) and error.outcome == "unknown"
                 if unknown and dealt is None:
                     dealt = now, since  # perhaps: the permits of what is given again were spent then
-                if self.stopping.is_set() and (not unknown or pause > 1.0):
+                if self.stopping.is_set() and (not unknown or retries.seconds > 1.0):
                     return None
-                await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
-                pause = min(pause * 2, 2.0)
+                await retries.sleep()
                 continue
             if isinstance(answer, Dead):
                 await self._worker.died(worker)
@@ -229,8 +232,7 @@ class Fetcher(Service):
         return serves(profile, self._tasks, self._worker.offers)
 
     def _pause(self, claimed: Claimed) -> float:
-        poll, self._poll = self._poll, min(self._poll * 1.5, POLL_MAX_SECONDS)
-        poll *= 0.75 + self._host.dice.chance() / 2
+        poll = self._polls.next()
         if claimed.next_due is None:
             return poll
         return min(poll, max(0.0, (claimed.next_due - self._host.clock.now()).total_seconds()) + 0.001)

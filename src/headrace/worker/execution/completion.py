@@ -11,15 +11,16 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from headrace.core.attempt import Completed
-from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.change import Change, Verdict, WasStale, until_applied
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import finish
 from headrace.core.status import Outcome
-from headrace.engine import Enlisted, Transactions
+from headrace.engine import Enlisted, Statements, Transactions
 from headrace.engine.bus import Hint, Topic
 from headrace.engine.transactions import walk, walk_async
 from headrace.errors import ConfigError, HeadraceError, NotSupported, Stale, Stopped, TransitionRefused, Unavailable
 from headrace.logs import labels
+from headrace.runtime.writes.decision import in_transaction
 from headrace.runtime.writes.omissions import tell_left_out
 from headrace.worker.execution.context import Context, Transaction
 from headrace.worker.owned_job import OwnedJob
@@ -31,7 +32,6 @@ _log = logging.getLogger("headrace.worker")
 
 T = TypeVar("T")
 
-_MAX_TRIES = 50
 _POLL_SECONDS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds between looks at a store that does not answer."""
 OPEN_TRANSACTION_SECONDS = 5.0
@@ -77,9 +77,7 @@ class Completion:
             job = self._on_loop(self._enter(enlisted))
             self._change = walk(
                 self._decide(job, text),
-                lambda change: enlisted.run_blocking(
-                    self._on_loop(self._transactions.applying(change, change.job.updated_at))
-                ),
+                lambda change: enlisted.run_blocking(self._on_loop(self._applying(change))),
             )
         finally:
             self._busy -= 1
@@ -136,8 +134,13 @@ class Completion:
         finally:
             self._busy -= 1
 
-    async def _apply(self, change: Change, enlisted: Enlisted) -> Verdict:
-        steps = await self._transactions.applying(change, change.job.updated_at)
+    async def _applying(self, change: Change | None) -> Statements[Verdict]:
+        if change is None:
+            raise in_transaction(self._owned.job.id)
+        return await self._transactions.applying(change, change.job.updated_at)
+
+    async def _apply(self, change: Change | None, enlisted: Enlisted) -> Verdict:
+        steps = await self._applying(change)
         return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
     async def _enter(self, enlisted: Enlisted) -> Job:
@@ -159,26 +162,25 @@ class Completion:
             raise Stale(owned.job)
         return owned.job
 
-    def _decide(self, job: Job, text: str) -> Generator[Change, Verdict, Change]:
+    def _decide(self, job: Job, text: str) -> Generator[Change | None, Verdict | None, Change]:
         """Yield the completion, decided again whenever the job has changed; the change that was applied.
 
         :raises Stale: the job has another owner, or has ended
         """
-        for _ in range(_MAX_TRIES):
+
+        def decide(job: Job) -> Change:
             now = self._host.clock.now()
             try:
                 change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._owned.started_at)
             except TransitionRefused:
                 raise Stale(job) from None
-            change = replace(change, id=self._host.dice.token())
-            verdict = yield change
-            if isinstance(verdict, Applied):
-                tell_left_out(verdict.left_out)
-                return change
-            if not isinstance(verdict, Conflict):
-                raise Stale(verdict.job or job)
-            job = verdict.job
-        raise Unavailable(f"job {job.id} changed {_MAX_TRIES} times while its completion was being written")
+            return replace(change, id=self._host.dice.token())
+
+        change, verdict = yield from until_applied(job, decide)
+        if change is None or isinstance(verdict, WasStale):
+            raise Stale(verdict.job or job)
+        tell_left_out(verdict.left_out)
+        return change
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return wait_on_loop(self._loop, work, "ctx.complete")

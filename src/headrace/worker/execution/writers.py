@@ -22,7 +22,7 @@ from headrace.errors import HeadraceError, Stopped
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["EntryWriter", "ProgressWriter", "Started"]
+__all__ = ["EntryWriter", "ProgressWriter", "ReportThrottle", "Started"]
 
 
 _log = logging.getLogger("headrace.worker")
@@ -169,7 +169,27 @@ class EntryWriter:
         return tuple(entries)
 
 
-PROGRESS_SECONDS = 0.25
+_REPORT_SECONDS = 0.25
+"""Seconds between two reports that are written."""
+
+
+class ReportThrottle:
+    """Keeps the newest report of a run, and says when it may be written."""
+
+    def __init__(self) -> None:
+        self.newest: Progress | None = None
+        """The report that is still to be written."""
+        self._taken_at = float("-inf")
+
+    def wait(self, now: float) -> float:
+        """Seconds until the newest may be written; ``now`` is monotonic."""
+        return self._taken_at + _REPORT_SECONDS - now
+
+    def take(self, now: float) -> Progress | None:
+        """The newest report, which is written now; None: it is written already."""
+        report, self.newest = self.newest, None
+        self._taken_at = self._taken_at if report is None else now
+        return report
 
 
 class ProgressWriter:
@@ -177,36 +197,34 @@ class ProgressWriter:
 
     def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop) -> None:
         self._owned, self._loop = owned, loop
-        self._report: Progress | None = None
-        self._reported_at = float("-inf")
+        self._reports = ReportThrottle()
         self._reporting = False
 
     def report(self, report: Progress) -> None:
         """Write this report soon, unless a newer one comes first; called by the handler, on any thread."""
-        fresh, self._report = self._report is None, report
+        fresh, self._reports.newest = self._reports.newest is None, report
         if fresh:
             self._loop.call_soon_threadsafe(self._schedule)
 
     def _schedule(self) -> None:
         if self._reporting:
             return  # one at a time: what a slow store has not taken yet must not pile up before the end
-        since = self._loop.time() - self._reported_at
-        if since >= PROGRESS_SECONDS:
-            self.write()
+        if (wait := self._reports.wait(self._loop.time())) > 0:
+            self._loop.call_later(wait, self.write)
         else:
-            self._loop.call_later(PROGRESS_SECONDS - since, self.write)
+            self.write()
 
     def write(self) -> None:
         """Write the newest report now, unless the attempt is over."""
-        report, self._report = self._report, None
+        report = self._reports.take(self._loop.time())
         if report is None or self._owned.ending is not None:
             return
-        self._reported_at, self._reporting = self._loop.time(), True
+        self._reporting = True
         clock = self._owned.lanes.host.clock
         self._owned.write_start()
         self._owned.write(lambda job: progress(job, clock.now(), report), self._reported)
 
     def _reported(self, stored: bool) -> None:
         self._reporting = False
-        if self._report is not None and stored:
+        if self._reports.newest is not None and stored:
             self._schedule()

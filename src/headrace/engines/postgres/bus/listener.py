@@ -16,6 +16,7 @@ import msgspec
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.bus.notify import Call, Channels, Notice, Notification
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 
 if TYPE_CHECKING:
     import asyncpg
@@ -98,7 +99,7 @@ class Listener:
 
     async def run(self) -> None:
         """Listen whenever there is somebody to listen for, until cancelled."""
-        pause = _FIRST_PAUSE_SECONDS
+        pauses = Pauses(self._host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.5, 1.0))
         while True:
             self._stirred.clear()
             if not self._topics():
@@ -112,10 +113,9 @@ class Listener:
             else:
                 await self._use(connection)
                 if self._heard_probe >= self._first or not self._topics():  # the connection did work
-                    pause = _FIRST_PAUSE_SECONDS
+                    pauses.reset()
                     continue
-            await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
-            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+            await pauses.sleep()
 
     async def _use(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         self._first, self._missing = self._probe + 1, None
