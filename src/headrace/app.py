@@ -17,9 +17,9 @@ from headrace.client.api import queues as queues_
 from headrace.client.api import stats, workers
 from headrace.client.api import store as store_
 from headrace.client.api import tasks as tasks_
-from headrace.client.api.actions import ActingOnMany
+from headrace.client.api.actions import act
 from headrace.client.api.entries import StepResult, item_page, log_end, log_page, steps
-from headrace.client.api.filters import Filters, checked_limit, filter_of
+from headrace.client.api.filters import Filters, Finding, checked_limit, filter_of
 from headrace.client.api.keys import Keyed
 from headrace.client.api.limit_settings import announce_limits
 from headrace.client.api.limits import Limited, LimitInfo, LimitUsage, usage
@@ -36,6 +36,7 @@ from headrace.client.bulk_task import BulkDecorator
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.client.hooks import Hooked
+from headrace.client.job_set import JobSet
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.submission import by_name, direct, submit
 from headrace.client.submission.middleware import submit_here_through, submit_through, through
@@ -48,6 +49,7 @@ from headrace.core.batch import Batch
 from headrace.core.entry import LogLine
 from headrace.core.explain.explanation import Explanation
 from headrace.core.job import Job, as_id
+from headrace.core.lifecycle.actions import Action
 from headrace.core.lifecycle.retention import may_be_pruned
 from headrace.core.query import Page
 from headrace.core.stats.charts import By, Charts
@@ -78,7 +80,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
+class App(Hooked, Finding, Scheduling, Limited, Keyed, Webhooked):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -355,6 +357,14 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
         return JobHandle(self, as_id(id))
+
+    def where(self, **filters: Unpack[Filters]) -> JobSet:
+        """The jobs that match, to list, count and act on; the filters are those of ``jobs``."""
+        return JobSet(self, filters)
+
+    async def act(self, id: UUID | str, action: Action, *, by: str | None = None) -> Job:
+        """Do an action of ``core.lifecycle.actions.ACTIONS`` to one job; return that, or of a rerun the new one."""
+        return await act(self, id, action, by)
 
     async def get(self, id: UUID | str) -> Job:
         """The job as it stands; :raises JobNotFound:"""

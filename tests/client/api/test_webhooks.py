@@ -44,7 +44,7 @@ async def told(app: App, **of: Any) -> list[str]:
 
 async def end(app: App, delivery: Job, why: str | None = None) -> None:
     """End a delivery by hand."""
-    await app.resolve(delivery.id, error=why) if why else await app.resolve(delivery.id)
+    await app.handle(delivery.id).resolve(error=why) if why else await app.resolve(delivery.id)
 
 
 # -- subscriptions
@@ -141,7 +141,7 @@ async def test_a_failing_job_is_told_of_each_retry_and_its_end(sums: Sums) -> No
     job = await sums.fail.submit("no")
     async with app.worker():
         await until(lambda: _is(app, job.last, Status.RETRYING) if job.last else False)
-        await app.cancel(job.id)
+        await app.handle(job.id).cancel()
     assert await told(app) == ["job.retrying", "job.cancelled"]
 
 
@@ -203,7 +203,7 @@ async def test_a_submit_within_a_transaction_is_told_with_it(tmp_path: Path) -> 
         async with sums.app as app:
             await app.add_webhook(URL, events=["submitted"])
             await sums.multiply.options(webhook={"url": URL, "events": ["failed"]}).submit(1, 2)
-            await app.resolve((await app.deliveries()).items[0].id)
+            await app.handle((await app.deliveries()).items[0].id).resolve()
             assert app.engine.transactions is not None
             with suppress(ZeroDivisionError):
                 async with app.engine.transactions.transaction() as connection:
@@ -298,9 +298,9 @@ async def test_deliveries_have_no_webhooks_of_their_own(sums: Sums) -> None:
 async def test_a_rerun_is_told_of_to_its_own_webhook_and_to_who_subscribes_now(quick: Sums) -> None:
     app = quick.app
     job = await quick.add.options(webhook=URL).submit(1)
-    await app.resolve(job.id, result=2)
+    await app.handle(job.id).resolve(result=2)
     new = (await app.add_webhook(URL)).webhook.id
-    again = await (await app.rerun(job.id)).refresh()
+    again = await (await app.handle(job.id).rerun()).refresh()
     assert {one.id for one in again.webhook or ()} == {new, *(one.id for one in (await app.get(job.id)).webhook or ())}
     assert await told(app, job=again.id) == ["job.submitted"] * 2
 
@@ -311,11 +311,11 @@ async def test_a_rerun_for_another_customer_is_not_told_of_to_the_first_one(quic
     ours = (await app.add_webhook(URL)).webhook.id
     job = await quick.add.options(customer="acme", webhook=URL).submit(1)
     assert len((await job.refresh()).webhook or ()) == 3
-    await app.resolve(job.id, result=2)
-    again = await (await app.rerun(job.id, customer="other")).refresh()
+    await app.handle(job.id).resolve(result=2)
+    again = await (await app.handle(job.id).rerun(customer="other")).refresh()
     assert [one.id for one in again.webhook or ()] == [ours]
     assert await told(app, job=again.id, customer="acme") == []
-    back = await (await app.rerun(job.id)).refresh()
+    back = await (await app.handle(job.id).rerun()).refresh()
     assert {one.id for one in back.webhook or ()} >= {acme, ours}
 
 
@@ -323,12 +323,12 @@ async def test_a_rerun_tells_a_subscription_what_that_wants_now(quick: Sums) -> 
     app = quick.app
     hook = (await app.add_webhook(URL)).webhook.id
     job = await quick.add.submit(1)
-    await app.resolve(job.id, result=2)
+    await app.handle(job.id).resolve(result=2)
     await app.set_webhook(hook, events=["failed"])
-    again = await (await app.rerun(job.id)).refresh()
+    again = await (await app.handle(job.id).rerun()).refresh()
     assert [one.events for one in again.webhook or ()] == [("failed",)]
     await app.set_webhook(hook, tasks=["another"])
-    assert (await (await app.rerun(job.id)).refresh()).webhook is None
+    assert (await (await app.handle(job.id).rerun()).refresh()).webhook is None
 
 
 async def test_an_address_that_was_removed_is_kept_again_when_a_submit_names_it(quick: Sums) -> None:
@@ -352,7 +352,7 @@ async def test_redeliver_does_what_the_delivery_needs(sums: Sums) -> None:
     [delivery] = (await app.deliveries()).items
     with pytest.raises(TransitionRefused):
         await app.redeliver(delivery.id)
-    await app.postpone(delivery.id, 60)
+    await app.handle(delivery.id).postpone(60)
     assert (await app.redeliver(delivery.id)).status is Status.QUEUED
     await end(app, delivery, "no")
     assert ((await app.redeliver(delivery.id, by="ann")).id, await told(app)) == (delivery.id, ["job.submitted"])

@@ -296,7 +296,7 @@ async def test_what_the_store_submits_by_itself_does_not_pass(shop: Shop) -> Non
     async with shop.app, shop.app.worker():
         await shop.app.schedule("often", Every(hours=1), shop.add.draft(1))
         fired = await shop.app.trigger_schedule("often")
-        rerun = await shop.app.rerun((await _ended(shop)).id)
+        rerun = await shop.app.handle((await _ended(shop)).id).rerun()
         assert (await fired.refresh()).metadata == {}
         assert (await rerun.refresh()).metadata == {"by": "me"}, "that of the job that is run again"
     assert shop.calls == [["add"]]

@@ -184,7 +184,7 @@ class Things:
             if operation.name != "redeliver":
                 return hook
             delivery = await self.app.test_webhook(hook)
-            await self.app.resolve(delivery.id, error="as asked")
+            await self.app.handle(delivery.id).resolve(error="as asked")
             return str(delivery.id)
         return str(await self._job(operation.name))
 
