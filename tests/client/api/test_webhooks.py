@@ -44,7 +44,7 @@ async def told(app: App, **of: Any) -> list[str]:
 
 async def end(app: App, delivery: Job, why: str | None = None) -> None:
     """End a delivery by hand."""
-    await app.handle(delivery.id).resolve(error=why) if why else await app.resolve(delivery.id)
+    await app.handle(delivery.id).resolve(error=why or None)
 
 
 # -- subscriptions

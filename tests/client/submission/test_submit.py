@@ -172,9 +172,12 @@ async def test_explaining_knows_of_paused_queues(sums: Sums) -> None:
 
 async def test_what_is_not_there_is_not_found(sums: Sums) -> None:
     nobody = UUID(int=1)
-    for verb in (sums.app.get, sums.app.history, sums.app.explain, sums.app.cancel, sums.app.rerun):
+    for verb in (sums.app.get, sums.app.history, sums.app.explain):
         with pytest.raises(JobNotFound):
             await verb(nobody)
+    for act in (sums.app.handle(nobody).cancel, sums.app.handle(nobody).rerun):
+        with pytest.raises(JobNotFound):
+            await act()
 
 
 @pytest.mark.parametrize("name", ["", " add", 7])

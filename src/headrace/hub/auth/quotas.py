@@ -147,7 +147,9 @@ class Quotas:
         if caller.customer is not None:
             named = filter.get("task") or ()
             tasks = {named} if isinstance(named, str) else set(named)
-            deliveries = await self._app.where(**{**filter, "task": TASK}).preview(verb) if not tasks or TASK in tasks else 0
+            deliveries = (
+                await self._app.where(**{**filter, "task": TASK}).preview(verb) if not tasks or TASK in tasks else 0
+            )
 
             async def count_of(of: tuple[str, ...]) -> int:
                 both = sorted(tasks.intersection(of) if tasks else of)
