@@ -84,6 +84,10 @@ def test_the_dashboard_does_these_and_nothing_else(verb: Verb) -> None:
     assert type(OnOne(verb=verb, id=ID, **needed).action()) is kind
 
 
+def test_a_rerun_from_a_page_has_the_options_of_the_old_job() -> None:
+    assert OnOne(verb=Verb.RERUN, id=ID, queue="other", priority=100, seconds=9).action() == RerunAction()
+
+
 def test_the_admin_of_django_has_those_that_need_no_form() -> None:
     program = """
 import django

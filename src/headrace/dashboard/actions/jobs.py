@@ -18,7 +18,7 @@ from headrace.client.api.filters import Filters
 from headrace.client.draft import Draft
 from headrace.core.defaults import MAX_NAME_CHARACTERS
 from headrace.core.job import Job
-from headrace.core.lifecycle.actions import ACTIONS, Action
+from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.status import Verb
 from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
@@ -56,7 +56,8 @@ class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     def action(self) -> Action:
         """What it asks for; :raises ActionRefused: something is missing"""
         kind = _kind(self.verb)
-        named = {field: "seconds" if field in ("delay", "until") else field for field in kind.__struct_fields__}
+        fields = kind.__struct_fields__ if kind is not RerunAction else ("payload",)  # with the options of the old job
+        named = {field: "seconds" if field in ("delay", "until") else field for field in fields}
         given = {field: getattr(self, name, None) for field, name in named.items()}
         for field in kind.needs():
             if given[field] is None:
@@ -118,8 +119,8 @@ async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data:
 
 def _check(ask: PageRequest, told: Details, jobs: Sequence[Job]) -> None:
     """Refuse what this viewer may not do, whatever the job is."""
-    viewer, verb = ask.viewer, told.verb
-    if viewer.customer is not None and (not _kind(verb).customers or told.payload is not None):
+    viewer, verb, kind = ask.viewer, told.verb, _kind(told.verb)
+    if viewer.customer is not None and (not kind.customers or told.payload is not None):
         raise ActionRefused(403, "This is not for the key of a customer.")
     if verb is Verb.MOVE and told.queue is not None:
         may_submit(ask, None, told.queue)
