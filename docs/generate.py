@@ -22,6 +22,8 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.client.task_registry": ("Decorator",),
     "headrace.client.task": ("StreamTask",),
     "headrace.client.handle": ("StreamHandle",),
+    "headrace.client.job_set": ("JobSet",),
+    "headrace.client.api.actions": ("ActionResult",),
     "headrace.runtime.watch.stream": ("StreamItem",),
     "headrace.client.batch": ("BatchHandle", "Batch"),
     "headrace.core.batch": ("BatchTally", "BatchCallback"),

@@ -142,10 +142,10 @@ async def acted_out(app: App) -> None:
         async for _ in one.watch():
             pass
     await batch.wait(timeout=60)
-    await app.rerun(shaky.id, by="marta")
-    await app.discard(broken[0].id, by="marta")
-    await app.queues.pause("imports", by="marta")
-    await app.schedules.set(
+    await app.handle(shaky.id).rerun(by="marta")
+    await app.handle(broken[0].id).discard(by="marta")
+    await app.pause_queue("imports", by="marta")
+    await app.schedule(
         "weekly_digest", Cron("30 2 * * 0", tz="Europe/Berlin"), mail.draft("all@example.com"), by="marta"
     )
     await tasks["import_rows"].submit("orders-2026-12.csv")

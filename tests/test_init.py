@@ -24,10 +24,8 @@ def test_the_root_exports_what_was_decided() -> None:
 MEMBERS = {
     "App": """
     worker override lifespan wait submit submit_many handle jobs stats queues workers schedules include schedule task
-    bulk queue rate resource middleware batch retry rerun cancel discard
-    postpone run_now move reprioritise resolve
+    bulk queue rate resource middleware batch where
     count failures feed watch logs history explain charts tasks limits rates audit verify doctor prune migrate
-    dry_run cancel_all retry_all rerun_all discard_all postpone_all run_now_all move_all reprioritise_all resolve_all
     middleware submit_middleware
     """,
     "Tasks": "task",

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.client.api.actions import ActingOnMany
 from headrace.client.api.batches import BatchesApi
 from headrace.client.api.jobs import JobsApi
 from headrace.client.api.keys import KeysApi
@@ -32,6 +31,8 @@ from headrace.client.bulk_task import BulkDecorator
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.client.hooks import Hooked
+from headrace.client.lifetime import Lifetime
+from headrace.client.job_set import JobSet
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.submission import by_name, submit
 from headrace.client.submission.middleware import through
@@ -61,7 +62,7 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
 """Seconds between two tries to record the tasks."""
 
 
-class App(Hooked, ActingOnMany):
+class App(Hooked, Lifetime):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.

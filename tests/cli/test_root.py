@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -13,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import errors
-from headrace.cli import exit_codes, reference
-from headrace.cli.root import COMMANDS, cli
+from headrace.cli import exit_codes, reference, root
+from headrace.cli.root import cli
 from headrace.core.status import Status
 from tests.cli.conftest import Shell
 from tests.cli.records import ID, job
@@ -22,13 +21,15 @@ from tests.cli.records import ID, job
 pytestmark = pytest.mark.timeout(240)
 
 
-@pytest.mark.parametrize("name", list(COMMANDS))
+LISTED = root._listed()
+
+
+@pytest.mark.parametrize("name", list(LISTED))
 def test_every_listed_command_exists_and_has_help(name: str) -> None:
-    module, line = COMMANDS[name]
-    command = getattr(importlib.import_module(f"headrace.cli.{module}"), name.replace("-", "_"))
+    command = cli.get_command(click.Context(cli), name)
     assert isinstance(command, click.Command)
     assert command.name == name
-    assert line.endswith(".")
+    assert LISTED[name].endswith(".")
     result = CliRunner().invoke(cli, [name, "--help"])
     assert result.exit_code == 0
     assert "--json" in result.output

@@ -134,12 +134,12 @@ async def _furnish(app: App, one: Customer) -> None:
     for status in ("failed", "completed", "cancelled"):
         one.jobs[status] = await submit()
     error = ErrorInfo(f"ErrorOf{one.name.title()}", "it did not work")  # or both would be in one group of failures
-    failed = await app.resolve(one.jobs["failed"], error=error)
+    failed = await app.handle(one.jobs["failed"]).resolve(error=error)
     one.fingerprint = failed.fingerprint or ""
-    await app.resolve(one.jobs["completed"], result=one.name)
-    await app.cancel(one.jobs["cancelled"])
-    one.jobs["rerun"] = (await app.rerun(one.jobs["failed"])).id
-    hook = await app.webhooks.add(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
+    await app.handle(one.jobs["completed"]).resolve(result=one.name)
+    await app.handle(one.jobs["cancelled"]).cancel()
+    one.jobs["rerun"] = (await app.handle(one.jobs["failed"]).rerun()).id
+    hook = await app.add_webhook(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
     one.webhook = hook.webhook.id
     async with app.batch() as batch:
         batch.add(await app.draft("quick", note, **options))

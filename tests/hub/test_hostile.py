@@ -342,9 +342,9 @@ async def staged(attack: Attack, app: App) -> None:
     await attack.post("/api/work/fail_job", **failed, error=WICKED, error_details=details, retry=False)
     done = await attack.held()
     await attack.post("/api/work/complete_job", **done, result={"a": WICKED, "b": HUGE})
-    for id, verb in ((failed["job_id"], app.retry), (done["job_id"], app.discard)):
+    for verb in (app.handle(failed["job_id"]).retry, app.handle(done["job_id"]).discard):
         with suppress(ConfigError):
-            await verb(id, by=WICKED)
+            await verb(by=WICKED)
     again = await attack.held()
     await attack.post("/api/work/fail_job", **again, error=WICKED, error_details=details, retry=False)
     await app.queues.pause("work", by=WICKED)

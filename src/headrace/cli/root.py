@@ -33,15 +33,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("commands.jobs", "Say why a job is where it is, or why a worker gets nothing."),
     "batch": ("commands.batches", "Show how a batch stands, wait for it, cancel it."),
     "batches": ("commands.batches", "List batches."),
-    "cancel": ("commands.actions", "Cancel jobs."),
-    "retry": ("commands.actions", "Give failed or cancelled jobs another go."),
-    "rerun": ("commands.actions", "Submit ended jobs once more, as new jobs."),
-    "discard": ("commands.actions", "Take completed or failed jobs off the books."),
-    "postpone": ("commands.actions", "Let jobs wait for another time."),
-    "run-now": ("commands.actions", "Put scheduled and retrying jobs in line at once."),
-    "move": ("commands.actions", "Move jobs to another queue."),
-    "reprioritise": ("commands.actions", "Give jobs another priority."),
-    "resolve": ("commands.actions", "Set the outcome of jobs by hand."),
+    "ACTIONS": ("commands.actions", ""),
     "failures": ("commands.failures", "List what fails, in groups of jobs that failed alike."),
     "stats": ("commands.stats", "Count jobs, and balance the books."),
     "charts": ("commands.stats", "Show what was finished of late, and how long it took."),
@@ -59,7 +51,18 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("commands.doctor", "Check everything, and say what to do."),
     "verify": ("commands.verify", "Compare the books with the jobs."),
 }
-"""Name → the module it lives in, under the same name, and its line in the list; in the order a newcomer meets them."""
+"""Name → the module it lives in, under the same name, and its line in the list; in the order a newcomer meets them.
+At ``ACTIONS`` are those that are made from the table of actions."""
+
+
+def _listed() -> dict[str, str]:
+    """All commands with their lines, without importing them."""
+    from headrace.core.lifecycle.actions import ACTIONS  # not before it is needed: it imports the core
+
+    lines = dict[str, str]()
+    for name, (_, line) in COMMANDS.items():
+        lines |= {name: line} if line else {kind.word(): kind.line() for kind in ACTIONS.values()}
+    return lines
 
 
 class Root(click.Group):
@@ -84,20 +87,20 @@ class Root(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command, also those not imported yet."""
-        return list(COMMANDS)
+        return list(_listed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(importlib.import_module(f"headrace.cli.{COMMANDS[cmd_name][0]}"), cmd_name.replace("-", "_"))
-        assert isinstance(command, click.Command)
+        place, line = COMMANDS.get(cmd_name, COMMANDS["ACTIONS"])
+        module = importlib.import_module(f"headrace.cli.{place}")
+        command = getattr(module, cmd_name) if line else module.COMMANDS.get(cmd_name)
+        assert isinstance(command, click.Command | None)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl(list(_listed().items()))
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -15,10 +15,21 @@ from headrace.core.attempt import ErrorInfo
 from headrace.core.entry import LogLine
 from headrace.core.explain.explanation import Explanation
 from headrace.core.job import Job
+from headrace.core.lifecycle.actions import (
+    Action,
+    CancelAction,
+    DiscardAction,
+    MoveAction,
+    PostponeAction,
+    ReprioritiseAction,
+    ResolveAction,
+    RetryAction,
+    RunNowAction,
+)
 from headrace.core.status import Status
 from headrace.core.times import Seconds, seconds
-from headrace.engine import Duplicated, Inserted
-from headrace.errors import Duplicate, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
+from headrace.engine import Duplicated
+from headrace.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
 from headrace.runtime.watch.stream import Stream, StreamItem
 
 if TYPE_CHECKING:
@@ -163,9 +174,7 @@ class JobHandle(Generic[R_co]):
 
         :raises TransitionRefused: it ended already
         """
-        with self._in_store():
-            self.last = await self._app.cancel(self.id, by=by)
-        return self.last
+        return await self._act(CancelAction(), by)
 
     async def retry(self, *, delay: Seconds = 0.0, by: str | None = None) -> Job:
         """Retry a failed or cancelled job under its own id, with a new budget; ``delay``: not before so long from now.
@@ -173,81 +182,73 @@ class JobHandle(Generic[R_co]):
         :raises TransitionRefused: it did not end, or was completed or discarded
         :raises Duplicate: another live job holds its dedup key now
         """
-        with self._in_store():
-            self.last = await self._app.retry(self.id, delay=delay, by=by)
-        return self.last
+        return await self._act(RetryAction(delay=cast(Any, delay)), by)
 
     async def rerun(
-        self,
-        *,
-        payload: Mapping[str, Any] | None = None,
-        by: str | None = None,
-        **options: Unpack[JobOptions],
+        self, *, payload: Mapping[str, Any] | None = None, by: str | None = None, **options: Unpack[JobOptions]
     ) -> JobHandle[R_co]:
-        """Do the same work again as a new job; ``payload``: other arguments, by name; see ``app.rerun``.
+        """Do the same work again as a new job, with the same payload and options, or with others.
 
-        :raises TransitionRefused: it has not ended
+        ``payload``: all arguments by name, in place of the old ones. :raises TransitionRefused: it has not ended
+
+        :raises ConfigError, InvalidPayload: an option or the payload cannot be used
         """
+        from headrace.client.api.actions import AnyRerun, rerun  # which make drafts, that make handles
+
         with self._in_store():
-            again = await self._app.rerun(self.id, payload=payload, by=by, **options)
+            answer = await rerun(self._app, self.id, AnyRerun(payload=cast(Any, payload), given=options), by)
         return JobHandle(
             self._app,
-            again.id,
-            last=again.last,
-            duplicate=again.duplicate,
-            replaced=again.replaced,
+            answer.job.id,
+            last=answer.job,
+            duplicate=isinstance(answer, Duplicated),
+            replaced=isinstance(answer, Duplicated) and answer.replaced,
             handler=self._handler,
         )
 
-    async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
-        """Let it wait for another time: a moment, or so long from now.
+    async def discard(self, *, by: str | None = None) -> Job:
+        """End a completed or failed job as ``cancelled (discarded)``; :raises TransitionRefused: it is neither"""
+        return await self._act(DiscardAction(), by)
 
-        :raises TransitionRefused: a worker holds it, it waits for other jobs, or it ended
+    async def resolve(self, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None) -> Job:
+        """Set its outcome by hand: ``error`` fails it, else ``result`` completes it.
+
+        :raises TransitionRefused: a worker holds it, or it ended
+        :raises InvalidResult: its task returns no such thing
         """
-        with self._in_store():
-            self.last = await self._app.postpone(self.id, until, by=by)
-        return self.last
+        return await self._act(ResolveAction(result=result, error=cast(Any, error)), by)
 
     async def run_now(self, *, by: str | None = None) -> Job:
         """Put it in line at once, if it is scheduled or waits for its next attempt.
 
         :raises TransitionRefused: it waits for no time
         """
-        with self._in_store():
-            self.last = await self._app.run_now(self.id, by=by)
-        return self.last
+        return await self._act(RunNowAction(), by)
+
+    async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
+        """Let it wait for another time: a moment, or so long from now.
+
+        :raises TransitionRefused: a worker holds it, it waits for other jobs, or it ended
+        """
+        return await self._act(PostponeAction(until=cast(Any, until)), by)
 
     async def move(self, queue: str, *, by: str | None = None) -> Job:
-        """Move it to another queue, with its arrival.
+        """Move it to another queue, with its arrival: ``job.queue``; ``job.asked_queue`` is the first one.
 
         :raises TransitionRefused: a worker holds it, or it ended
         """
-        with self._in_store():
-            self.last = await self._app.move(self.id, queue, by=by)
-        return self.last
+        return await self._act(MoveAction(queue=queue), by)
 
     async def reprioritise(self, priority: int, *, by: str | None = None) -> Job:
-        """Give it another priority, 0 to 100.
+        """Give it another priority, 0 to 100: ``job.priority``; ``job.asked_priority`` is the first one.
 
         :raises TransitionRefused: a worker holds it, or it ended
         """
-        with self._in_store():
-            self.last = await self._app.reprioritise(self.id, priority, by=by)
-        return self.last
+        return await self._act(ReprioritiseAction(priority=priority), by)
 
-    async def resolve(self, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None) -> Job:
-        """Set its outcome by hand: ``error`` fails it, else ``result`` completes it.
-
-        :raises TransitionRefused: a worker holds it, or it ended
-        """
+    async def _act(self, action: Action, by: str | None) -> Job:
         with self._in_store():
-            self.last = await self._app.resolve(self.id, result=result, error=error, by=by)
-        return self.last
-
-    async def discard(self, *, by: str | None = None) -> Job:
-        """End a completed or failed job as ``cancelled (discarded)``."""
-        with self._in_store():
-            self.last = await self._app.discard(self.id, by=by)
+            self.last = await self._app.act(self.id, action, by=by)
         return self.last
 
     async def explain(self) -> Explanation:

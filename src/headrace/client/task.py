@@ -210,7 +210,7 @@ class Task(Generic[P, R_co]):
         if submitting.cancelled() or submitting.exception() is not None:
             return
         try:
-            await self.app.cancel(id, by=_OWNER)
+            await self.app.handle(id).cancel(by=_OWNER)
         except (JobNotFound, TransitionRefused, EngineError):
             pass
 

@@ -89,10 +89,10 @@ def by_name(name: str) -> Door:
 async def _acted(app: App, verb: str, **said: Any) -> Any:
     handle = await app.tasks["work"].submit()
     if verb == "discard":
-        await app.resolve(handle.id)
+        await app.handle(handle.id).resolve()
     if verb == "retry":
-        await app.cancel(handle.id)
-    before = await app.jobs.get(handle.id)
+        await app.handle(handle.id).cancel()
+    before = await app.get(handle.id)
     try:
         return await getattr(app, verb)(handle.id, **said)
     except HeadraceError:
@@ -378,26 +378,26 @@ async def test_a_result_set_by_hand_is_checked_as_one(app: App) -> None:
     for value in ("many", float("inf"), {1, 2}):
         handle = await count.submit()
         with pytest.raises(InvalidResult):
-            await app.resolve(handle.id, result=value)
+            await app.handle(handle.id).resolve(result=value)
         assert (await handle.refresh()).status == "queued"
-    assert (await app.resolve(handle.id, result=3)).result == 3
-    assert (await app.resolve((await count.submit()).id)).result is None
+    assert (await app.handle(handle.id).resolve(result=3)).result == 3
+    assert (await app.handle((await count.submit()).id).resolve()).result is None
     strange = await _ignored(lambda app, _: app.submit("strange", {}))(app, None)
     with pytest.raises(InvalidResult, match="1048577 bytes, at most 1048576"):
-        await app.resolve(strange.id, result="x" * (defaults.MAX_RESULT_BYTES - 1))
-    assert (await app.resolve(strange.id, result="x" * (defaults.MAX_RESULT_BYTES - 2))).status == "completed"
+        await app.handle(strange.id).resolve(result="x" * (defaults.MAX_RESULT_BYTES - 1))
+    assert (await app.handle(strange.id).resolve(result="x" * (defaults.MAX_RESULT_BYTES - 2))).status == "completed"
 
 
 async def test_an_error_set_by_hand_is_cut_as_one(app: App) -> None:
     for error in ("é" * 20_000 + "\0\ud83d", ErrorInfo("E", "x" * 20_000, "t" * 20_000, {"k": "\ud83d"})):
-        job = await app.resolve((await app.tasks["work"].submit()).id, error=error)
+        job = await app.handle((await app.by_name["work"].submit()).id).resolve(error=error)
         assert job.status == "failed"
         assert job.error is not None
         kept = await app.jobs.get(job.id)
         assert kept.error == job.error
         assert len(str(kept.error.message)) < defaults.MAX_ERROR_BYTES
     with pytest.raises(ConfigError, match="error must be text"):
-        await app.resolve((await app.tasks["work"].submit()).id, error=5)  # type: ignore[arg-type]
+        await app.handle((await app.by_name["work"].submit()).id).resolve(error=5)  # type: ignore[arg-type]
 
 
 # Depth, filters and cursors
@@ -432,7 +432,7 @@ async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
     assert (job.metadata, job.requires, job.payload["value"]) == (value, need, value["k"])
     with pytest.raises(ConfigError, match="requires: nobody looks deeper than 32 levels"):
         work.with_options({"requires": _nested(defaults.MAX_JSON_DEPTH)})
-    assert (await app.resolve(handle.id, result=value)).result == value
+    assert (await app.handle(handle.id).resolve(result=value)).result == value
 
 
 async def test_questions_that_make_no_sense_are_refused_alike(app: App) -> None:

@@ -200,7 +200,7 @@ async def test_who_may_act_acts(shop: Shop) -> None:
         status = page.locator(".field-status .readonly")
         await page.goto(shop.job("failing"))
         await page.get_by_role("button", name="Rerun").click()
-        await expect(page.locator(".messagelist .success")).to_have_text("1 job submitted again.")
+        await expect(page.locator(".messagelist .success")).to_have_text("1 job rerun.")
         await page.get_by_role("button", name="Retry").click()
         await expect(status).to_have_text("queued")
         await page.get_by_role("button", name="Cancel").click()

@@ -131,8 +131,8 @@ async def test_the_result_of_a_failed_job_is_its_error(service: Service) -> None
 async def test_delete_cancels_and_an_ended_job_is_a_conflict(service: Service) -> None:
     async with serving(service.build()) as web:
         place = (await web.client.post("/wait/1")).headers["location"]
-        later = (await service.jobs.tasks["wait"].options(delay=3600).submit(2)).id
-        await service.jobs.cancel(later)
+        later = (await service.jobs.by_name["wait"].options(delay=3600).submit(2)).id
+        await service.jobs.handle(later).cancel()
 
         async def running() -> bool:
             return bool((await web.client.get(place)).json()["status"] == "running")

@@ -17,10 +17,11 @@ import pytest
 
 from headrace import JobHandle
 from headrace.client.api import actions
+from headrace.core.lifecycle.actions import ACTIONS
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions
 from headrace.hub.api import actions as acting
-from headrace.hub.api.actions import ACTS
+from headrace.hub.api.actions import OPERATIONS
 from headrace.hub.auth.caller import LOCAL, Caller
 from headrace.runtime.clock import SystemDice
 from tests.hub.callers import AS, ann, let_in
@@ -302,14 +303,14 @@ async def test_lines_end_with_their_key_and_say_so(open_: Open, monkeypatch: pyt
 
 
 async def test_lines_that_a_fault_ends_say_so(open_: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs, cancel = await open_.shop.echo.map([(n,) for n in range(3)]), open_.shop.app.cancel
+    jobs, act = await open_.shop.echo.map([(n,) for n in range(3)]), actions.act
 
-    async def broken(id: Any, *, by: str | None = None) -> Any:
+    async def broken(app: Any, id: Any, *rest: Any) -> Any:
         if id == jobs[1].id:
             raise Unavailable("the store is away")
-        return await cancel(id, by=by)
+        return await act(app, id, *rest)
 
-    monkeypatch.setattr(open_.shop.app, "cancel", broken)
+    monkeypatch.setattr(actions, "act", broken)
     _, counts = _read(await open_.act_on("cancel", {"task": "echo"}, LINES))
     assert (counts["done"], counts["problem"]["status"]) == (1, 503)
     monkeypatch.undo()
@@ -317,19 +318,19 @@ async def test_lines_that_a_fault_ends_say_so(open_: Open, monkeypatch: pytest.M
 
 
 async def test_a_client_that_hangs_up_ends_it(open_: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs, cancel = await open_.shop.echo.map([(n,) for n in range(3)]), open_.shop.app.cancel
+    jobs, act = await open_.shop.echo.map([(n,) for n in range(3)]), actions.act
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def slow(id: Any, *, by: str | None = None) -> Any:
+    async def slow(app: Any, id: Any, *rest: Any) -> Any:
         if id == jobs[1].id:
             begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.set()
-        return await cancel(id, by=by)
+        return await act(app, id, *rest)
 
-    monkeypatch.setattr(open_.shop.app, "cancel", slow)
+    monkeypatch.setattr(actions, "act", slow)
     task = asyncio.create_task(open_.act_on("cancel", {"task": "echo"}, LINES))
     await asyncio.wait_for(begun.wait(), 30)
     task.cancel()
@@ -464,4 +465,4 @@ async def test_an_old_id_is_gone(open_: Open) -> None:
 
 
 def test_every_act_of_an_app_can_be_asked_for() -> None:
-    assert {*ACTS} == {*actions.ACTS}
+    assert {f"{verb}_job" for verb in ACTIONS} == {one.name for one in OPERATIONS} - {"act_on_jobs"}

@@ -222,7 +222,7 @@ async def test_the_key_of_a_customer_is_kept_to_its_jobs_and_caps(tmp_path: Path
         own = [await add.options(customer="ann", delay=3600).submit(number) for number in range(2)]
         other = await add.options(customer="bob").submit(3)
         for handle in own:
-            await app.cancel(handle.id)
+            await app.handle(handle.id).cancel()
         await until(lambda: served.hub.door.keyed)
         await log_in(client, key.text)
         assert (await client.get("/")).headers["location"] == "/jobs"
@@ -244,8 +244,8 @@ async def test_the_caps_of_a_customer_count_deliveries_apart(tmp_path: Path) -> 
         key = await app.keys.create("ann", ["read", "act"], customer="ann")
         added = await app.webhooks.add("https://hooks.example/", events=["failed"], tasks=["other"], customer="ann")
         webhook = added.webhook
-        sent = [await app.webhooks.test(webhook.id) for _ in range(3)]
-        await app.resolve(sent[0].id, error="no answer")
+        sent = [await app.test_webhook(webhook.id) for _ in range(3)]
+        await app.handle(sent[0].id).resolve(error="no answer")
         ended = [await sums.add.options(customer="ann").submit(number) for number in range(2)]
         for job in ended:
             await job.cancel()

@@ -181,7 +181,7 @@ async def test_jobs_that_other_acts_make_are_counted_as_submits() -> None:
             assert (await ask(key, f"jobs/{job.id}/rerun"))[0] == 201
             assert (await ask(key, "jobs/act", act="rerun", filter={"task": "add"}))[0] == 200  # one, as a bulk is
             _, sent = await ask(key, f"webhooks/{webhook.id}/test")
-            await app.resolve(sent["id"], result={})
+            await app.handle(sent["id"]).resolve(result={})
             assert (await ask(key, f"webhooks/deliveries/{sent['id']}/redeliver"))[0] == 202
             made = await app.jobs.count()
             for path, body in (
@@ -223,8 +223,8 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
             answer = await ask("jobs", task="add", payload={"a": 1})
             assert answer.status_code == 429
             assert "may have 2 jobs that have not ended" in answer.json()["detail"]
-            ended = await app.webhooks.test(webhook.id)
-            await app.resolve(ended.id, error="no answer")
+            ended = await app.test_webhook(webhook.id)
+            await app.handle(ended.id).resolve(error="no answer")
             for path in (
                 f"webhooks/deliveries/{ended.id}/redeliver",
                 f"jobs/{ended.id}/retry",
@@ -233,7 +233,7 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
                 assert (await ask(path)).status_code == 429, path
             filter = {"task": TASK}
             assert (await ask("jobs/act", act="retry", filter=filter)).status_code == 429
-            async for _ in app.cancel_all({"task": TASK}):
+            async for _ in app.where(task=TASK).cancel():
                 pass
             await until(lambda: is_let_in(ask(f"webhooks/deliveries/{ended.id}/redeliver")))
 
@@ -280,7 +280,7 @@ async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Pa
             assert (await ask(acme, "jobs", **named)).status_code == 429
             assert (await ask(ours, "jobs", **one)).status_code == 201
             job = verdicts[0]["job_id"]
-            await app.resolve(job, error="no")
+            await app.handle(job).resolve(error="no")
             assert (await ask(acme, f"jobs/{job}/rerun")).status_code == 429
             assert (await ask(acme, "jobs/act", act="rerun", filter={"task": "add"})).status_code == 429
 
@@ -426,7 +426,7 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
             await caps.live(acme)
         with pytest.raises(Problem):
             await caps.live(acme, 2, task=TASK)
-        async for _ in app.cancel_all({"task": TASK}):
+        async for _ in app.where(task=TASK).cancel():
             pass
         clock.advance(2)
         await caps.revive(

@@ -66,7 +66,7 @@ async def test_what_comes_while_the_hub_drains_is_resumed_at_another(tmp_path: P
         assert seen.id is not None
         async with listening(second, path, last_event_id=seen.id) as stream:
             await stream.until("snapshot")
-            await one.app.cancel(job.id)
+            await one.app.handle(job.id).cancel()
             await stream.until("status", status="cancelled")
 
 
@@ -156,8 +156,8 @@ async def test_who_a_socket_is_is_said_once(doing: Doing) -> None:
                 for text in (bob.text, ann.text, "hr_wrong"):
                     assert (await socket.ask("authenticate", key=text))["problem"]["status"] == 409
                 assert (await socket.ask("subscribe_job", job_id=str(of["bob"].id)))["problem"]["status"] == 404
-            await doing.app.keys.revoke("bob")  # which is nothing to them
-            await doing.app.cancel(of["ann"].id)
+            await doing.app.revoke_key("bob")  # which is nothing to them
+            await doing.app.handle(of["ann"].id).cancel()
             for socket in (said, known):
                 await socket.until("job_status", status="cancelled")
             await doing.app.keys.revoke("ann")
@@ -198,8 +198,8 @@ async def test_a_foreign_job_is_answered_like_one_that_is_not_there(doing: Doing
         answer = await hub.client.get("/api/events?customer=bob", headers=bearer(ann.text))
         assert answer.status_code == 403
         async with listening(hub, "/api/events", **bearer(ann.text)) as feed:
-            await doing.app.cancel(foreign.id)
-            await doing.app.cancel(own.id)
+            await doing.app.handle(foreign.id).cancel()
+            await doing.app.handle(own.id).cancel()
             assert (await feed.until("job")).data["id"] == str(own.id)
 
 

@@ -167,13 +167,13 @@ async def test_a_resume_tells_acts_since(doing: Doing) -> None:
     async with serving(doing.app) as hub:
         job = await doing.work.submit(1)
         path = f"/api/jobs/{job.id}/events"
-        await doing.app.reprioritise(job.id, 70, by="ann")
+        await doing.app.handle(job.id).reprioritise(70, by="ann")
         async with listening(hub, path) as stream:
             first = await stream.next()
         assert first is not None
         assert first.id is not None
         assert [one["verb"] for one in first.data["acts"]] == ["reprioritise"]
-        await doing.app.cancel(job.id, by="bob")
+        await doing.app.handle(job.id).cancel(by="bob")
         async with listening(hub, path, last_event_id=first.id) as stream:
             events = await stream.rest()
         assert [(one["verb"], one["by"]) for one in events[0].data["acts"]] == [("cancel", "bob")]
@@ -221,8 +221,8 @@ async def test_however_many_follow_a_job_the_store_is_asked_once(tmp_path: Path)
         readers = [asyncio.create_task(follow()) for _ in range(20)]
         await until(lambda: len(opened) == 20)
         assert len(doing.app.session.audience) == 1
-        doing.app.session.engine.jobs.get = counted  # type: ignore[assignment,method-assign]
-        await doing.app.cancel(job.id)
+        doing.app.engine.jobs.get = counted  # type: ignore[assignment,method-assign]
+        await doing.app.handle(job.id).cancel()
         await asyncio.gather(*readers)
         assert len(asked) < 10, "one question for each change, not for each reader"
         await until(lambda: not len(doing.app.session.audience))

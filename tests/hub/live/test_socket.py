@@ -82,7 +82,7 @@ async def test_after_unsubscribing_nothing_is_told(here: Doing) -> None:
         await socket.ask("subscribe_job", job_id=str(job.id))  # a second time changes nothing
         assert (await socket.ask("unsubscribe_job", job_id=str(job.id)))["type"] == "unsubscribed"
         assert not len(here.app.session.audience)
-        await here.app.cancel(job.id)
+        await here.app.handle(job.id).cancel()
         await socket.send("ping")
         assert (await socket.next())["type"] == "pong"
 
@@ -185,7 +185,7 @@ async def test_a_socket_without_subscriptions_is_closed_when_it_is_silent(
         job = await here.work.submit(1)
     async with serving(here.app) as hub, connected(hub) as socket:
         await socket.ask("subscribe_job", job_id=str(job.id))
-        await here.app.cancel(job.id)
+        await here.app.handle(job.id).cancel()
         await socket.until("job_status", status="cancelled")
 
 

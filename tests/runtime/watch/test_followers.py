@@ -93,14 +93,14 @@ async def test_a_look_that_is_older_than_what_is_known_changes_nothing(scene: Sc
     assert job is not None
     async with await scene.app.jobs.follow(job) as reader:
         assert (await anext(reader)).job.status is Status.QUEUED
-        postponed = await scene.app.postpone(job.id, 3600)
+        postponed = await scene.app.handle(job.id).postpone(3600)
         while (await anext(reader)).job.rev < postponed.rev:
             pass
         async with await scene.app.jobs.follow(job) as late:  # who read the job before that, and comes behind
             first = await anext(late)
             assert (first.job.status, first.job.rev) == (postponed.status, postponed.rev)
             assert reader.job.rev == postponed.rev
-        await scene.app.cancel(job.id)
+        await scene.app.handle(job.id).cancel()
         async with asyncio.timeout(30):
             rest = [news.job async for news in reader]
         assert [one.status for one in rest if one.rev > postponed.rev][-1] is Status.CANCELLED
@@ -219,10 +219,10 @@ async def test_a_job_that_is_retried_while_somebody_still_reads_its_end_is_follo
     job = await here.talk.submit(1)
     slow = await here.app.jobs.follow(job.id)
     await slow.take()
-    await here.app.cancel(job.id)
+    await here.app.handle(job.id).cancel()
     await until(lambda: slow.job.ended and slow._followed._task.done())
-    await here.app.retry(job.id)
-    async with await here.app.jobs.follow(job.id) as reader:
+    await here.app.handle(job.id).retry()
+    async with await here.app.follow(job.id) as reader:
         assert (await anext(reader)).job.status is Status.QUEUED
         here.gate.set()
         async with here.app.worker(), asyncio.timeout(30):

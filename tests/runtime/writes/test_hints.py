@@ -194,7 +194,7 @@ async def test_every_transition_is_told_to_other_sessions(seen: Transitions) -> 
     await seen.hear(lasts.id, "queued")  # released, because the worker stopped
     await holds.retry()
     await seen.hear(holds.id, "queued")
-    await app.resolve(holds.id, error="by hand")
+    await app.handle(holds.id).resolve(error="by hand")
     await seen.hear(holds.id, "failed")
     seen.told.clear()
     await holds.discard()

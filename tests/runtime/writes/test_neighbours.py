@@ -136,12 +136,12 @@ async def test_acts_and_settings_take_them_too(kind: str, tmp_path: Path) -> Non
     async with opened(kind, tmp_path) as app:
         work = app.tasks["work"]
         job = await work.submit()
-        await app.move(job.id, text, by=who)
-        await app.reprioritise(job.id, Level.HIGH, by=who)
-        await app.postpone(job.id, Moment(2999, 1, 1, tzinfo=UTC), by=who)
-        await app.cancel(job.id, by=who)
-        again = await app.rerun(job.id, queue=text, by=who)
-        assert (await app.jobs.get(again.id)).queue == "odd"
+        await app.handle(job.id).move(text, by=who)
+        await app.handle(job.id).reprioritise(Level.HIGH, by=who)
+        await app.handle(job.id).postpone(Moment(2999, 1, 1, tzinfo=UTC), by=who)
+        await app.handle(job.id).cancel(by=who)
+        again = await app.handle(job.id).rerun(queue=text, by=who)
+        assert (await app.get(again.id)).queue == "odd"
         await app.submit(Safe("work"), {Safe("value"): Safe("x")})
         await app.queues.set(text, priority=Number(3), rates=[text], by=who)
         await app.queues.pause(text, by=who)

@@ -5,59 +5,30 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
 import click
+import msgspec
 
 from headrace.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED, USAGE
 from headrace.cli.ids import NoSuchJob, given, wanted
 from headrace.cli.ids import resolve as resolve_id
-from headrace.cli.options import F, State, common, duration, filters, pairs
+from headrace.cli.options import F, State, common, duration, filters, pairs, value, when
 from headrace.cli.options import payload as read_payload
 from headrace.cli.output.console import console, document, echo, is_terminal, say
 from headrace.cli.output.words import ago, counted, moment
 from headrace.cli.session import me, with_app
 from headrace.core.job import Job
+from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction, ResolveAction
 from headrace.core.status import Verb
 
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.client.api.actions import ActionResult
-from headrace.cli.options import value, when
 
-__all__ = [
-    "act",
-    "cancel",
-    "chooser",
-    "confirm",
-    "discard",
-    "move",
-    "postpone",
-    "reprioritise",
-    "rerun",
-    "resolve",
-    "retry",
-    "run_now",
-]
-
-
-PAST = {
-    Verb.CANCEL: "cancelled",
-    Verb.RETRY: "retried",
-    Verb.RERUN: "rerun",
-    Verb.DISCARD: "discarded",
-    Verb.POSTPONE: "postponed",
-    Verb.RUN_NOW: "put in line",
-    Verb.MOVE: "moved",
-    Verb.REPRIORITISE: "reprioritised",
-    Verb.RESOLVE: "resolved",
-}
-
-Do = Callable[["App", UUID], Awaitable[Job]]
-"""Does it to one job."""
+__all__ = ["COMMANDS", "confirm"]
 
 
 MAX_LISTED_REFUSALS = 5
@@ -94,78 +65,7 @@ class Verdict(NamedTuple):
         return {"id": self.id, "verdict": self.verdict, "message": self.message, "job": record}
 
 
-def chooser(fn: F) -> F:
-    """Add the ways of naming several jobs."""
-    fn = click.option("--yes", "-y", is_flag=True, help="Do not ask before acting on what the filters find.")(fn)
-    return click.argument("ids", nargs=-1, metavar="[ID]...")(filters(fn))
-
-
-@click.command()
-@chooser
-@common
-def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Cancel jobs: waiting ones end at once, running ones are asked to stop."""
-    return act(state, Verb.CANCEL, ids, yes, chosen, lambda app, id: app.cancel(id, by=me()))
-
-
-@click.command()
-@chooser
-@click.option("--delay", type=duration, default=0.0, metavar="DURATION", help="Start no sooner than this from now.")
-@common
-def retry(state: State, ids: tuple[str, ...], yes: bool, delay: float, **chosen: Any) -> int:
-    """Retry failed or cancelled jobs: the same jobs, with a new budget."""
-    return act(state, Verb.RETRY, ids, yes, chosen, lambda app, id: app.retry(id, delay=delay, by=me()))
-
-
-@click.command()
-@chooser
-@click.option("--payload", metavar="JSON|@FILE|-", help="Another payload, whole.")
-@click.option(
-    "--arg",
-    "arguments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Another value of one argument; may be given several times.",
-)
-@click.option("--to", "to_queue", metavar="QUEUE", help="Another queue.")
-@click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="Another priority.")
-@click.option("--delay", type=duration, metavar="DURATION", help="Start no sooner than this from now.")
-@common
-def rerun(
-    state: State,
-    ids: tuple[str, ...],
-    yes: bool,
-    payload: str | None,
-    arguments: tuple[str, ...],
-    to_queue: str | None,
-    priority: int | None,
-    delay: float | None,
-    **chosen: Any,
-) -> int:
-    """Submit ended jobs again as new jobs, with the same payload and options or with others; print the new ids."""
-    whole, laid_over = None if payload is None else read_payload(payload, ()), pairs(arguments)
-    asked = {"queue": to_queue, "priority": priority, "delay": delay}
-    options: Any = {name: value for name, value in asked.items() if value is not None}
-
-    async def do(app: App, id: UUID) -> Job:
-        body = whole
-        if laid_over:
-            body = ((await app.jobs.get(id)).payload if whole is None else whole) | laid_over
-        handle = await app.rerun(id, payload=body, by=me(), **options)
-        return handle.last or await handle.refresh()
-
-    return act(state, Verb.RERUN, ids, yes, chosen, do)
-
-
-@click.command()
-@chooser
-@common
-def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Discard completed or failed jobs: they end cancelled (discarded) and can only be rerun."""
-    return act(state, Verb.DISCARD, ids, yes, chosen, lambda app, id: app.discard(id, by=me()))
-
-
-def act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[str, Any], do: Do) -> int:
+def act(state: State, action: Action, ids: Sequence[str], yes: bool, chosen: dict[str, Any]) -> int:
     """Do it to the jobs that are named or found by filters; the worst of the exit codes."""
     filters = given(**chosen)
     if bool(ids) == bool(filters):
@@ -173,37 +73,36 @@ def act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[st
 
     async def work(app: App) -> int:
         if ids:
-            verdicts = [await _named(app, verb, name, do) for name in ids]
+            verdicts = [await _named(app, action, name) for name in ids]
         else:
-            verdicts = await _found(app, verb, filters, yes, do)
-        _print(verdicts, verb, state, app.host.clock.now())
+            verdicts = await _found(app, action, filters, yes)
+        _print(verdicts, action.verb, state, app.host.clock.now())
         return max((verdict.code for verdict in verdicts), default=DONE)
 
     return with_app(state, work)
 
 
-async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool, do: Do) -> list[Verdict]:
-    """Act on the jobs the filters choose; without a status, those the verb can act on."""
-    from headrace.client.api.actions import act_on_all
-
+async def _found(app: App, action: Action, filters: dict[str, Any], yes: bool) -> list[Verdict]:
+    """Act on the jobs the filters choose; without a status, those the action can begin from."""
     chosen: Any = await wanted(app, filters)
-    count = await app.dry_run(verb, chosen)
+    jobs = app.where(**chosen)
+    count = await jobs.preview(action.verb)
     if not count:
         say("no jobs match")
         return []
-    await confirm(verb, count, yes)
-    return [Verdict.of(one) async for one in act_on_all(app, verb, chosen, lambda id: do(app, id))]
+    await confirm(action.verb, count, yes)
+    return [Verdict.of(one) async for one in jobs.act(action, by=me())]
 
 
-async def _named(app: App, verb: Verb, name: str, do: Do) -> Verdict:
+async def _named(app: App, action: Action, name: str) -> Verdict:
     """Act on the job that is named."""
-    from headrace.client.api.actions import answered
+    from headrace.client.api.actions import result_of
 
     try:
         id = await resolve_id(app, name)
     except NoSuchJob as error:
         return Verdict(name, "not_found", error.message, None, NOT_FOUND, "not found")
-    return Verdict.of(await answered(app, verb, id, lambda id: do(app, id)))
+    return Verdict.of(await result_of(app, id, action, me()))
 
 
 async def confirm(verb: Verb, count: int, yes: bool) -> None:
@@ -297,7 +196,7 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime)
             changed = _changed(job, verb, now, out.is_terminal)
             out.print(line.append(f"  {changed}") if changed else line)
     if len(verdicts) > 1:
-        told = f"{len(done):,} of {len(verdicts):,} {PAST[verb]}"
+        told = f"{len(done):,} of {len(verdicts):,} {ACTIONS[verb].past}"
         say(f"{told}; {_counted(refused, verb)}" if len(refused) > MAX_LISTED_REFUSALS else told)
 
 
@@ -308,53 +207,98 @@ def _counted(refused: Sequence[Verdict], verb: Verb) -> str:
     return f"cannot {_words(verb)} {len(refused):,}: {counts} (--json names each)"
 
 
-@click.command()
-@chooser
-@click.option("--to", "until", type=when, required=True, metavar="TIME", help="A moment, or how long from now: 2h.")
-@common
-def postpone(state: State, ids: tuple[str, ...], yes: bool, until: datetime | float, **chosen: Any) -> int:
-    """Let jobs wait for another time, later or earlier than their own."""
-    return act(state, Verb.POSTPONE, ids, yes, chosen, lambda app, id: app.postpone(id, until, by=me()))
+# -- the commands
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "delay": {"type": duration, "metavar": "DURATION", "help": "Start no sooner than this from now."},
+    "until": {"type": when, "metavar": "TIME", "help": "A moment, or how long from now: 2h."},
+    "queue": {"metavar": "QUEUE", "help": "The queue to move them to."},
+    "priority": {"type": click.IntRange(0, 100), "metavar": "0-100", "help": "The new priority."},
+}
+"""How the fields of actions are given. One that is needed is ``--to``, any other has its own name."""
 
 
-@click.command("run-now")
-@chooser
-@common
-def run_now(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Put scheduled and retrying jobs in line at once."""
-    return act(state, Verb.RUN_NOW, ids, yes, chosen, lambda app, id: app.run_now(id, by=me()))
+def _command(kind: type[Action], body: Callable[..., int], *options: Callable[[F], F]) -> click.Command:
+    """The command of an action: it takes ids or filters, and these options."""
+    fn: Any = common(body)
+    for option in reversed(options):
+        fn = option(fn)
+    fn = click.option("--yes", "-y", is_flag=True, help="Do not ask before acting on what the filters find.")(fn)
+    fn = click.argument("ids", nargs=-1, metavar="[ID]...")(filters(fn))
+    return click.command(kind.word(), help=body.__doc__ or kind.__doc__)(fn)
 
 
-@click.command()
-@chooser
-@click.option("--to", "to_queue", required=True, metavar="QUEUE", help="The queue to move them to.")
-@common
-def move(state: State, ids: tuple[str, ...], yes: bool, to_queue: str, **chosen: Any) -> int:
-    """Move jobs that no worker has to another queue; they keep their arrival."""
-    return act(state, Verb.MOVE, ids, yes, chosen, lambda app, id: app.move(id, to_queue, by=me()))
+def _plain(kind: type[Action]) -> click.Command:
+    """The command of an action whose fields are its options."""
+
+    def body(state: State, ids: tuple[str, ...], yes: bool, **given: Any) -> int:
+        fields = {field.name: given.pop(f"to_{field.name}") for field in msgspec.structs.fields(kind)}
+        return act(state, kind(**fields), ids, yes, given)
+
+    def option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
+        how = {"required": True} if field.required else {"default": field.default}
+        name = "--to" if field.required else f"--{field.name}"
+        return click.option(name, f"to_{field.name}", **how, **_OPTIONS.get(field.name, {"type": value}))
+
+    return _command(kind, body, *map(option, msgspec.structs.fields(kind)))
 
 
-@click.command()
-@chooser
-@click.option("--to", "priority", required=True, type=click.IntRange(0, 100), metavar="0-100", help="The new priority.")
-@common
-def reprioritise(state: State, ids: tuple[str, ...], yes: bool, priority: int, **chosen: Any) -> int:
-    """Give jobs that no worker has another priority; a higher number goes first."""
-    return act(state, Verb.REPRIORITISE, ids, yes, chosen, lambda app, id: app.reprioritise(id, priority, by=me()))
+def _rerun(
+    state: State,
+    ids: tuple[str, ...],
+    yes: bool,
+    payload: str | None,
+    arguments: tuple[str, ...],
+    to_queue: str | None,
+    priority: int | None,
+    delay: float | None,
+    **chosen: Any,
+) -> int:
+    """Submit ended jobs again as new jobs, with the same payload and options or with others; print the new ids."""
+    from headrace.client.api.actions import AnyRerun
+
+    whole = None if payload is None else read_payload(payload, ())
+    asked = {"queue": to_queue, "priority": priority, "delay": delay}
+    options: Any = {name: value for name, value in asked.items() if value is not None}
+    return act(state, AnyRerun(payload=whole, arguments=pairs(arguments), given=options), ids, yes, chosen)
 
 
-@click.command()
-@chooser
-@click.option(
-    "--result", metavar="JSON", help="Complete them with this, which may be null; it is text if it is no JSON."
-)
-@click.option("--error", metavar="TEXT", help="Fail them with this error instead.")
-@common
-def resolve(state: State, ids: tuple[str, ...], yes: bool, result: str | None, error: str | None, **chosen: Any) -> int:
+def _resolve(
+    state: State, ids: tuple[str, ...], yes: bool, result: str | None, error: str | None, **chosen: Any
+) -> int:
     """Set the outcome of jobs by hand: completed with --result, or failed with --error; they do not run any more."""
     if (result is None) == (error is None):
         raise click.UsageError(
             "say how they end: --result JSON (null, if they have none) or --error TEXT, one of the two"
         )
-    end = None if result is None else value(result)
-    return act(state, Verb.RESOLVE, ids, yes, chosen, lambda app, id: app.resolve(id, result=end, error=error, by=me()))
+    return act(state, ResolveAction(result=None if result is None else value(result), error=error), ids, yes, chosen)
+
+
+_SPECIAL = {
+    Verb.RERUN: _command(
+        RerunAction,
+        _rerun,
+        click.option("--payload", metavar="JSON|@FILE|-", help="Another payload, whole."),
+        click.option(
+            "--arg",
+            "arguments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Another value of one argument; may be given several times.",
+        ),
+        click.option("--to", "to_queue", metavar="QUEUE", help="Another queue."),
+        click.option("--priority", **_OPTIONS["priority"] | {"help": "Another priority."}),
+        click.option("--delay", **_OPTIONS["delay"]),
+    ),
+    Verb.RESOLVE: _command(
+        ResolveAction,
+        _resolve,
+        click.option(
+            "--result", metavar="JSON", help="Complete them with this, which may be null; it is text if it is no JSON."
+        ),
+        click.option("--error", metavar="TEXT", help="Fail them with this error instead."),
+    ),
+}
+"""Two take more than their fields: some of the arguments; a result that may be null."""
+
+COMMANDS = {kind.word(): _SPECIAL.get(verb) or _plain(kind) for verb, kind in ACTIONS.items()}

@@ -9,12 +9,14 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
+from headrace.client.api.actions import act
 from headrace.client.api.entries import StepResult, item_page, log_page, log_tail, steps
 from headrace.client.api.filters import UNSETTLED, Filters, checked_limit, filter_of
 from headrace.client.api.noun import Noun
 from headrace.client.api.positions import QueuePosition, position
 from headrace.client.api.stats import running_times
 from headrace.client.handle import JobHandle
+from headrace.client.job_set import JobSet
 from headrace.core import validation
 from headrace.core.attempt import History
 from headrace.core.entry import BEGIN, Kind, LogLine
@@ -23,6 +25,7 @@ from headrace.core.explain.job import explain
 from headrace.core.explain.waiting import relatives
 from headrace.core.hidden_errors import hidden_history, hidden_job
 from headrace.core.job import Job, as_id
+from headrace.core.lifecycle.actions import Action
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound, counted_by, group_of, limits_of
 from headrace.core.query import Filter, Page, as_seen, seen_status
@@ -67,12 +70,19 @@ class JobsApi(Noun):
         There is no index for ``text``: a page searches the newest 5,000 jobs below its cursor. It may be short, and
         has a cursor as long as there is more to search.
         """
-        filter, now = filter_of(filters), self._host.clock.now()
-        return await self._engine.records.find(filter, now, checked_limit(limit), cursor)
+        return await JobSet(self._app, filters).list(limit=limit, cursor=cursor)
 
     async def count(self, **filters: Unpack[Filters]) -> int:
         """How many jobs match; the filters are those of ``list``. It reads all of them."""
-        return await self._engine.records.count_matching(filter_of(filters), self._host.clock.now())
+        return await JobSet(self._app, filters).count()
+
+    def where(self, **filters: Unpack[Filters]) -> JobSet:
+        """The jobs that match, to list, count and act on; the filters are those of ``list``."""
+        return JobSet(self._app, filters)
+
+    async def act(self, id: UUID | str, action: Action, *, by: str | None = None) -> Job:
+        """Do an action of ``core.lifecycle.actions.ACTIONS`` to one job; return that job, or the new one of a rerun."""
+        return await act(self._app, id, action, by)
 
     async def failures(
         self, *, limit: int = 50, among: int | None = None, **filters: Unpack[Filters]

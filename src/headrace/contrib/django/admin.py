@@ -6,8 +6,8 @@ user's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -22,9 +22,9 @@ from headrace.contrib.django.models import Job
 from headrace.contrib.django.project import project_app
 from headrace.core.job import Job as StoredJob
 from headrace.core.job import as_id
+from headrace.core.lifecycle.actions import ACTIONS
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.query import Page
-from headrace.core.status import Verb
 from headrace.errors import ConfigError, EngineError, HeadraceError, JobNotFound
 
 __all__ = ["JobAdmin"]
@@ -37,23 +37,8 @@ MAX_SEARCH_ROUNDS = 2
 FILTERS = ("status", "task", "queue")
 
 
-class Act(NamedTuple):
-    """What can be done to jobs."""
-
-    verb: Verb
-    name: str
-    done: str
-    asks: bool
-    """Whether it is asked first if that is meant: it cannot be undone."""
-
-
-ACTS = (
-    Act(Verb.CANCEL, "Cancel", "cancelled", True),
-    Act(Verb.RETRY, "Retry", "retried", False),
-    Act(Verb.RERUN, "Rerun", "submitted again", False),
-    Act(Verb.DISCARD, "Discard", "discarded", True),
-)
-_ACTS = {act.verb.value: act for act in ACTS}
+ACTS = {verb.value: kind() for verb, kind in ACTIONS.items() if kind.bare()}
+"""Those that need no form."""
 
 
 @admin.register(Job)
@@ -107,7 +92,7 @@ class JobAdmin(admin.ModelAdmin):
             "q": given.get("q", ""),
             "first": _query(given, cursor=None) if given.get("cursor") else None,
             "next": None if page.cursor is None else _query(given, cursor=page.cursor),
-            "acts": ACTS if self.has_change_permission(request) else (),
+            "acts": list(ACTS.values()) if self.has_change_permission(request) else (),
             **(extra_context or {}),
         }
         return self._shown(request, "jobs", context, status)
@@ -130,7 +115,7 @@ class JobAdmin(admin.ModelAdmin):
         except EngineError as error:
             return self._shown(request, "job", {"title": "Job", "problem": str(error)}, 503)
         job, may = found["job"], self.has_change_permission(request)
-        acts = [act for act in ACTS if may and job["status"] in TRANSITIONS[act.verb]]
+        acts = [act for act in ACTS.values() if may and job["status"] in TRANSITIONS[act.verb]]
         context = {"title": job["task"], "subtitle": str(job["id"]), "acts": acts, **found, **(extra_context or {})}
         return self._shown(request, "job", context)
 
@@ -140,28 +125,28 @@ class JobAdmin(admin.ModelAdmin):
         """Do what the form says to these jobs, or ask first; then show the page again."""
         if not self.has_change_permission(request):
             raise PermissionDenied
-        act = _ACTS.get(request.POST.get("action", ""))
+        act = ACTS.get(request.POST.get("action", ""))
         if act is None or not ids:
             messages.warning(request, "Nothing was done: choose an action, and mark the jobs that it is for.")
             return HttpResponseRedirect(back)
-        if act.asks and "sure" not in request.POST:
-            title = f"{act.name} {'this job' if len(ids) == 1 else f'these {len(ids)} jobs'}?"
+        if act.confirmed and "sure" not in request.POST:
+            title = f"{act.label} {'this job' if len(ids) == 1 else f'these {len(ids)} jobs'}?"
             return self._shown(request, "sure", {"title": title, "act": act, "ids": ids, "back": back})
         done, refused = list[str](), list[str]()
         for id in ids:
             try:
-                project_app().wait(_do(act.verb, id, cast("Any", request.user).get_username()))
+                project_app().wait(project_app().act(id, act, by=cast("Any", request.user).get_username()))
             except HeadraceError as error:
                 refused.append(str(error))
                 continue
             done.append(id)
-            self.log_change(request, Job(id=id), f"{act.name}.")
+            self.log_change(request, Job(id=id), f"{act.label}.")
         if done:
-            messages.success(request, f"{len(done)} {'job' if len(done) == 1 else 'jobs'} {act.done}.")
+            messages.success(request, f"{len(done)} {'job' if len(done) == 1 else 'jobs'} {act.past}.")
         for text in refused[:5]:
             messages.error(request, text)
         if len(refused) > 5:
-            messages.error(request, f"And {len(refused) - 5} more that could not be {act.done}.")
+            messages.error(request, f"And {len(refused) - 5} more that could not be {act.past}.")
         return HttpResponseRedirect(back)
 
     def _shown(self, request: HttpRequest, page: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
@@ -190,17 +175,6 @@ async def _found(given: Any) -> Page[StoredJob]:
         if cursor is None or len(found) >= PAGE_JOBS:
             break
     return Page(tuple(found), cursor)
-
-
-async def _do(verb: Verb, id: str, by: str) -> None:
-    app, job = project_app(), as_id(id)
-    acts: dict[Verb, Callable[..., Any]] = {
-        Verb.CANCEL: app.cancel,
-        Verb.RETRY: app.retry,
-        Verb.RERUN: app.rerun,
-        Verb.DISCARD: app.discard,
-    }
-    await acts[verb](job, by=by)
 
 
 def _list() -> str:

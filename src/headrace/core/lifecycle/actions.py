@@ -1,28 +1,47 @@
-"""What people and programs do to a job from outside, each act with an event for the audit; and expiry and pruning."""
+"""What people and programs do to a job from outside: what each action decides, and the table of them, ``ACTIONS``.
+
+``JobHandle`` and ``JobSet`` have a typed method for each; the hub, the command line, the dashboard and Django's admin
+are made from the table. Expiry and pruning are here too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo, Event
 from headrace.core.change import Change, KeyEffect
-from headrace.core.defaults import Retention, Rules
+from headrace.core.defaults import MAX_NAME_CHARACTERS, Retention, Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.decision import LOOSE, change, dated, ended, expired, key_freed, key_kept, placed, soonest
 from headrace.core.lifecycle.retention import is_past
 from headrace.core.lifecycle.submission import submit
 from headrace.core.lifecycle.transitions import TRANSITIONS, check
 from headrace.core.status import Reason, Status, Verb
-from headrace.core.times import utc
-from headrace.core.validation import checked_note
-from headrace.errors import TransitionRefused
+from headrace.core.times import seconds, utc
+from headrace.core.validation import checked_moment, checked_name, checked_note, whole
+from headrace.errors import MAX_DURATION_SECONDS, ConfigError, TransitionRefused, shown
 
 __all__ = [
+    "ACTIONS",
+    "Action",
+    "CancelAction",
+    "DiscardAction",
+    "MoveAction",
+    "PostponeAction",
+    "ReprioritiseAction",
+    "RerunAction",
+    "ResolveAction",
+    "RetryAction",
+    "RunNowAction",
+    "after",
     "cancel",
     "discard",
     "expire",
@@ -251,3 +270,277 @@ def note_rerun(job: Job, again: UUID, now: datetime, *, by: str | None = None) -
 def prunable(job: Job, now: datetime, retention: Retention) -> bool:
     """Whether its retention is over, its own or this; live jobs never are."""
     return is_past(job, retention.cutoffs(now), now)
+
+
+def after(now: datetime, wait: float) -> datetime:
+    """The moment so many seconds from now; :raises ConfigError: the calendar has no such day"""
+    try:
+        return now + timedelta(seconds=wait)
+    except OverflowError:
+        raise ConfigError(f"{wait:g} s from now is after the last day of the calendar") from None
+
+
+# -- the table
+
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+Duration = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Priority = Annotated[int, Meta(ge=0, le=100)]
+
+
+def _until(value: Any, what: str) -> datetime | float | None:
+    return checked_moment(value, what) if isinstance(value, datetime) else seconds(value, what)
+
+
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "delay": seconds,
+    "until": _until,
+    "queue": checked_name,
+    "priority": lambda value, what: whole(value, what, 0, 100),
+}
+"""Of the fields of actions: programs may give a ``timedelta``, or anything."""
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Something that can be done to jobs, with what it needs to know; its docstring is the sentence of all shells."""
+
+    verb: ClassVar[Verb]
+    past: ClassVar[str]
+    """What the jobs are when it is done."""
+    label: ClassVar[str]
+    """On a button."""
+    summary: ClassVar[str]
+    """What it does to one job."""
+    example: ClassVar[Mapping[str, Any]]
+    customers: ClassVar[bool]
+    """Whether viewers may do it who see the jobs of one customer alone."""
+    revives: ClassVar[bool]
+    """Whether more jobs are live when it is done."""
+    confirmed: ClassVar[bool]
+    """Whether pages ask first if that is meant: it takes something away."""
+
+    @classmethod
+    def word(cls) -> str:
+        """Its name in addresses and on the command line: ``run-now``."""
+        return cls.verb.replace("_", "-")
+
+    @classmethod
+    def line(cls) -> str:
+        """What it does, in a few words."""
+        return re.split("[,;:]", str(cls.__doc__).rstrip("."))[0] + "."
+
+    @classmethod
+    def needs(cls) -> tuple[str, ...]:
+        """The fields that have no default."""
+        return tuple(field.name for field in msgspec.structs.fields(cls) if field.required)
+
+    @classmethod
+    def bare(cls) -> bool:
+        """Whether it can be done without a word."""
+        return not cls.needs()
+
+    def checked(self) -> Self:
+        """The same with its fields in their plain form; :raises ConfigError: naming one that cannot be used"""
+        checks = {name: check for name, check in _CHECKS.items() if name in self.__struct_fields__}
+        return replace(self, **{name: check(getattr(self, name), name) for name, check in checks.items()})
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change | None:
+        """What it makes of the job; None: that was done before. Rerun and resolve need more than the job: the client
+        does them (``client/api/actions.py``)."""
+        raise NotImplementedError
+
+
+ACTIONS: dict[Verb, type[Action]] = {}
+"""What can be done to jobs, one and many."""
+
+A = TypeVar("A", bound=type[Action])
+
+
+def _action(
+    verb: Verb,
+    *,
+    past: str,
+    summary: str,
+    label: str | None = None,
+    example: Mapping[str, Any] | None = None,
+    customers: bool = False,
+    revives: bool = False,
+    confirmed: bool = False,
+) -> Callable[[A], A]:
+    """Put an action into the table."""
+
+    def add(kind: A) -> A:
+        kind.verb, kind.past, kind.summary, kind.example = verb, past, summary, example or {}
+        kind.label = label or verb.replace("_", " ").capitalize()
+        kind.customers, kind.revives, kind.confirmed = customers, revives, confirmed
+        ACTIONS[verb] = kind
+        return kind
+
+    return add
+
+
+@_action(
+    Verb.CANCEL,
+    past="cancelled",
+    summary="Cancel a job, or ask its worker to stop it (202)",
+    customers=True,
+    confirmed=True,
+)
+class CancelAction(Action, frozen=True):
+    """End jobs; the worker that has one is asked to stop it."""
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change | None:
+        """End the job, or request that of its worker."""
+        return cancel(job, now, rules, by=by)
+
+
+@_action(
+    Verb.RETRY,
+    past="retried",
+    summary="Retry a failed or cancelled job",
+    example={"delay": 60},
+    customers=True,
+    revives=True,
+)
+class RetryAction(Action, frozen=True):
+    """Retry failed or cancelled jobs, under their own ids and with a new budget."""
+
+    delay: Duration = 0.0
+    """Not before so many seconds from now."""
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change:
+        """Give the job a new budget."""
+        return retry(job, now, delay=self.delay, by=by)
+
+
+@_action(
+    Verb.RERUN,
+    past="rerun",
+    summary="Do the work of an ended job again, as a new one",
+    example={"priority": 75},
+    customers=True,
+    revives=True,
+)
+class RerunAction(Action, frozen=True):
+    """Do the work of ended jobs again as new ones, with the same payload and options, or with others."""
+
+    payload: dict[str, Any] | None = None
+    """All arguments by name, in place of the old ones."""
+    queue: Name | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Duration | UnsetType = UNSET
+    not_before: Moment | UnsetType = UNSET
+    not_after: Moment | UnsetType = UNSET
+    timeout: Annotated[float, Meta(gt=0, le=MAX_DURATION_SECONDS)] | UnsetType | None = UNSET
+    tags: tuple[str, ...] | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    requires: dict[str, Any] | UnsetType = UNSET
+    dedup: str | UnsetType | None = UNSET
+    concurrency_key: str | UnsetType | None = UNSET
+    customer: str | UnsetType = UNSET
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Those that are to be others."""
+        values = {name: getattr(self, name) for name in RerunAction.__struct_fields__ if name != "payload"}
+        return {name: value for name, value in values.items() if value is not UNSET}
+
+    def payload_for(self, job: Job) -> Mapping[str, Any] | None:
+        """The payload of the new job; None: that of the old one."""
+        return self.payload
+
+
+@_action(Verb.DISCARD, past="discarded", summary="Put a completed or failed job away", customers=True, confirmed=True)
+class DiscardAction(Action, frozen=True):
+    """End completed or failed jobs as cancelled (discarded)."""
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change:
+        """Put the job away."""
+        return discard(job, now, by=by)
+
+
+class ErrorBody(ErrorInfo, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What went wrong."""
+
+
+@_action(
+    Verb.RESOLVE,
+    past="resolved",
+    summary="Set the outcome of a job by hand",
+    example={"result": {"image": "cat-320.png"}},
+)
+class ResolveAction(Action, frozen=True):
+    """Set the outcome of jobs by hand: ``error`` fails them, else ``result`` completes them."""
+
+    result: Any = None
+    error: str | ErrorBody | None = None
+
+    @classmethod
+    def bare(cls) -> bool:
+        """No empty request completes a job."""
+        return False
+
+    def checked(self) -> Self:
+        """With one of the two."""
+        if self.error is not None and self.result is not None:
+            raise ConfigError("resolve: a job ends with a result or with an error, not with both")
+        if not isinstance(self.error, str | ErrorInfo | None):
+            raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {shown(self.error)}")
+        return self
+
+    def failure(self, rules: Rules) -> ErrorInfo | None:
+        """The error as it is stored; None: the jobs complete."""
+        error = ErrorInfo("Resolved", self.error) if isinstance(self.error, str) else self.error
+        return None if error is None else error.cut(rules.error_limit)
+
+
+@_action(Verb.RUN_NOW, past="put in line", summary="Put a scheduled or retrying job in line at once", customers=True)
+class RunNowAction(Action, frozen=True):
+    """Put scheduled or retrying jobs in line at once."""
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change:
+        """Let the job arrive."""
+        return run_now(job, now, by=by)
+
+
+@_action(
+    Verb.POSTPONE, past="postponed", summary="Let a job wait for another time", example={"until": 3600}, customers=True
+)
+class PostponeAction(Action, frozen=True):
+    """Let jobs wait for another time."""
+
+    until: Moment | Duration
+    """A moment, or so many seconds from now."""
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change:
+        """Let the job wait."""
+        until = self.until if isinstance(self.until, datetime) else after(now, self.until)
+        return postpone(job, until, now, by=by)
+
+
+@_action(Verb.MOVE, past="moved", summary="Move a job to another queue", example={"queue": "images"})
+class MoveAction(Action, frozen=True):
+    """Move jobs that no worker has to another queue, with their arrival."""
+
+    queue: Name
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change | None:
+        """Put the job into the queue."""
+        return move(job, self.queue, now, by=by)
+
+
+@_action(
+    Verb.REPRIORITISE,
+    past="reprioritised",
+    summary="Give a job another priority",
+    label="Priority",
+    example={"priority": 75},
+)
+class ReprioritiseAction(Action, frozen=True):
+    """Give jobs that no worker has another priority."""
+
+    priority: Priority
+
+    def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change | None:
+        """Give the job the priority."""
+        return reprioritise(job, self.priority, now, by=by)

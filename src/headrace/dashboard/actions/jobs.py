@@ -7,19 +7,20 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta
 
-from headrace.client.api.actions import ActionResult, answered
+from headrace.client.api.actions import ActionResult, result_of
 from headrace.client.api.filters import Filters
 from headrace.client.api.tasks import note_submit
 from headrace.client.draft import Draft
 from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.defaults import MAX_NAME_CHARACTERS
 from headrace.core.job import Job
+from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.status import Verb
 from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
@@ -39,30 +40,13 @@ MAX_CHOSEN_JOBS = 1000
 PROGRESS_SECONDS = 0.25
 """Seconds between two lines of how far an act on many is."""
 
-VerbName = Literal["cancel", "retry", "rerun", "discard", "postpone", "run_now", "move", "reprioritise", "resolve"]
-OF_CUSTOMERS = frozenset({Verb.CANCEL, Verb.RETRY, Verb.RERUN, Verb.DISCARD, Verb.POSTPONE, Verb.RUN_NOW})
-"""What viewers may do who see the jobs of one customer alone."""
-REVIVES = frozenset({Verb.RETRY, Verb.RERUN})
-
-PAST = {
-    Verb.CANCEL: "cancelled",
-    Verb.RETRY: "retried",
-    Verb.RERUN: "rerun",
-    Verb.DISCARD: "discarded",
-    Verb.POSTPONE: "postponed",
-    Verb.RUN_NOW: "put in line",
-    Verb.MOVE: "moved",
-    Verb.REPRIORITISE: "reprioritised",
-    Verb.RESOLVE: "resolved",
-}
-
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
 class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """What an act has to know beside the jobs."""
 
-    verb: VerbName
+    verb: Verb
     seconds: Annotated[float, Meta(ge=0, le=366 * 86400.0)] | None = None
     """How long to wait: of ``postpone`` and ``retry``."""
     queue: Name | None = None
@@ -70,6 +54,23 @@ class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     payload: dict[str, Any] | None = None
     result: Any = None
     error: Annotated[str, Meta(min_length=1, max_length=4000)] | None = None
+
+    def action(self) -> Action:
+        """What it asks for; :raises ActionRefused: something is missing"""
+        kind = _kind(self.verb)
+        fields = kind.__struct_fields__ if kind is not RerunAction else ("payload",)  # with the options of the old job
+        named = {field: "seconds" if field in ("delay", "until") else field for field in fields}
+        given = {field: getattr(self, name, None) for field, name in named.items()}
+        for field in kind.needs():
+            if given[field] is None:
+                raise ActionRefused(400, f"Say {'how long to wait' if named[field] == 'seconds' else f'a {field}'}.")
+        return kind(**{field: value for field, value in given.items() if value is not None})
+
+
+def _kind(verb: Verb) -> type[Action]:
+    if verb not in ACTIONS:
+        raise ActionRefused(400, "There is no such action.")
+    return ACTIONS[verb]
 
 
 class OnOne(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -88,13 +89,14 @@ class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 async def on_one(ask: PageRequest, told: OnOne) -> Done:
     """Do it to one job."""
-    job, verb = await ask.job(str(told.id)), Verb(told.verb)
-    _check(ask, verb, told, [job])
-    if verb in REVIVES:
+    job = await ask.job(str(told.id))
+    _check(ask, told, [job])
+    action = told.action()
+    if action.revives:
         await ask.dashboard.gate.admit(ask.viewer, job)
-    made = await _do(ask, verb, told, job.id)
-    text = f"The job is {PAST[verb]}."
-    if verb is Verb.CANCEL and not made.ended:
+    made = await ask.app.act(job.id, action, by=ask.viewer.name)
+    text = f"The job is {action.past}."
+    if action.verb is Verb.CANCEL and not made.ended:
         text = "Its worker is asked to stop it."
     return Done(told=text, go=ask.link(f"/jobs/{made.id}") if made.id != job.id else None)
 
@@ -102,7 +104,7 @@ async def on_one(ask: PageRequest, told: OnOne) -> Done:
 async def check_one(ask: PageRequest, told: OnOne) -> Done:
     """Whether the job could be rerun with this payload."""
     job = await ask.job(str(told.id))
-    _check(ask, Verb(told.verb), told, [job])
+    _check(ask, told, [job])
     if told.payload is not None:
         await payload_of(ask, job.task, told.payload)
     return Done()
@@ -117,10 +119,10 @@ async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data:
     return draft
 
 
-def _check(ask: PageRequest, verb: Verb, told: Details, jobs: Sequence[Job]) -> None:
+def _check(ask: PageRequest, told: Details, jobs: Sequence[Job]) -> None:
     """Refuse what this viewer may not do, whatever the job is."""
-    viewer = ask.viewer
-    if viewer.customer is not None and (verb not in OF_CUSTOMERS or told.payload is not None):
+    viewer, verb, kind = ask.viewer, told.verb, _kind(told.verb)
+    if viewer.customer is not None and (not kind.customers or told.payload is not None):
         raise ActionRefused(403, "This is not for the key of a customer.")
     if verb is Verb.MOVE and told.queue is not None:
         may_submit(ask, None, told.queue)
@@ -141,43 +143,13 @@ def may_submit(ask: PageRequest, task: str | None, queue: str, *, ours: bool = F
             raise ActionRefused(403, f"You may use the {what}s {', '.join(sorted(bound))} alone, not {name!r}.")
 
 
-async def _do(ask: PageRequest, verb: Verb, told: Details, id: UUID) -> Job:
-    app, by = ask.app, ask.viewer.name
-    match verb:
-        case Verb.CANCEL:
-            return await app.cancel(id, by=by)
-        case Verb.RETRY:
-            return await app.retry(id, delay=told.seconds or 0.0, by=by)
-        case Verb.RERUN:
-            handle = await app.rerun(id, payload=told.payload, by=by)
-            return handle.last or await handle.refresh()
-        case Verb.DISCARD:
-            return await app.discard(id, by=by)
-        case Verb.POSTPONE:
-            return await app.postpone(id, _needed(told.seconds, "how long to wait"), by=by)
-        case Verb.RUN_NOW:
-            return await app.run_now(id, by=by)
-        case Verb.MOVE:
-            return await app.move(id, _needed(told.queue, "a queue"), by=by)
-        case Verb.REPRIORITISE:
-            return await app.reprioritise(id, _needed(told.priority, "a priority"), by=by)
-        case _:
-            return await app.resolve(id, result=told.result, error=told.error, by=by)
-
-
-def _needed(value: Any, what: str) -> Any:
-    if value is None:
-        raise ActionRefused(400, f"Say {what}.")
-    return value
-
-
 # -- on many
 
 
 async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
     """Do it to all that were chosen or match; a dry run only counts them."""
-    verb = Verb(told.verb)
-    _check(ask, verb, told, ())
+    verb = told.verb
+    _check(ask, told, ())
     if told.payload is not None or verb is Verb.RESOLVE:
         raise ActionRefused(400, "This is done to one job at a time.")
     if told.ids is not None:
@@ -185,18 +157,21 @@ async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[s
             found = [job for job in await ask.app.jobs.get_many(told.ids) if job is not None]
             mine = [job for job in found if ask.viewer.customer in (None, job.customer)]
             return Done(count=sum(job.status in TRANSITIONS[verb] for job in mine))
-        acting, of = _each(ask, verb, told, told.ids), len(told.ids)
-        return _counted(verb, acting, of)
+        return _counted(verb, _each(ask, told, told.ids), len(told.ids))
     bound = ask.viewer.tasks is not None or ask.viewer.queues is not None
     if bound and verb in (Verb.RERUN, Verb.MOVE):
         raise ActionRefused(403, "This key may do this to one job at a time.")
     frozen, filters = _frozen(ask, verb, told.filter or {})
-    of = 0 if filters is None else await ask.app.dry_run(verb, filters)
-    if told.dry or filters is None:
+    if filters is None:
+        return Done(count=0, filter=frozen)
+    jobs = ask.app.where(**filters)
+    of = await jobs.preview(verb)
+    if told.dry:
         return Done(count=of, filter=frozen)
-    if verb in REVIVES:
+    action = told.action()
+    if action.revives:
         await ask.dashboard.gate.admit_all(ask.viewer, verb, filters, of)
-    return _counted(verb, _all(ask, verb, told, filters), of)
+    return _counted(verb, jobs.act(action, by=ask.viewer.name), of)
 
 
 def _frozen(ask: PageRequest, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any], Filters | None]:
@@ -218,40 +193,20 @@ def _frozen(ask: PageRequest, verb: Verb, given: dict[str, Any]) -> tuple[dict[s
     return asked, {**filters, "status": sorted(wanted)}
 
 
-async def _each(ask: PageRequest, verb: Verb, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[ActionResult, None]:
+async def _each(ask: PageRequest, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[ActionResult, None]:
     for id in ids:
         try:
             job = await ask.job(str(id))
-            _check(ask, verb, told, [job])
-            if verb in REVIVES:
+            _check(ask, told, [job])
+            action = told.action()
+            if action.revives:
                 await ask.dashboard.gate.admit(ask.viewer, job)
-            acted = await answered(ask.app, verb, id, lambda id: _do(ask, verb, told, id))
+            acted = await result_of(ask.app, id, action, ask.viewer.name)
         except Missing as missing:  # pruned since it was chosen: the others are acted on all the same
             acted = ActionResult(id=id, answer="not_found", message=f"there is no {missing}")
         except ActionRefused as refused:
             acted = ActionResult(id=id, answer="refused", message=str(refused))
         yield acted
-
-
-def _all(ask: PageRequest, verb: Verb, told: OnMany, filters: Filters) -> AsyncGenerator[ActionResult, None]:
-    app, by = ask.app, ask.viewer.name
-    match verb:
-        case Verb.CANCEL:
-            return app.cancel_all(filters, by=by)
-        case Verb.RETRY:
-            return app.retry_all(filters, delay=told.seconds or 0.0, by=by)
-        case Verb.RERUN:
-            return app.rerun_all(filters, by=by)
-        case Verb.DISCARD:
-            return app.discard_all(filters, by=by)
-        case Verb.POSTPONE:
-            return app.postpone_all(filters, _needed(told.seconds, "how long to wait"), by=by)
-        case Verb.RUN_NOW:
-            return app.run_now_all(filters, by=by)
-        case Verb.MOVE:
-            return app.move_all(filters, _needed(told.queue, "a queue"), by=by)
-        case _:
-            return app.reprioritise_all(filters, _needed(told.priority, "a priority"), by=by)
 
 
 async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: int) -> AsyncIterator[dict[str, Any]]:
@@ -266,7 +221,7 @@ async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: i
                 said = loop.time()
                 yield {"did": sum(counts.values()), "of": of}
     done = counts["done"] + counts["requested"]
-    told = f"{count(done)} {'job' if done == 1 else 'jobs'} {PAST[verb]}"
+    told = f"{count(done)} {'job' if done == 1 else 'jobs'} {ACTIONS[verb].past}"
     left = counts["refused"] + counts["not_found"]
     if left:
         told += f", {count(left)} refused: {why}"

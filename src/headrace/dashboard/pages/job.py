@@ -9,9 +9,10 @@ from typing import Any
 
 from headrace.core.hidden_errors import hidden_history
 from headrace.core.job import Job
+from headrace.core.lifecycle.actions import ACTIONS
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.query import seen_status
-from headrace.core.status import Status, Verb
+from headrace.core.status import Status
 from headrace.core.webhooks.delivery import TASK as DELIVER
 from headrace.dashboard.drawings.graph import graph
 from headrace.dashboard.drawings.timeline import timeline
@@ -26,19 +27,6 @@ MAX_RERUNS = 50
 """Reruns of one job, and of those, that are shown."""
 MAX_ITEMS = 100
 MAX_RELATIVES = 60
-
-ACTS: tuple[tuple[Verb, str, str], ...] = (
-    (Verb.CANCEL, "Cancel", "danger"),
-    (Verb.RETRY, "Retry", "main"),
-    (Verb.RUN_NOW, "Run now", ""),
-    (Verb.RERUN, "Rerun", ""),
-    (Verb.POSTPONE, "Postpone", ""),
-    (Verb.MOVE, "Move", ""),
-    (Verb.REPRIORITISE, "Priority", ""),
-    (Verb.RESOLVE, "Resolve", ""),
-    (Verb.DISCARD, "Discard", "danger"),
-)
-"""What may be done to a job, in the order of the buttons."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +49,7 @@ async def job(ask: PageRequest) -> Shown:
         "job": found,
         "status": status,
         "line": timeline(found, data["history"], now),
-        "acts": [(verb.value, name, kind) for verb, name, kind in ACTS if found.status in TRANSITIONS[verb]],
+        "acts": [one for verb, one in ACTIONS.items() if found.status in TRANSITIONS[verb]],
     }
     return Shown("job.html", f"{found.task} {str(found.id)[-8:]}", data, every=2.0 if found.ended else 1.0)
 

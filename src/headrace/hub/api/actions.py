@@ -5,22 +5,21 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, cast
+from contextlib import ExitStack, aclosing
+from typing import Any, Literal, Union, cast
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 from starlette.responses import Response
 
-from headrace.client.api.actions import ActionResult
+from headrace.client.api.actions import ActionResult, rerun
 from headrace.client.api.filters import Filters
-from headrace.core.attempt import ErrorInfo
-from headrace.core.defaults import MAX_ACTION_VERDICTS, MAX_NAME_CHARACTERS
+from headrace.core.defaults import MAX_ACTION_VERDICTS
 from headrace.core.job import Job
+from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction, ResolveAction
 from headrace.core.status import Status, Verb
-from headrace.errors import MAX_DURATION_SECONDS
+from headrace.engine import Duplicated
 from headrace.http.problems import Fault, Problem, ProblemDetails
 from headrace.hub.api.documents import ID, JOB, PATH, JobView, job_view
 from headrace.hub.api.filters import JobFilters, filters_in
@@ -31,247 +30,77 @@ from headrace.hub.live.connections import REVOKED
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 from headrace.hub.server.problems import FAULT, problem_of
 
-if TYPE_CHECKING:
-    from headrace.app import App
-
-__all__ = ["ACTS", "OPERATIONS", "Act"]
+__all__ = ["OPERATIONS"]
 
 
-Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
-Seconds = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS)]
-Moment = Annotated[datetime, Meta(tz=True)]
-Priority = Annotated[int, Meta(ge=0, le=100)]
+_log = logging.getLogger("headrace.hub")
 
 
-class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Something that can be done to jobs, with what it needs to know."""
-
-    verb: ClassVar[Verb]
-    revives: ClassVar[bool] = False
-    """Whether more jobs are live when it is done."""
-    makes: ClassVar[bool] = False
-    """Whether it makes jobs, as submits do: it counts as one."""
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        """Do it to one job."""
-        raise NotImplementedError
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        """Do it to all that match."""
-        raise NotImplementedError
-
-    def check(self, ask: OperationRequest) -> None:
-        """Whether the caller may ask for it, whatever the job; :raises Problem: 403"""
-
-    async def kept(self, ask: OperationRequest, filter: Filters) -> Filters:
-        """The filter of an act on many, kept to what the caller may do it to; :raises Problem: 403"""
-        return filter
+# -- on one
 
 
-class CancelAction(Act, frozen=True):
-    """End jobs; the worker that has one is asked to stop it."""
-
-    verb: ClassVar[Verb] = Verb.CANCEL
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        job = await ask.hub.app.cancel(job.id, by=ask.caller.name)
-        return OperationReply(job_view(job), 200 if job.ended else 202)
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.cancel_all(filter, by=by)
-
-
-class RetryAction(Act, frozen=True):
-    """Retry failed or cancelled jobs, under their own ids and with a new budget."""
-
-    verb: ClassVar[Verb] = Verb.RETRY
-    revives: ClassVar[bool] = True
-
-    delay: Seconds = 0.0
-    """Not before so many seconds from now."""
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
+async def act(ask: OperationRequest) -> OperationReply:
+    """Do what the body says to the job in the path."""
+    action: Action = ask.body
+    job = await job_of(ask, ask.path["id"])
+    _check(ask, action)
+    if isinstance(action, RerunAction):
+        return await _rerun(ask, action, job)
+    app, by, written = ask.hub.app, ask.caller.name, ExitStack()
+    if action.revives:
         await ask.hub.caps.live(ask.caller, task=job.task)
         await ask.hub.caps.told(ask.caller, job.task, job.queue, job.spec.webhook or ())
-        return OperationReply(job_view(await ask.hub.app.retry(job.id, delay=self.delay, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.retry_all(filter, delay=self.delay, by=by)
-
-
-class RerunAction(Act, frozen=True):
-    """Do the work of ended jobs again as new ones, with the same payload and options, or with others."""
-
-    verb: ClassVar[Verb] = Verb.RERUN
-    revives: ClassVar[bool] = True
-    makes: ClassVar[bool] = True
-
-    payload: dict[str, Any] | None = None
-    """All arguments by name, in place of the old ones."""
-    queue: Name | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    delay: Seconds | UnsetType = UNSET
-    not_before: Moment | UnsetType = UNSET
-    not_after: Moment | UnsetType = UNSET
-    timeout: Annotated[float, Meta(gt=0, le=MAX_DURATION_SECONDS)] | UnsetType | None = UNSET
-    tags: tuple[str, ...] | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
-    requires: dict[str, Any] | UnsetType = UNSET
-    dedup: str | UnsetType | None = UNSET
-    concurrency_key: str | UnsetType | None = UNSET
-    customer: str | UnsetType = UNSET
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Those that are to be others."""
-        values = {name: getattr(self, name) for name in RerunAction.__struct_fields__ if name != "payload"}
-        return {name: value for name, value in values.items() if value is not UNSET}
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        if self.payload is not None or self.options:
-            _not_ours("task", job.task)
-        may_submit(ask, job.task, job.queue if self.queue is UNSET else self.queue)
-        priority = job.priority if self.priority is UNSET else self.priority
-        await ask.hub.caps.admit(ask.caller, job.task, priority)
-        queue = job.queue if self.queue is UNSET else self.queue
-        await ask.hub.caps.told(ask.caller, job.task, queue, job.spec.webhook or ())
-        again = await ask.hub.app.rerun(job.id, payload=self.payload, by=ask.caller.name, **self.options)
-        made = again.last or await again.refresh()
-        return OperationReply(job_view(made), 200 if again.duplicate else 201, location_of(ask, made))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.rerun_all(filter, payload=self.payload, by=by, **self.options)
-
-    def check(self, ask: OperationRequest) -> None:
-        if self.customer is not UNSET:
-            customer_of(ask, self.customer)
-        if self.queue is not UNSET:
-            _not_ours("queue", self.queue)
-            may_submit(ask, None, self.queue)
-        if self.priority is not UNSET:
-            ask.hub.caps.urgent(ask.caller, self.priority)
-
-    async def kept(self, ask: OperationRequest, filter: Filters) -> Filters:
-        for field, bound in (("task", ask.caller.tasks), ("queue", ask.caller.queues if self.queue is UNSET else None)):
-            named = _names(filter.get(field))
-            if bound is not None and not named <= bound:
-                raise _forbidden(field, f"this key may use the {field}s {', '.join(sorted(bound))} alone")
-            if bound is not None and not named:
-                filter = cast(Filters, {**filter, field: sorted(bound)})
-        if self.payload is not None or self.requires is not UNSET:
-            tasks = _names(filter.get("task"))
-            if not tasks:
-                message = "a payload and requirements are those of a task: name the task"
-                raise Problem(400, "malformed", "The request cannot be understood", message)
-            for task in tasks:
-                _not_ours("task", task)
-        return filter
+    if isinstance(action, ResolveAction):  # as the result of a worker
+        written.enter_context(app.lanes.load.taking(len(msgspec.json.encode(action.result))))
+    with written:
+        job = await app.act(job.id, action, by=by)
+    return OperationReply(job_view(job), 202 if action.verb is Verb.CANCEL and not job.ended else 200)
 
 
-class DiscardAction(Act, frozen=True):
-    """End completed or failed jobs as cancelled (discarded)."""
-
-    verb: ClassVar[Verb] = Verb.DISCARD
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        return OperationReply(job_view(await ask.hub.app.discard(job.id, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.discard_all(filter, by=by)
-
-
-class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What went wrong."""
-
-    type: str
-    message: str
-    traceback: str | None = None
-    details: dict[str, Any] | None = None
+async def _rerun(ask: OperationRequest, action: RerunAction, job: Job) -> OperationReply:
+    ask.hub.door.spend(ask.caller)  # as a submit
+    if action.payload is not None or action.options:
+        _not_ours("task", job.task)
+    queue = job.queue if action.queue is UNSET else action.queue
+    may_submit(ask, job.task, queue)
+    await ask.hub.caps.admit(ask.caller, job.task, job.priority if action.priority is UNSET else action.priority)
+    await ask.hub.caps.told(ask.caller, job.task, queue, job.spec.webhook or ())
+    answer = await rerun(ask.hub.app, job.id, action, ask.caller.name)
+    status = 200 if isinstance(answer, Duplicated) else 201
+    return OperationReply(job_view(answer.job), status, location_of(ask, answer.job))
 
 
-class ResolveAction(Act, frozen=True):
-    """Set the outcome of jobs by hand: ``error`` fails them, else ``result`` completes them."""
-
-    verb: ClassVar[Verb] = Verb.RESOLVE
-
-    result: Any = None
-    error: str | ErrorBody | None = None
-
-    @property
-    def outcome(self) -> dict[str, Any]:
-        """As an App takes it."""
-        error = self.error
-        told = ErrorInfo(**msgspec.structs.asdict(error)) if isinstance(error, ErrorBody) else error
-        return {"result": self.result, "error": told}
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        with ask.hub.app.session.lanes.load.taking(len(msgspec.json.encode(self.result))):  # as the result of a worker
-            return OperationReply(job_view(await ask.hub.app.resolve(job.id, by=ask.caller.name, **self.outcome)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.resolve_all(filter, by=by, **self.outcome)
+# -- what a key may do
 
 
-class RunNowAction(Act, frozen=True):
-    """Put scheduled or retrying jobs in line at once."""
-
-    verb: ClassVar[Verb] = Verb.RUN_NOW
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        return OperationReply(job_view(await ask.hub.app.run_now(job.id, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.run_now_all(filter, by=by)
-
-
-class PostponeAction(Act, frozen=True):
-    """Let jobs wait for another time."""
-
-    verb: ClassVar[Verb] = Verb.POSTPONE
-
-    until: Moment | Seconds
-    """A moment, or so many seconds from now."""
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        return OperationReply(job_view(await ask.hub.app.postpone(job.id, self.until, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.postpone_all(filter, self.until, by=by)
+def _check(ask: OperationRequest, action: Action) -> None:
+    """Whether the caller may do it, whatever the job; :raises Problem: 403"""
+    customer, queue, priority = (getattr(action, name, UNSET) for name in ("customer", "queue", "priority"))
+    if customer is not UNSET:
+        customer_of(ask, customer)
+    if queue is not UNSET:
+        _not_ours("queue", queue)
+        may_submit(ask, None, queue)
+    if priority is not UNSET:
+        ask.hub.caps.urgent(ask.caller, priority)
 
 
-class MoveAction(Act, frozen=True):
-    """Move jobs that no worker has to another queue, with their arrival."""
-
-    verb: ClassVar[Verb] = Verb.MOVE
-
-    queue: Name
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        return OperationReply(job_view(await ask.hub.app.move(job.id, self.queue, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.move_all(filter, self.queue, by=by)
-
-    def check(self, ask: OperationRequest) -> None:
-        _not_ours("queue", self.queue)
-        may_submit(ask, None, self.queue)
-
-
-class ReprioritiseAction(Act, frozen=True):
-    """Give jobs that no worker has another priority."""
-
-    verb: ClassVar[Verb] = Verb.REPRIORITISE
-
-    priority: Priority
-
-    async def on_one(self, ask: OperationRequest, job: Job) -> OperationReply:
-        return OperationReply(job_view(await ask.hub.app.reprioritise(job.id, self.priority, by=ask.caller.name)))
-
-    def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[ActionResult, None]:
-        return app.reprioritise_all(filter, self.priority, by=by)
-
-    def check(self, ask: OperationRequest) -> None:
-        ask.hub.caps.urgent(ask.caller, self.priority)
+def _kept(ask: OperationRequest, action: RerunAction, filter: Filters) -> Filters:
+    """The filter of a rerun of many, kept to what the caller may submit; :raises Problem: 403"""
+    for field, bound in (("task", ask.caller.tasks), ("queue", ask.caller.queues if action.queue is UNSET else None)):
+        named = _names(filter.get(field))
+        if bound is not None and not named <= bound:
+            raise _forbidden(field, f"this key may use the {field}s {', '.join(sorted(bound))} alone")
+        if bound is not None and not named:
+            filter = cast(Filters, {**filter, field: sorted(bound)})
+    if action.payload is not None or action.requires is not UNSET:
+        tasks = _names(filter.get("task"))
+        if not tasks:
+            message = "a payload and requirements are those of a task: name the task"
+            raise Problem(400, "malformed", "The request cannot be understood", message)
+        for task in tasks:
+            _not_ours("task", task)
+    return filter
 
 
 def _names(given: Any) -> frozenset[str]:
@@ -288,48 +117,17 @@ def _forbidden(field: str, message: str) -> Problem:
     return Problem(403, "forbidden", "This is not for this key", message, faults=[Fault(field, message)])
 
 
-ACTS: dict[Verb, type[Act]] = {
-    kind.verb: kind
-    for kind in (
-        CancelAction,
-        RetryAction,
-        RerunAction,
-        DiscardAction,
-        ResolveAction,
-        RunNowAction,
-        PostponeAction,
-        MoveAction,
-        ReprioritiseAction,
-    )
-}
-
-_log = logging.getLogger("headrace.hub")
-
-
-# -- on one
-
-
-async def act(ask: OperationRequest) -> OperationReply:
-    """Do what the body says to the job in the path."""
-    told: Act = ask.body
-    job = await job_of(ask, ask.path["id"])
-    told.check(ask)
-    if told.makes:
-        ask.hub.door.spend(ask.caller)
-    return await told.on_one(ask, job)
-
-
 # -- on all that match
 
 
-def _on_all(kind: type[Act]) -> type[msgspec.Struct]:
-    """The body of an act on many: that of an act on one, and which jobs."""
+def _on_all(kind: type[Action]) -> type[msgspec.Struct]:
+    """The body of an action on many: that of an action on one, and which jobs."""
     return msgspec.defstruct(
         f"{kind.__name__.removesuffix('Action')}All",
         [("filter", JobFilters), ("dry_run", bool, False)],
         bases=(kind,),
         tag_field="act",
-        tag=_word(kind.verb),
+        tag=kind.word(),
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
@@ -338,11 +136,7 @@ def _on_all(kind: type[Act]) -> type[msgspec.Struct]:
     )
 
 
-def _word(verb: Verb) -> str:
-    return verb.value.replace("_", "-")
-
-
-ActOnAll: Any = Union[tuple(map(_on_all, ACTS.values()))]  # noqa: UP007  # made here
+ActOnAll: Any = Union[tuple(map(_on_all, ACTIONS.values()))]  # noqa: UP007  # made here
 
 
 class ActionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -405,26 +199,28 @@ async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
     if body.filter == JobFilters():
         message = "an act on many jobs needs a filter: name at least one field"
         raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault("filter", message)])
-    body.check(ask)
-    filter = await body.kept(ask, filter)
+    _check(ask, body)
+    if isinstance(body, RerunAction):
+        filter = _kept(ask, body, filter)
+    jobs = app.where(**filter)
     lines = wants_lines(ask.request)
     is_capped = body.revives and ask.caller.customer is not None
-    count = await app.dry_run(body.verb, filter) if body.dry_run or is_capped or not lines else 0
+    count = await jobs.preview(body.verb) if body.dry_run or is_capped or not lines else 0
     if body.dry_run:
         return OperationReply(JobCount(count))
     if not lines and count > MAX_ACTION_VERDICTS:
         remedy = "name fewer, or send Accept: application/x-ndjson"
         text = f"{count:,} match, and a document has room for {MAX_ACTION_VERDICTS:,}: {remedy}"
         raise Problem(409, "too-many", "Too many jobs match", text)
-    if body.makes:
+    if isinstance(body, RerunAction):  # as a submit
         ask.hub.door.spend(ask.caller)
     if is_capped:
         await ask.hub.caps.revive(ask.caller, body.verb, filter, count)
+    acting = jobs.act(body, by=ask.caller.name)
     if lines:
-        acting = body.on_all(app, filter, ask.caller.name)
         first = await anext(acting, None)  # here, where an error is a problem
         return lines_response(ask.request, _lines(ask, first, acting))
-    verdicts = [ActionVerdict.of(acted) async for acted in body.on_all(app, filter, ask.caller.name)]
+    verdicts = [ActionVerdict.of(acted) async for acted in acting]
     return OperationReply(ActionVerdicts(tuple(verdicts), _counted(Counter(one.answer for one in verdicts))))
 
 
@@ -466,43 +262,30 @@ def _counted(counts: Counter[str], stopped: str | None = None, problem: ProblemD
 
 # -- the table
 
-_TOLD: dict[Verb, tuple[str, Any]] = {
-    Verb.CANCEL: ("Cancel a job, or ask its worker to stop it (202)", None),
-    Verb.RETRY: ("Retry a failed or cancelled job", {"delay": 60}),
-    Verb.RERUN: ("Do the work of an ended job again, as a new one", {"priority": 75}),
-    Verb.DISCARD: ("Put a completed or failed job away", None),
-    Verb.RESOLVE: ("Set the outcome of a job by hand", {"result": {"image": "cat-320.png"}}),
-    Verb.RUN_NOW: ("Put a scheduled or retrying job in line at once", None),
-    Verb.POSTPONE: ("Let a job wait for another time", {"until": 3600}),
-    Verb.MOVE: ("Move a job to another queue", {"queue": "images"}),
-    Verb.REPRIORITISE: ("Give a job another priority", {"priority": 75}),
-}
 _GIVES: dict[Verb, dict[int, Any]] = {
     Verb.CANCEL: {200: JobView, 202: JobView},
     Verb.RERUN: {201: JobView, 200: JobView},
 }
-_NEEDED = {Verb.RESOLVE, Verb.POSTPONE, Verb.MOVE, Verb.REPRIORITISE}
-"""These cannot be asked for without a body."""
 
 OPERATIONS = (
     *(
         Operation(
             name=f"{verb}_job",
             method="POST",
-            path=f"/api/jobs/{{id}}/{_word(verb)}",
-            summary=_TOLD[verb][0],
+            path=f"/api/jobs/{{id}}/{kind.word()}",
+            summary=kind.summary,
             scope="act",
             bounded="job",
             do=act,
             body=kind,
-            bare=verb not in _NEEDED,
+            bare=kind.bare(),
             gives=_GIVES.get(verb, {200: JobView}),
             refuses=(404, 409, 410, 422),
-            example=_TOLD[verb][1] or {},
+            example=kind.example,
             answered=JOB,
             path_examples=PATH,
         )
-        for verb, kind in ACTS.items()
+        for verb, kind in ACTIONS.items()
     ),
     Operation(
         name="act_on_jobs",

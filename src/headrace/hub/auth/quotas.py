@@ -147,13 +147,17 @@ class Quotas:
         if caller.customer is not None:
             named = filter.get("task") or ()
             tasks = {named} if isinstance(named, str) else set(named)
-            deliveries = await self._app.dry_run(verb, {**filter, "task": TASK}) if not tasks or TASK in tasks else 0
+
+            async def tried(of: Sequence[str]) -> int:
+                return await self._app.where(**cast("Filters", {**filter, "task": of})).preview(verb) if of else 0
+
+            deliveries = await tried([TASK] if not tasks or TASK in tasks else [])
 
             async def count_of(of: tuple[str, ...]) -> int:
                 both = sorted(tasks.intersection(of) if tasks else of)
                 if not of or (tasks and tasks.issubset(of)):
                     return count - deliveries
-                return await self._app.dry_run(verb, cast("Filters", {**filter, "task": both})) if both else 0
+                return await tried(both)
 
             await self.live(caller, count - deliveries)
             ahead = await self._ahead(caller.customer, count_of, new=verb is Verb.RERUN)
