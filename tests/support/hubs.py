@@ -1,6 +1,7 @@
 """Hubs on real ports, on a loop of their own, in front of an engine: what remote engines are tested with.
 
-To make the routes of a hub takes longer than most tests do. So a hub that was stopped is opened again, on another store.
+To make the routes of a hub takes longer than most tests do. So a hub that was stopped is opened again, on a new
+store.
 """
 
 from __future__ import annotations
