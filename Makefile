@@ -47,8 +47,8 @@ test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test
 quick: $(VENV)/.dev ## run the core, memory and SQLite tests and a smoke of the rest, within a minute on two cores
 	@$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) $(QUICK) $(ARGS)
 
-soak: $(VENV)/.dev ## run the tests that take minutes, one after another, and print their figures; options for pytest in ARGS
-	@$(BIN)/python -m pytest -s $(if $(findstring tests/soak/,$(ARGS)),,tests/soak) $(ARGS)
+soak: $(VENV)/.dev ## run the tests that take minutes, and the kills of make test again and again, one after another; options for pytest in ARGS
+	@HEADRACE_SOAK=1 $(BIN)/python -m pytest -s $(if $(findstring tests/,$(ARGS)),,tests/soak tests/crash) $(ARGS)
 
 fuzz: $(VENV)/.dev ## ask a hub for all that its API promises, 1,000 examples an operation, with a new seed each time
 	@HEADRACE_EXAMPLES=1000 $(BIN)/python -m pytest -s --every-engine tests/hub/openapi/test_contract.py tests/hub/test_hostile.py $(ARGS)

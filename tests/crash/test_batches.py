@@ -12,13 +12,14 @@ from headrace import Status
 from headrace.core.change import BatchTally
 from tests.crash.app import app, nothing, report
 from tests.support.crew import crew
+from tests.support.repeats import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(900)
 
 STORES = [pytest.param(kind, marks=pytest.mark.xdist_group(f"crash {kind}")) for kind in ("sqlite", "postgres")]
-COUNT = 100_000
+COUNT = repeats(100_000, 30_000)
 
 
 @pytest.fixture(params=STORES)

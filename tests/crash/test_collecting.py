@@ -12,6 +12,7 @@ from headrace.core.status import Outcome, Status
 from tests.crash.collecting import app, collects
 from tests.support.crew import crew
 from tests.support.invariants import all_jobs, check_store
+from tests.support.repeats import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 
@@ -38,10 +39,10 @@ async def test_every_job_survives_workers_killed_within_calls(kind: str, tmp_pat
             async def all_done() -> bool:
                 return await done() == N
 
-            for _ in range(4):  # one after the other: begun, seen to have done something, killed at its work
+            for _ in range(repeats(4)):  # one after the other: begun, seen to have done something, killed at its work
                 member = workers.hire("--concurrency", "1")
                 await until(partial(did_some, member.pid), within=90, what="something done")
-                workers.kill(member)
+                await until(lambda: workers.kill_at_work(app), within=60, what="it holds something")
             assert await done() < N
             workers.hire("--concurrency", "2")
             await until(all_done, within=180, what=f"{N} jobs completed")

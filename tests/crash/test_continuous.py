@@ -17,6 +17,7 @@ from headrace.core.status import Outcome, Status
 from tests.crash.polling import INSTANCES, app
 from tests.support.crew import crew
 from tests.support.invariants import all_jobs, check_store
+from tests.support.repeats import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 
@@ -36,7 +37,7 @@ async def test_instances_outlive_their_workers_and_are_never_too_many(url: str, 
         async with app:
             for _ in range(2):
                 workers.hire("--concurrency", "4")
-            for _ in range(5):
+            for _ in range(repeats(5)):
                 done = await completed()
                 await until(lambda done=done: _more(done + 8), within=90, what="runs in all instances")  # type: ignore[misc]
                 await until(lambda: workers.kill_at_work(app), within=90, what="somebody runs an instance")

@@ -21,6 +21,7 @@ from tests.crash.app import app, blocks, deaf, waits_for
 from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.living import BY_LOOKS, BY_PROOF, are_living, have_beaten, living, quietly, said, the_same_workers
+from tests.support.repeats import repeats
 from tests.support.servers import schemas
 from tests.support.servers.pgbouncer import PgBouncer
 from tests.support.servers.postgres import Server, shared
@@ -202,7 +203,7 @@ async def test_workers_whose_server_forgot_what_it_held_are_not_buried(tmp_path:
                 if ends == "the connections of a blocked loop":
                     await blocks.submit(str(gate), str(note))
                     await until(note.exists, within=60)
-                for _ in range(3):
+                for _ in range(repeats(3)):
                     before = await living(app)
                     if ends == "the server":
                         await asyncio.to_thread(server.restart)
@@ -228,7 +229,7 @@ async def test_workers_behind_a_restarted_pooler_are_not_buried(tmp_path: Path) 
             async with app:
                 members = [workers.hire() for _ in range(2)]
                 await until(lambda: are_living(app, *members), within=90)
-                for _ in range(3):
+                for _ in range(repeats(3)):
                     before = await living(app)
                     await asyncio.to_thread(bouncer.restart)
                     await until(lambda before=before: have_beaten(app, before, proof=False), within=60)  # type: ignore[misc]

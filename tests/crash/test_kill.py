@@ -17,6 +17,7 @@ from headrace.core.status import Outcome, Reason, Status
 from tests.crash.app import app, poison, waits_for, work
 from tests.support.crew import crew
 from tests.support.invariants import check_store
+from tests.support.repeats import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 
@@ -46,7 +47,7 @@ async def test_five_thousand_jobs_survive_workers_killed_at_random(url: str, tmp
                 return await workers.kill_at_work(app, dice)
 
             async def nemesis() -> None:
-                for _ in range(6):
+                for _ in range(repeats(6)):
                     await asyncio.sleep(dice.uniform(0.3, 0.9))
                     living = [one for one in workers.members if one.poll() is None]
                     workers.kill(dice.choice(living))  # whatever it does, or before it does anything

@@ -19,6 +19,7 @@ from headrace.core.status import HELD, Outcome, Status
 from tests.crash.app import app, limited
 from tests.support.crew import crew
 from tests.support.invariants import all_jobs, check_store
+from tests.support.repeats import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 
@@ -89,7 +90,7 @@ async def test_no_limit_is_exceeded_while_workers_are_killed(url: str, tmp_path:
 
             looks = Looks()
             looking = asyncio.create_task(looks())
-            await more(500)
+            await more(repeats(500, 200))
             for _ in range(3):
                 workers.hire("--concurrency", "10")
 
@@ -105,7 +106,7 @@ async def test_no_limit_is_exceeded_while_workers_are_killed(url: str, tmp_path:
                 return await workers.kill_at_work(app, dice)
 
             await until(some_done, within=90)
-            for _ in range(6):
+            for _ in range(repeats(6)):
                 await asyncio.sleep(dice.uniform(0.2, 0.6))
                 await until(at_work, within=60, what="somebody holds something")
                 workers.hire("--concurrency", "10")

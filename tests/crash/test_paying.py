@@ -18,6 +18,7 @@ from headrace.core.status import Outcome, Status
 from tests.crash.paying import Moment, app, pay, pay_at
 from tests.support.crew import crew
 from tests.support.invariants import check_store
+from tests.support.repeats import repeats
 from tests.support.servers.postgres import shared
 from tests.support.servers.schemas import schema_of, url_of
 from tests.support.until import until
@@ -91,7 +92,7 @@ async def test_every_job_is_paid_exactly_once_while_workers_are_killed_at_random
             async def paid() -> bool:
                 return (await app.stats.counts()).statuses.get(Status.COMPLETED, 0) == len(handles)
 
-            while not await paid() and killed < 10:
+            while not await paid() and killed < repeats(10, 2):
                 await asyncio.sleep(dice.uniform(0.4, 0.9))
                 living = [one for one in workers.members if one.poll() is None]
                 workers.kill(dice.choice(living))

@@ -19,6 +19,7 @@ from headrace.errors import Unavailable
 from tests.crash.app import app, nothing, waits_for, work
 from tests.support.crew import Crew, crew
 from tests.support.invariants import check_store
+from tests.support.repeats import repeats
 from tests.support.servers.postgres import Server
 from tests.support.servers.proxy import Proxy
 from tests.support.until import until
@@ -102,7 +103,7 @@ async def test_a_server_killed_under_load_loses_nothing_that_was_acknowledged(se
                 workers.hire("--concurrency", "20")
             await until(partial(_at_work, 3), within=120)
             submitters = Submitters()
-            for _ in range(3):
+            for _ in range(repeats(3)):
                 goal = await completed() + 50
                 await submitters.until_more(100)
                 await until(partial(_more_than, goal), within=120, what="50 more completed")
@@ -128,8 +129,8 @@ async def test_connections_cut_at_random_lose_nothing(server: Server, tmp_path: 
             await until(partial(_at_work, 3), within=120)
             submitters = Submitters()
             await submitters.until_more(50)
-            cut = rounds = 0
-            while cut < 40 or rounds < 40:  # there may be none to cut while all wait before they connect again
+            cut, rounds, enough = 0, 0, repeats(40, 10)
+            while cut < enough or rounds < enough:  # there may be none to cut while all wait before they connect again
                 assert rounds < 400, f"only {cut} were cut (seed {seed})"
                 await asyncio.sleep(dice.uniform(0.02, 0.2))
                 if dice.random() < 0.2:

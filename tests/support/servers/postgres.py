@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +35,9 @@ OURS = "headrace tests"
 SETTINGS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "200"}
 
 INITDB = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+
+FIRST_OF_USERS = 16384
+"""From this number on types are made by users; those below are the same on every server of a version."""
 
 Answer = TypeVar("Answer")
 
@@ -156,7 +159,26 @@ def shared() -> Server:
         # Nor does it clean up or count by itself: how a statement is planned does not depend on when it is asked.
         server = Server.start(Path(tempfile.gettempdir()), fsync="off", autovacuum="off")
     atexit.register(server.discard)
+    _remember_types()
     return server
+
+
+def _remember_types() -> None:
+    """Have asyncpg find out once in this process, and not with each connection, what built-in types are made of.
+
+    It does so by a query that reads all types there are, for each kind of array: a fifth of what a test costs.
+    """
+    find_out, known = asyncpg.Connection._introspect_types, dict[tuple[object, ...], Any]()
+
+    async def introspect(self: asyncpg.Connection[Any], types: Sequence[int], timeout: float) -> Any:
+        if max(types) >= FIRST_OF_USERS:
+            return await find_out(self, types, timeout)
+        key = (self.get_server_version(), *sorted(types))
+        if key not in known:
+            known[key] = await find_out(self, types, timeout)
+        return known[key]
+
+    asyncpg.Connection._introspect_types = introspect
 
 
 class Home:

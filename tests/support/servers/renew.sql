@@ -18,11 +18,11 @@ END $$;
 
 -- Whether it was done; null: somebody is still reading or writing there. Whoever only begins to meanwhile waits for the
 -- locks, and then finds no schema of the name.
-CREATE FUNCTION pg_temp.renew(used text, name text, model text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION pg_temp.renew(used text, name text, model text, shape_of_model text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   relation record;
 BEGIN
-  IF pg_temp.shape(used) <> pg_temp.shape(model) THEN
+  IF pg_temp.shape(used) <> shape_of_model THEN
     RETURN false;
   END IF;
   BEGIN

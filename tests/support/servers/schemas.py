@@ -76,9 +76,17 @@ def _lend(place: Path) -> str:
 
 def _renew(used: str, name: str) -> bool | None:
     """Whether a used schema is as good as new now, under this name; None: it is still in use."""
-    [answer] = _control().execute("SELECT pg_temp.renew(%s, %s, %s)", (used, name, MODEL)).fetchone() or [None]
+    given = (used, name, MODEL, _shape())
+    [answer] = _control().execute("SELECT pg_temp.renew(%s, %s, %s, %s)", given).fetchone() or [None]
     assert answer is None or isinstance(answer, bool)
     return answer
+
+
+@functools.cache
+def _shape() -> str:
+    """What migrations have made of the model, which nothing changes."""
+    [shape] = _control().execute("SELECT pg_temp.shape(%s)", (MODEL,)).fetchone() or [""]
+    return str(shape)
 
 
 @functools.cache
