@@ -242,7 +242,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def parent(self) -> UUID | None:
-        """The job whose handler submitted it."""
+        """The job that submitted it from its handler."""
         return self.spec.parent
 
     @property

@@ -1,4 +1,4 @@
-"""Claiming: the order of jobs, what a worker may be given, and what becomes of a job it is given."""
+"""Claiming: the order of jobs, what a worker may be given, and what a claim writes on a job."""
 
 from __future__ import annotations
 
