@@ -5,8 +5,8 @@ Cron rules speak of the clocks on the wall in their zone. Where those are turned
 * A rule that names its minutes and hours (``30 2 * * *``) fires once for each wall time. A time that comes twice fires
   the first time; a time the clocks leap over fires at the first moment after the leap. Times of a rule that fall on
   one moment are one fire: in New York's spring gap ``0 2,3 * * *`` fires once, at 03:00.
-* A rule with a minute or hour that begins with ``*`` (``*/15 * * * *``) goes by the time that passes: it fires through a
-  repeated hour twice, and has nothing to fire in an hour that does not exist.
+* A rule with a minute or hour that begins with ``*`` (``*/15 * * * *``) goes by the time that passes: it fires twice
+  through a repeated hour, and has nothing to fire in an hour that does not exist.
 """
 
 from __future__ import annotations
