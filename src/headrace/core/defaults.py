@@ -155,7 +155,7 @@ WEBHOOK_ADDRESS_RETENTION = timedelta(days=35)
 MAX_FILTER_VALUES = 100
 """Values of one field of a filter."""
 MAX_BULK_ITEMS = 1000
-"""Items in one call of a bulk task: as many as one claim brings."""
+"""Items in one call of a bulk task: as many as one claim gives."""
 MAX_BULK_WAIT_SECONDS = 10.0
 """Seconds that a bulk task may wait for more items: a claimed job must be started within thirty."""
 MAX_LOG_LINES = 1000

@@ -21,10 +21,10 @@ class Entries(Protocol):
 
         At most one append per job is in a call. The replies:
 
-        - ``kept``: the entries are durable. One that was here already (same job, kind, attempt and number) is left as
-          it is.
-        - ``stale``: the job is not ``running`` in the hands of this worker at this epoch, and nothing was kept. So a
-          start is on record before anything else of its attempt, and nothing is added to an attempt that is over.
+        - ``kept``: the entries are durable. One that was stored already (same job, kind, attempt and number)
+          is left as it is.
+        - ``stale``: this worker does not have the job ``running`` at this epoch, and nothing was kept. So a start is
+          on record before anything else of its attempt, and nothing is added to an attempt that is over.
         - ``busy``: a transaction that is still open has the job, and nothing was kept. The caller tries again.
         """
         ...

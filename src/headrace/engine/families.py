@@ -30,10 +30,10 @@ class Families(Protocol):
         ``core.lifecycle.family.follow``, with all that the notes of the round say of it, and only then writes anything:
 
         - the statuses of the jobs that it waits for are always given;
-        - ``parent_cancelled`` is said of a child of a cancelled job, while that job is gone or
-          ``core.lifecycle.family.still_cancelled`` says so of it; a child that has ended also leaves ``Note.CANCELLED``
-          for its own children, where ``core.lifecycle.family.passes_on`` says so;
-        - ``batch`` is given for a job of a cancelled batch that is still here.
+        - ``parent_cancelled`` is given for a child of a cancelled job, while that job is gone or
+          ``core.lifecycle.family.still_cancelled``; a child that has ended also leaves ``Note.CANCELLED`` for its own
+          children, where ``core.lifecycle.family.passes_on`` is true;
+        - ``batch`` is given for a job of a cancelled batch that still exists.
 
         The next round processes the notes of a round's changes. Processing a note twice changes nothing, so two
         sessions may process notes at once. A job that another transaction holds is left for later, with its note.

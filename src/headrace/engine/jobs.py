@@ -219,7 +219,7 @@ class Jobs(Protocol):
         - it ended at or before the moment of its status; or, if it has a retention of its own for its status
           (``Spec.retention``), at least that long before ``now`` (``core.lifecycle.retention.is_past``);
         - no live job waits or waited for it;
-        - it does not hold its dedup key, or ``core.lifecycle.deduplication.has_lapsed`` says so for the moment up to
+        - it does not hold its dedup key, or ``core.lifecycle.deduplication.has_lapsed`` is true for the moment up to
           which jobs with its retention are removed;
         - it ended at or before the earliest of the moments, or its parent cannot look for it
           (``core.lifecycle.family.may_be_looked_for``).

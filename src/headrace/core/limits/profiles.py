@@ -37,7 +37,7 @@ Pair = tuple[str, str]
 
 
 def staked_by(spec: Spec) -> str | None:
-    """Return for whom the pair of a job counts: its customer; None: the operator; ``OURS``: the job is headrace's own,
+    """Return the customer that the pair of a job counts for; None: the operator; ``OURS``: the job is headrace's own,
     or of a schedule. Ours are few, and never refused; headrace's own jobs require nothing."""
     if (spec.task.startswith("headrace.") and not spec.requires) or spec.schedule is not None:
         return OURS
