@@ -1,4 +1,4 @@
-"""What one run of a handler comes to: its ending, from which the lifecycle decides, and the attempt that is kept."""
+"""The ending of one run of a handler, from which the lifecycle decides, and the attempt that is stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 _MAX_DETAIL_CHARACTERS = 200
-"""Characters of a detail, with its name, that an error keeps which is too large."""
+"""Maximum characters of a detail and its name that a shortened error keeps."""
 
 
 class ErrorInfo(msgspec.Struct, Record, frozen=True, omit_defaults=True):
@@ -44,14 +44,14 @@ class ErrorInfo(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     def cut(self, limit: int) -> ErrorInfo:
         """The same error as plain JSON of at most ``limit`` bytes.
 
-        Details go first, all but numbers and words, then the middle of the traceback, of the message, of the type.
+        It drops details first, except numbers and short texts, then the middle of traceback, message and type.
         """
         trace = None if self.traceback is None else storable(self.traceback)
         kept = ErrorInfo(storable(self.type), storable(self.message), trace, _plain_details(self.details))
         if _size(kept) <= limit:
             return kept
         texts = {"traceback": trace or "", "message": kept.message, "type": kept.type}
-        # No text keeps more characters than the whole may have bytes: a huge one is not measured again and again.
+        # No text may have more characters than the whole may have bytes, so that a huge one is measured once.
         keep = {name: min(len(text), limit) for name, text in texts.items()}
         kept = replace(
             kept,
@@ -66,8 +66,7 @@ class ErrorInfo(msgspec.Struct, Record, frozen=True, omit_defaults=True):
 
 
 def _words(details: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
-    """Those of the details that say much in little, such as the HTTP status of an error, if all of them have at most
-    ``limit`` bytes."""
+    """Return the short details, such as the HTTP status of an error, if together they have at most ``limit`` bytes."""
     words = {name: one for name, one in (details or {}).items() if not isinstance(one, dict | list)}
     few = {name: one for name, one in words.items() if len(name) + len(str(one)) <= _MAX_DETAIL_CHARACTERS}
     return few if few and len(msgspec.json.encode(few)) <= limit else None
@@ -78,7 +77,7 @@ def _size(error: ErrorInfo) -> int:
 
 
 def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The details as JSON values; what is none is shown as ``repr`` shows it, and what fits nowhere is left out."""
+    """Return the details as JSON values: other values as their ``repr``, and none that cannot be written at all."""
     if details is None:
         return None
     try:
@@ -90,12 +89,12 @@ def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
 def _shown(value: object) -> str:
     try:
         return repr(value)
-    except BaseException as error:  # a user's own code: it may raise anything, and nothing may come of it
+    except BaseException as error:  # a user's own code: it may raise anything, and the error is stored all the same
         return f"<it cannot be shown: {type(error).__name__}>"
 
 
 def storable(text: str) -> str:
-    """The text in characters every store takes: NULs and halves of surrogate pairs are spelled out."""
+    """Return the text in characters that every store accepts: NULs and lone surrogates are escaped."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
@@ -109,17 +108,17 @@ def _shorten(text: str, keep: int) -> str:
 
 
 class Progress(msgspec.Struct, Record, frozen=True, omit_defaults=True):
-    """How far a running job says it is."""
+    """How far a running job has come, by its own report."""
 
     percent: float
     message: str | None = None
     step: str | None = None
     estimated_completion: datetime | None = None
     details: dict[str, Any] | None = None
-    """Whatever the handler has to tell about it, as JSON."""
+    """Whatever the handler adds to the report, as JSON."""
 
     def cut(self, limit: int = 500) -> Progress:
-        """The same report with texts that can be stored, and not too long: it lives on the hot row."""
+        """Return the same report with storable, short texts: it is stored in the hot row."""
         message, step = (
             None if text is None else _shorten(storable(str(text)), limit) for text in (self.message, self.step)
         )
@@ -140,12 +139,12 @@ class Attempt(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_
     cause: str | None = None
     count: int = 1
     processing_time: float | None = None
-    """Seconds that the handler itself took, as it was measured; None: nobody did, see ``timed``."""
+    """Seconds that the handler itself took, as measured; None: not measured, see ``timed``."""
     retry_at: datetime | None = None
-    """When the next attempt was due that follows this one; None: none does, or it cost nothing."""
+    """When the attempt after this one was due; None: none follows, or this one was not charged."""
 
     def timed(self) -> Attempt:
-        """The same with its processing time: as it was measured, or else from its start to its end."""
+        """Return the same attempt with its processing time: as measured, or else from its start to its end."""
         if self.processing_time is not None or self.started_at is None:
             return self
         if self.count > 1 or self.outcome is Outcome.LOST:  # when the handler stopped is not known
@@ -153,19 +152,19 @@ class Attempt(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_
         return replace(self, processing_time=(self.finished_at - self.started_at).total_seconds())
 
     def fold(self, again: Attempt) -> Attempt:
-        """This record of a run that went on: counting the other too, ended when that did, else as the first was."""
+        """Return this record with another attempt folded in: counted, and with the other's end."""
         return replace(self, count=self.count + again.count, finished_at=again.finished_at)
 
 
 class Event(msgspec.Struct, Record, frozen=True, omit_defaults=True):
-    """An act of a person or program on a job, kept for the audit."""
+    """An action of a person or program on a job, kept for the audit."""
 
     verb: str
     at: datetime
     by: str | None = None
     note: str | None = None
     details: dict[str, Any] | None = None
-    """What the act said: the new time, queue or priority, and the one before."""
+    """What the action set: the new time, queue or priority, and the one before."""
 
 
 class History(msgspec.Struct, Record, frozen=True):
@@ -175,14 +174,14 @@ class History(msgspec.Struct, Record, frozen=True):
     events: tuple[Event, ...] = ()
 
     def timed(self) -> History:
-        """The same, each attempt with its processing time, if that is known."""
+        """Return the same history, each attempt with its processing time if that is known."""
         return replace(self, attempts=tuple(attempt.timed() for attempt in self.attempts))
 
     def attempt_of(self, worker: UUID, epoch: int) -> Attempt | None:
-        """How the attempt ended that this worker made when it owned the job at this epoch; None: it has not.
+        """Return the attempt that this worker made when it owned the job at this epoch; None: it has not ended.
 
-        So a worker that says once more how its attempt ended can be answered as the first time, whatever became of the
-        job since. Of a run of attempts that share one record, this finds only the first.
+        So a worker that reports its ending a second time gets the reply of the first time, whatever became of the job
+        since. Of attempts that share one record, this finds only the first.
         """
         return next((one for one in self.attempts if (one.worker, one.epoch) == (worker, epoch)), None)
 
@@ -205,15 +204,15 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     error: ErrorInfo
     names: tuple[str, ...] = ()
-    """Every name the error's class answers to, for ``retry_on`` and ``give_up_on``."""
+    """Every name of the error's class and its bases, for ``retry_on`` and ``give_up_on``."""
     reason: Reason | None = None
-    """Set when no further attempt is worth making, and why."""
+    """Why no further attempt is worth making; None: one may be."""
     delay: float | None = None
-    """Asked for by ``RetryLater``, or by the function that is the backoff; overrides what the policy says."""
+    """The delay of ``RetryLater`` or of the backoff function; overrides the policy."""
 
 
 class Snoozed(msgspec.Struct, frozen=True, tag=True):
-    """The handler asked to be run again later."""
+    """The handler requested another run later."""
 
     delay: float
 
@@ -227,7 +226,7 @@ class TimedOut(msgspec.Struct, frozen=True, tag=True):
 
     error: ErrorInfo | None = None
     delay: float | None = None
-    """What the function that is the backoff asked for; overrides what the policy says."""
+    """The delay of the backoff function; overrides the policy."""
 
 
 Ending = Completed | Failed | Snoozed | Released | TimedOut

@@ -15,16 +15,16 @@ __all__ = ["Audited", "act"]
 
 
 class Audited(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """An act of a person or program on a setting."""
+    """An action of a person or program on a setting."""
 
     key: str
     """What was changed: ``queue:NAME``, ``limit:TASK``, ``rate:NAME``, ``schedule:NAME`` or ``key:NAME``; ``drain:ID``
-    is a worker that was asked to leave, ``task:NAME`` a task of which a job was submitted by hand."""
+    is a worker that was requested to leave, ``task:NAME`` a task of which a job was submitted by hand."""
     verb: str
     at: datetime
     by: str | None = None
     details: dict[str, Any] | None = None
-    """What the act said."""
+    """What the action set."""
 
     @classmethod
     def of(cls, key: str, event: Event) -> Audited:
@@ -33,5 +33,5 @@ class Audited(msgspec.Struct, Record, frozen=True, kw_only=True):
 
 
 def act(verb: str, at: datetime, by: str | None, details: dict[str, Any] | None = None) -> Event:
-    """The entry for an act on a setting; :raises ConfigError: ``by`` is too long"""
+    """Return the entry for an action on a setting; :raises ConfigError: ``by`` is too long"""
     return Event(verb, at, checked_note(by, "by"), details=details or None)

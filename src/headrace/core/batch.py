@@ -42,7 +42,7 @@ __all__ = [
 
 
 class BatchCallback(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """A job to be submitted when a batch has ended. Its id is made with the batch: however often, it is one job."""
+    """A job to be submitted when a batch has ended. Its id is made with the batch, so that a repeat is the same job."""
 
     id: UUID
     spec: Spec
@@ -63,53 +63,53 @@ class Batch(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Whether it was sealed because its submitter added nothing for an hour: some jobs may be missing."""
     tally: BatchTally = BatchTally()
     ended_at: datetime | None = None
-    """When it was first seen that all of its jobs had ended; stays when one is retried."""
+    """When all of its jobs were first seen ended; stays when one is retried."""
     cancelled_at: datetime | None = None
-    """When it was cancelled as a whole, the last time if that was done again: it takes no more jobs."""
+    """When it was cancelled as a whole, the last time if repeatedly: it takes no more jobs."""
     cancelled_by: str | None = None
     """Who cancelled it."""
     settled: bool = False
-    """Whether what follows its end was submitted."""
+    """Whether its callbacks were submitted."""
     on_complete: BatchCallback | None = None
-    """Submitted once when it has ended, however its jobs did."""
+    """Submitted once when it has ended, whatever the endings of its jobs."""
     on_failure: BatchCallback | None = None
-    """Submitted once when it has ended and not all of its jobs completed, or some may never have been added, because it
-    was cancelled or abandoned."""
+    """Submitted once when it has ended and not all of its jobs completed, or some may be missing because it was
+    cancelled or abandoned."""
     customer: str | None = None
-    """Whose it is, as ``customer_of`` says; None: nobody's in particular."""
+    """Its customer, as ``customer_of`` says; None: of no customer."""
 
 
 def customer_of(jobs: Sequence[Job]) -> str | None:
-    """Whose a batch of these jobs is: that of one customer, if all of them are."""
+    """Return the customer of a batch of these jobs: the one that all of them share, else None."""
     customers = {job.customer for job in jobs}
     return customers.pop() if len(customers) == 1 else None
 
 
 def is_over(batch: Batch) -> bool:
-    """Whether all of its jobs are there and have ended."""
+    """Return whether all of its jobs are there and have ended."""
     return batch.sealed and batch.tally.ended >= batch.tally.total
 
 
 def may_miss_some(batch: Batch) -> bool:
-    """Whether it may have been sealed before all of its jobs were there."""
+    """Return whether it may have been sealed before all of its jobs were there."""
     return batch.abandoned or batch.cancelled_at is not None
 
 
 def is_silent(batch: Batch, now: datetime, rules: Rules) -> bool:
-    """Whether it is to be sealed without its submitter."""
+    """Return whether it is to be sealed without its submitter."""
     return not batch.sealed and batch.touched_at + timedelta(seconds=rules.batch_silence) <= now
 
 
 def sealed(batch: Batch, now: datetime) -> Batch:
-    """The batch once its submitter has added all of its jobs; a second time changes nothing."""
+    """Return the batch once its submitter has added all of its jobs; a second time changes nothing."""
     return batch if batch.sealed else replace(batch, sealed=True, touched_at=max(batch.touched_at, now))
 
 
 def cancelled(batch: Batch, now: datetime, by: str | None) -> Batch | None:
-    """The batch once it is cancelled; None: there is nothing to cancel.
+    """Return the batch once it is cancelled; None: there is nothing to cancel.
 
-    What is not there by then never will be: it is sealed with this. An abandoned one may be over, and its submitter
-    come back yet.
+    This also seals it: jobs that are not there by then are never added. An abandoned batch may be over while its
+    submitter may still return.
     """
     if is_over(batch) and (batch.cancelled_at is not None or not batch.abandoned):
         return None
@@ -125,7 +125,7 @@ def refusal_of_member(batch: UUID, is_cancelled: bool, job: Job) -> HeadraceErro
 
 
 def stop(job: Job, batch: Batch, now: datetime, rules: Rules) -> Change | None:
-    """The batch of a job was cancelled; None: the job ended before, or is being stopped already."""
+    """Stop a job of a cancelled batch; None: the job ended before, or is being stopped already."""
     if job.ended:
         return None
     return actions.cancel(job, now, rules, by=batch.cancelled_by)
@@ -136,7 +136,7 @@ _END = (1 << 62, UUID(int=(1 << 128) - 1))
 
 
 def cursor_at(cursor: str | None) -> tuple[int, UUID]:
-    """The moment and the id below which a page of batches starts."""
+    """Return the moment and the id below which a page of batches starts."""
     if cursor is None:
         return _END
     at, _, id = cursor.partition("-")
@@ -149,13 +149,13 @@ def cursor_at(cursor: str | None) -> tuple[int, UUID]:
 
 
 def newest_first(found: Sequence[Batch], limit: int) -> Page[Batch]:
-    """A page of batches, given those below its cursor in order, and one more than fit if there is one."""
+    """Return a page of batches, given those below its cursor in order, and one more than fit if there is one."""
     items, more = found[:limit], len(found) > limit
     return Page(tuple(items), f"{micros(items[-1].created_at)}-{items[-1].id}" if more else None)
 
 
 def follow_ups(batch: Batch, now: datetime) -> list[Job]:
-    """The jobs that are stored at its end. Their ids came with it: however often, they are the same jobs."""
+    """Return the jobs that are stored at its end. Their ids came with it, so that a repeat stores the same jobs."""
     return [
         submit(
             call.id,
@@ -169,6 +169,6 @@ def follow_ups(batch: Batch, now: datetime) -> list[Job]:
 
 
 def calls_of(batch: Batch) -> list[BatchCallback]:
-    """What is submitted at its end."""
+    """Return the callbacks that are submitted at its end."""
     failed = may_miss_some(batch) or batch.tally.completed < batch.tally.total
     return [call for call in (batch.on_complete, batch.on_failure if failed else None) if call is not None]

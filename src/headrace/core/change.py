@@ -35,7 +35,7 @@ _MAX_MOVES = 50
 
 
 class KeyEffect(StrEnum):
-    """What becomes of the job's dedup key with a change."""
+    """What a change does to the job's dedup key."""
 
     KEEP = "keep"
     TAKE = "take"
@@ -65,7 +65,7 @@ class BatchTally(msgspec.Struct, Record, frozen=True):
 
     @property
     def ended(self) -> int:
-        """How many have ended, in whatever way."""
+        """How many have ended, in any status."""
         return self.completed + self.failed + self.cancelled
 
     @property
@@ -84,7 +84,7 @@ class BatchTally(msgspec.Struct, Record, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A transition: makes ``job`` of the stored one if that is still at ``rev`` (and, for a worker's change, its own).
+    """A transition: makes ``job`` of the stored one if it is at ``rev`` (and, for a worker's change, still its own).
 
     The change is complete: an engine writes all of it in one commit and derives nothing more from it.
     """
@@ -93,35 +93,35 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     rev: int
     """The rev the decision was made from."""
     job: Job
-    """What becomes of it; carries its new rev."""
+    """The job after the change; has its new rev."""
     epoch: int | None = None
-    """With ``worker``: the owner this change speaks for. None: nobody's, judged by rev alone."""
+    """With ``worker``: the owner that fences this change. None: no owner, only the rev counts."""
     worker: UUID | None = None
     attempt: Attempt | None = None
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: KeyEffect = KeyEffect.KEEP
     moves: bool = False
-    """It stands in another line than before, or at another priority: ``queue``, ``priority`` or
-    ``core.lifecycle.suspects.requirements_of`` the job are others. An engine stores the new place with the change."""
+    """The job changes its subqueue or its priority: ``queue``, ``priority`` or
+    ``core.lifecycle.suspects.requirements_of`` the job differ. An engine stores the new position with the change."""
     event: Event | None = None
     """An entry for the audit trail of the job."""
     notes: tuple[Note, ...] = ()
-    """What other jobs must learn of; ``Note.ENDED`` is stored only if another job was stored to wait for this one."""
+    """Messages for other jobs; ``Note.ENDED`` is stored only if another job was stored to wait for this one."""
     tally: BatchTally | None = None
     """What is added to the counts of the job's batch; None: nothing, or the job is in no batch."""
     inserts: tuple[Job, ...] = ()
-    """New jobs that follow from this change. Each is stored as ``insert`` stores it, and none is refused for want of a
-    profile. One that ``insert`` would answer with a duplicate is not stored: that one stands for it. One that it would
+    """New jobs that follow from this change. Each is stored as ``insert`` stores it, and none is refused for lack of a
+    profile. Where ``insert`` would return a duplicate, nothing is stored and the duplicate counts. One that it would
     refuse for another reason is ``LeftOut``."""
     merges: UUID | None = None
-    """The id of a submit whose payload the job has from now on. With the change its payload is written, and the job is
-    known by this id as well: ``insert`` of a job of this id is answered with it. No other change writes the payload."""
+    """The id of a submit that gives the job its payload. The change writes this payload, and the job is known by this
+    id as well: ``insert`` of a job of this id returns it. No other change writes the payload."""
     id: int = 0
-    """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
+    """Identifies this one write, so that a repeat after a lost reply is recognised; the writer sets it."""
 
 
 class LeftOut(msgspec.Struct, Record, frozen=True):
-    """A job that should have been stored with a change, and was refused. It is on record with the job of the change."""
+    """A refused job that should have been stored with a change. The changed job's audit trail records it."""
 
     id: UUID
     """The id that it would have."""
@@ -133,7 +133,7 @@ class LeftOut(msgspec.Struct, Record, frozen=True):
 
     @classmethod
     def of(cls, job: Job, why: Exception) -> LeftOut:
-        """This job was refused."""
+        """Return the record of a refused job."""
         return cls(job.id, job.spec.task, str(why))
 
     def event(self, at: datetime) -> Event:
@@ -142,7 +142,7 @@ class LeftOut(msgspec.Struct, Record, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The change is durable (now, or already since an earlier try); ``job`` is what it made."""
+    """The change is durable (now, or since an earlier try); ``job`` is its result."""
 
     job: Job
     noted: bool = False
@@ -152,7 +152,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Conflict(msgspec.Struct, frozen=True, tag=True):
-    """Same owner, but the job moved on: decide again from ``job``. ``holder``: a key to take was not free."""
+    """The job changed under the same owner: decide again from ``job``. ``holder``: a key to take was not free."""
 
     job: Job
     holder: Job | None = None
@@ -161,7 +161,7 @@ class Conflict(msgspec.Struct, frozen=True, tag=True):
 
 
 class WasStale(msgspec.Struct, frozen=True, tag=True):
-    """The owner moved (``job`` is None when it is gone altogether): drop the change."""
+    """The job has another owner (``job`` is None when it is gone): drop the change."""
 
     job: Job | None
 
@@ -176,11 +176,11 @@ def judge(
     holder: Job | None = None,
     attempt: Attempt | None = None,
 ) -> Verdict | None:
-    """The verdict on a change, or None if it can be applied.
+    """Return the verdict on a change, or None if it can be applied.
 
-    ``last`` is the id of the change that the job saw last, ``job`` the job as it is stored (None: gone), ``holder``
-    the other job that holds the dedup key this change would take, and ``attempt`` what is on record under the number
-    of the attempt that this change closes.
+    ``last`` is the id of the last change of the job, ``job`` the job as stored (None: gone), ``holder`` the other job
+    that holds the dedup key that this change would take, and ``attempt`` the stored attempt of the number that this
+    change closes.
     """
     if job is None:
         return WasStale(None)
@@ -194,9 +194,9 @@ def judge(
 
 
 def _closed(change: Change, attempt: Attempt | None) -> bool:
-    """Whether this attempt is on record as the change closes it: then it was applied, whatever came after it.
+    """Return whether this attempt is stored as the change closes it: then it was applied, whatever came after it.
 
-    A worker ends an attempt once, at a moment of its own. In a record of several attempts only the last can be told.
+    A worker ends an attempt once, at a moment of its own. In a record of several attempts only the last is recognised.
     """
     ours = change.attempt
     if ours is None or attempt is None or attempt.number != ours.number:

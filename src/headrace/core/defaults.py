@@ -1,7 +1,7 @@
 """The numbers that users are promised: sizes, counts, lengths of pages, times and retention.
 
-``Rules`` has those of the lifecycle, as one value that is passed to every decision. Numbers that nobody is promised
-are with the mechanism that they belong to.
+``Rules`` has those of the lifecycle, as one value that is passed to every decision. All other numbers are with their
+mechanism.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ __all__ = [
 MAX_PAYLOAD_BYTES = 128 * 1024
 """Bytes of a payload as JSON."""
 MAX_RESULT_BYTES = 1024 * 1024
-"""Bytes of a result, of an item of a stream, or of what a step came to, as JSON."""
+"""Bytes of a result, of an item of a stream, or of a step's result, as JSON."""
 MAX_DOCUMENT_BYTES = 16 * 1024
 """Bytes of metadata, of requirements, or of a trace, as JSON."""
 MAX_ERROR_BYTES = 16 * 1024
@@ -85,13 +85,13 @@ MAX_NAME_CHARACTERS = 128
 MAX_KEY_CHARACTERS = 512
 """Characters of a customer, of a dedup, request or concurrency key, and of the name of a step."""
 MAX_NOTE_CHARACTERS = 256
-"""Characters of who acted, and of what was noted with it."""
+"""Characters of the name of an actor, and of the note of an action."""
 MAX_COUNT = 1_000_000_000
 """The greatest number of retries, of jobs at once, of permits: every store counts this far."""
 MAX_NUMBER = 2**53
-"""The greatest whole number, up or down, that every language and every float holds as it is."""
+"""The greatest whole number, positive or negative, that every language and every float holds exactly."""
 MAX_JSON_DEPTH = 100
-"""How deep JSON may be nested: what reads it may be deep in calls of its own already."""
+"""Maximum depth of nested JSON: its reader may be deep in calls of its own already."""
 MIN_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
 MAX_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
 """Moments are between these: far enough from the ends of the calendar that a zone and a century may be added."""
@@ -103,22 +103,22 @@ MAX_AFTER_JOBS = 1000
 SKIP_GRACE_SECONDS = 60.0
 """Seconds after which a fire counts as missed; a planner that dies on a fire is replaced within them."""
 MAX_CATCH_UP_FIRES = 100
-"""How many missed fires ``catch_up="all"`` makes good unless told otherwise; the newest are kept."""
+"""How many missed fires ``catch_up="all"`` makes good by default; the newest are kept."""
 
 # Customers, keys and the record of actions
 
 MAX_PROFILES = 10_000
-"""Pairs of task and requirements with live jobs that are not customers'."""
+"""Pairs of task and requirements with live jobs that belong to no customer."""
 MAX_CUSTOMERS_PROFILES = 8_000
-"""A customer's job makes no new pair where so many have live jobs: the rest is for the operator's."""
+"""With so many pairs of live jobs, a customer's job makes no new pair: the rest is for the operator's."""
 MAX_CUSTOMER_PROFILES = 100
-"""Pairs with live jobs of one customer, unless a key of that customer says otherwise."""
+"""Pairs with live jobs of one customer, unless a key of that customer sets another number."""
 MAX_AUDIT_ENTRIES = 1000
 """Actions in the audit record: the newest are kept."""
 MAX_API_KEY_NAMES = 100
 """Tasks or queues that an API key may be bound to."""
 DASHBOARD_SESSION_LIFETIME = timedelta(hours=12)
-"""How long a session of the dashboard lasts at most."""
+"""The maximum lifetime of a dashboard session."""
 MAX_DASHBOARD_SESSIONS = 50
 """Sessions of the dashboard for one key; the oldest ends when there is one more."""
 
@@ -127,7 +127,7 @@ MAX_DASHBOARD_SESSIONS = 50
 STATS_RETENTION = timedelta(days=90)
 """How long rollups are kept."""
 MAX_STATS_SERIES = 500
-"""How many series (a task in a queue) one minute, hour or day has at most; what is beyond that is ``OTHER``."""
+"""Maximum series (a task in a queue) of one minute, hour or day; the rest is ``OTHER``."""
 
 # Webhooks
 
@@ -136,7 +136,7 @@ WEBHOOK_PROGRESS_INTERVAL = timedelta(seconds=5)
 MAX_WEBHOOK_RESULT_BYTES = 64 * 1024
 """Bytes of a result in a message; a longer one is left out, and the message says so."""
 DELIVERY_RETENTION = timedelta(days=7)
-"""For how long a delivery is kept at least after its end. One that is older may be gone, and is not waited for."""
+"""How long a delivery is kept at least after its end. An older one may be gone, and no caller waits for it."""
 WEBHOOK_TIMEOUT_SECONDS = 10.0
 """Seconds for one request: the name, the connection, the request, the head of the reply."""
 MAX_WEBHOOK_FAILURES = 10
@@ -144,7 +144,7 @@ MAX_WEBHOOK_FAILURES = 10
 MAX_WEBHOOKS = 1000
 """Subscriptions of the operator."""
 MAX_CUSTOMER_WEBHOOKS = 10
-"""Subscriptions of one customer, unless its key says otherwise: every job of a customer makes a message for each."""
+"""Subscriptions of one customer, unless its key sets another number: each of its jobs makes a message for each."""
 MAX_WEBHOOK_ADDRESSES = 1000
 """Addresses that the jobs of one customer may name."""
 WEBHOOK_ADDRESS_RETENTION = timedelta(days=35)
@@ -155,7 +155,7 @@ WEBHOOK_ADDRESS_RETENTION = timedelta(days=35)
 MAX_FILTER_VALUES = 100
 """Values of one field of a filter."""
 MAX_BULK_ITEMS = 1000
-"""Items in one call of a bulk task: as many as one claim brings."""
+"""Items in one call of a bulk task: as many as one claim gives."""
 MAX_BULK_WAIT_SECONDS = 10.0
 """Seconds that a bulk task may wait for more items: a claimed job must be started within thirty."""
 MAX_LOG_LINES = 1000
@@ -168,13 +168,13 @@ MAX_LOG_LINE_CHARACTERS = 8192
 MAX_ENDPOINT_BODY_BYTES = 2 * 1024 * 1024
 """Bytes that an endpoint reads of a request; it may store fewer."""
 MAX_ENDPOINT_WAIT_SECONDS = 60.0
-"""Seconds that a request to an endpoint may wait for its job, whatever is set."""
+"""Maximum seconds that a request to an endpoint waits for its job, whatever is set."""
 MAX_ACTION_VERDICTS = 1000
-"""Jobs that one action of the hub answers in one document; as lines of JSON there may be any number."""
+"""Jobs in one reply to an action of the hub; as lines of JSON there may be any number."""
 MAX_HUB_PAGE_JOBS = 1000
 """Jobs of a page of the hub."""
 MAX_HUB_PAGE_BYTES = 8 * 1024 * 1024
-"""Bytes of payloads and results on a page: one that has so many ends there, and its cursor goes on."""
+"""Bytes of payloads and results on a page: a page ends there, and its cursor goes on."""
 MAX_SUBMIT_JOBS = 1000
 """Jobs in one body of JSON; lines of JSON may be any number."""
 MAX_LONG_POLL_SECONDS = 60.0
@@ -193,11 +193,11 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: float = 30 * 86400.0
 
     def of(self, status: Status) -> timedelta:
-        """The retention of one terminal status."""
+        """Return the retention of one terminal status."""
         return timedelta(seconds=getattr(self, status.value))
 
     def cutoffs(self, now: datetime) -> dict[Status, datetime]:
-        """For each terminal status, the moment at or before which a job must have ended to be pruned."""
+        """Return, for each terminal status, the moment at or before which a job must have ended to be pruned."""
         return {status: now - self.of(status) for status in sorted(ENDED)}
 
 
@@ -219,10 +219,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def silence(self) -> float:
-        """How long a worker without an acknowledged beat may go on starting jobs."""
+        """How long a worker without an acknowledged beat may start jobs."""
         return self.lease / 2
 
     @property
     def look_gap(self) -> float:
-        """The longest gap between two looks at a worker that still counts as watching it."""
+        """The longest gap between two polls of a worker after which it still counts as watched."""
         return self.lease / 3

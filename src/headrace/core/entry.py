@@ -14,23 +14,23 @@ from headrace.core.codec.record import Record
 __all__ = ["BEGIN", "Append", "Cursor", "Entry", "Kept", "Kind", "LogLine", "log_data"]
 
 Cursor = tuple[int, int]
-"""An attempt and a number: how far somebody has read."""
+"""An attempt and a number: how far a reader has read."""
 
 BEGIN: Cursor = (0, -1)
 """Before everything."""
 
 
 class Kind(StrEnum):
-    """What an entry is; those of each kind are numbered and read by themselves."""
+    """What an entry is; each kind has its own numbers and is read by itself."""
 
     ITEM = "item"
-    """Of a stream. Number 0 is no item: it says that this attempt begins the stream anew."""
+    """An item of a stream. Number 0 is no item: it says that this attempt begins the stream again."""
     LOG = "log"
     STEP = "step"
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One thing a run added. Numbers grow within an attempt, so attempt and number together are the order."""
+    """One thing that a run added. Numbers grow within an attempt, so attempt and number together are the order."""
 
     kind: Kind
     attempt: int
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def cursor(self) -> Cursor:
-        """Where reading goes on behind it."""
+        """Where reading continues behind it."""
         return (self.attempt, self.number)
 
 
@@ -58,7 +58,7 @@ class LogLine(msgspec.Struct, Record, frozen=True):
 
     @classmethod
     def of(cls, entry: Entry) -> LogLine:
-        """The line that an entry holds."""
+        """Return the line that an entry holds."""
         return cls(entry.at, entry.attempt, entry.number, *_line(entry.data))
 
 
@@ -66,12 +66,12 @@ _line = msgspec.json.Decoder(tuple[str, str, str]).decode
 
 
 def log_data(level: str, logger: str, message: str) -> str:
-    """What an entry holds of a line."""
+    """Return the data of an entry for a line."""
     return msgspec.json.encode((level, logger, message)).decode()
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Entries of one job, and for which owner they speak."""
+    """Entries of one job, and the owner that fences them."""
 
     job: UUID
     worker: UUID
@@ -80,5 +80,5 @@ class Append(msgspec.Struct, frozen=True):
 
 
 Kept = Literal["kept", "stale", "busy"]
-"""An engine's answer to an append: it is durable; the job has another owner, so drop it; a transaction that is still
-open has the job, so try again."""
+"""An engine's reply to an append: it is durable; the job has another owner, so drop it; an open transaction has locked
+the job, so try again."""

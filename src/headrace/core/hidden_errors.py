@@ -1,4 +1,4 @@
-"""Errors that are kept from clients: what is told of them instead, and by which reference an operator finds them."""
+"""Errors hidden from clients: what a client sees instead, and the reference by which an operator finds them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 NAME = "Error"
-"""What every error is called whose own name is kept back."""
+"""The type of every error that is shown without its own name."""
 
 
 def hidden_error(error: ErrorInfo, id: object, attempt: object, *, meant: bool = False) -> ErrorInfo:
-    """What a client is told of an error of this attempt of a job: where the operator finds it, and its HTTP status.
+    """Return what a client sees of an error of this attempt: a reference for the operator, and its HTTP status.
 
-    ``meant``: an error that blames the request by a status of its own (4xx) was written for whoever asked, and stays;
-    what led to it does not.
+    ``meant``: an error with a status that blames the request (4xx) was written for the client, and stays; its traceback
+    does not.
     """
     details = error.details or {}
     status = details.get("status")
@@ -48,21 +48,21 @@ def hidden_error(error: ErrorInfo, id: object, attempt: object, *, meant: bool =
 
 
 def hidden_job(job: Job, *, meant: bool = False) -> Job:
-    """A job as a client sees it. Why a message was not delivered is written for its customer, what it says of an error
-    is not."""
+    """Return a job as a client sees it. Why a message was not delivered is written for its customer; the error in the
+    message is not."""
     if job.task == TASK:
         return replace(job, payload_text=hidden_payload(job.payload_text.encode(errors="replace")).decode())
     return job if job.error is None else replace(job, error=hidden_error(job.error, job.id, job.attempt, meant=meant))
 
 
 def hidden_payload(data: bytes) -> bytes:
-    """The payload of a delivery as its customer sees it."""
+    """Return the payload of a delivery as its customer sees it."""
     payload = msgspec.json.decode(data, type=dict[str, Any])
     return msgspec.json.encode(payload | {"message": hidden_message(payload.get("message"))})
 
 
 def hidden_message(message: Any) -> Any:
-    """A message of a webhook as a customer is sent it."""
+    """Return a message of a webhook as it is sent to a customer."""
     data = message.get("data") if isinstance(message, dict) else None
     if not isinstance(data, dict) or data.get("error") is None:
         return message
@@ -71,7 +71,7 @@ def hidden_message(message: Any) -> Any:
 
 
 def hidden_history(history: History, job: Job, *, meant: bool = False) -> History:
-    """The attempts of this job as a client sees them."""
+    """Return the attempts of this job as a client sees them."""
     if job.task == TASK:
         return history
     return replace(history, attempts=tuple(_hidden_attempt(one, job.id, meant) for one in history.attempts))
@@ -84,7 +84,7 @@ def _hidden_attempt(attempt: Attempt, id: UUID, meant: bool) -> Attempt:
 
 
 def hidden_news(news: Update, *, meant: bool = False) -> Update:
-    """News of a job as a client is told them."""
+    """Return an update of a job as it is sent to a client."""
     return replace(
         news,
         job=hidden_job(news.job, meant=meant),
@@ -94,6 +94,6 @@ def hidden_news(news: Update, *, meant: bool = False) -> Update:
 
 
 def hidden_group(group: FailureGroup) -> FailureGroup:
-    """Jobs that failed alike, as a client sees them."""
+    """Return a group of equal failures as a client sees it."""
     text = f"the operator can say more; the reference is {group.example}"
     return replace(group, type=NAME, place=None, message=text)

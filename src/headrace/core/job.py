@@ -1,6 +1,6 @@
-"""The record: what was requested (``Spec``), how it stands (``Job``), and ids that are computed.
+"""The record: what was requested (``Spec``), its state (``Job``), and computed ids.
 
-An id that is computed is the same however often the same job is decided on.
+A computed id is the same however often the same job is decided on.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = [
 
 
 Values = dict[str, tuple[str, ...]]
-"""Of each name its values, in their order: a header or a parameter may be given more than once."""
+"""The values of each name, in their order: a header or a parameter may be given more than once."""
 AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
 OnDuplicate = Literal["return", "raise", "replace"]
 
 
 class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What was asked for at submit; never changes."""
+    """What the submit requested; never changes."""
 
     task: str
     created_at: datetime
@@ -86,12 +86,12 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     schedule: str | None = None
     fire_at: datetime | None = None
     webhook: tuple[Target, ...] | None = msgspec.field(default=None, name="webhooks")
-    """Stored under another name than the field that was reserved for it, which earlier versions read as an object."""
+    """Stored under another name than the reserved field, which earlier versions read as an object."""
     trace: dict[str, str] | None = None
 
 
 spec_of = msgspec.json.Decoder(Spec).decode
-"""The spec in a JSON text."""
+"""Decode the spec in a JSON text."""
 
 
 class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
@@ -134,11 +134,11 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     failed_at: datetime | None = None
     """When its error happened; None: it has none, or an earlier version stored it."""
     moved_to: str | None = None
-    """Its queue, if somebody moved it; None: as asked for."""
+    """Its queue, if it was moved; None: as requested."""
     reprioritised_to: int | None = None
-    """Its priority, if somebody changed it; None: as asked for."""
+    """Its priority, if it was changed; None: as requested."""
     told: tuple[Notified, ...] | None = None
-    """What its webhooks were told so far; None: nothing."""
+    """What its webhooks were sent so far; None: nothing."""
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -197,12 +197,12 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def dedup_for(self) -> float | None:
-        """For how many seconds since its submit it holds its dedup key also after it completed; None: not at all."""
+        """For how many seconds after its submit it holds its dedup key even when completed; None: not at all."""
         return self.spec.dedup_for
 
     @property
     def on_duplicate(self) -> OnDuplicate:
-        """What its submit asked for in case its dedup key was held."""
+        """What its submit requested in case its dedup key was held."""
         return self.spec.on_duplicate
 
     @property
@@ -212,22 +212,22 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def customer(self) -> str | None:
-        """On whose behalf it runs."""
+        """The customer for which it runs."""
         return self.spec.customer
 
     @property
     def headers(self) -> Values | None:
-        """The headers of the request that asked for it: by name, the values in their order."""
+        """The headers of the HTTP request that submitted it: by name, the values in their order."""
         return self.spec.headers
 
     @property
     def route(self) -> dict[str, Any] | None:
-        """The parameters in the path of the request that asked for it, by name."""
+        """The path parameters of the HTTP request that submitted it, by name."""
         return self.spec.route
 
     @property
     def query(self) -> Values | None:
-        """The parameters in the address of the request that asked for it: by name, the values in their order."""
+        """The query parameters of the HTTP request that submitted it: by name, the values in their order."""
         return self.spec.query
 
     @property
@@ -242,7 +242,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def parent(self) -> UUID | None:
-        """The job whose handler submitted it."""
+        """The job that submitted it from its handler."""
         return self.spec.parent
 
     @property
@@ -262,7 +262,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def rerun_of(self) -> UUID | None:
-        """The ended job whose work it does again."""
+        """The ended job that it repeats."""
         return self.spec.rerun_of
 
     @property
@@ -277,7 +277,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def webhook(self) -> tuple[Target, ...] | None:
-        """Who is told of it, by reference; None: nobody."""
+        """The webhooks that are notified of it, by reference; None: none."""
         return self.spec.webhook
 
     @property
@@ -309,7 +309,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def retention(self) -> Kept | None:
-        """How long it is kept after its end; None: as the settings say."""
+        """How long it is kept after its end; None: as set for the store."""
         return self.spec.retention
 
     @property
@@ -323,9 +323,9 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.status in HELD
 
     def to_dict(self, history: History | None = None) -> dict[str, Any]:
-        """The whole record as JSON values, keyed by the field names of the lifecycle page.
+        """Return the whole record as JSON values, keyed by the field names of the lifecycle page.
 
-        A payload or a result that is no JSON, as no version stores it, stands there as text.
+        A payload or a result that is not JSON, which no version stores, is there as text.
         """
         spec = {"id": self.id} | {name: getattr(self.spec, name) for name in self.spec.__struct_fields__}
         state = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _INNER}
@@ -346,12 +346,12 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
-        """The JSON schema of what ``to_dict`` gives without a history."""
+        """Return the JSON schema of ``to_dict`` without a history."""
         return schema_of(msgspec.defstruct("Job", document_fields(), namespace=_DOC))
 
 
 def json_or_text(text: str) -> Any:
-    """What a stored text says; where it is no JSON, the text itself: who looks at a job is to see what is there."""
+    """Return the values of a stored text; the text itself where it is not JSON, so that what is stored is seen."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
@@ -362,7 +362,7 @@ _raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def raw_json(text: str) -> msgspec.Raw:
-    """The same for a document that the text becomes a part of as it is: it is looked over, and not read."""
+    """Return the same for a document that includes the text as it is: it is checked, and not decoded."""
     try:
         return _raw(text)
     except (ValueError, RecursionError):
@@ -384,7 +384,7 @@ _INNER = frozenset(
     }
 )
 _NOW = ("queue", "priority", "asked_queue", "asked_priority")
-"""What may have been changed since the submit, and what was asked for."""
+"""What may have changed since the submit, and what was requested."""
 _MADE = {
     "payload": dict[str, Any],
     "result": Any,
@@ -393,16 +393,16 @@ _MADE = {
     "asked_queue": str,
     "asked_priority": int,
 }
-"""What the record tells beside its fields."""
+"""What the record has beside its fields."""
 _NAMES = dict.fromkeys(
     ("id", *Spec.__struct_fields__, *(name for name in Job.__struct_fields__ if name not in _INNER), *_MADE)
 )
-"""Of the whole record, in order."""
+"""All names of the record, in order."""
 _DOC = {"__doc__": Job.__doc__}
 
 
 def document_fields() -> list[tuple[str, Any]]:
-    """What ``to_dict`` gives without a history: the names in order, each with its type."""
+    """Return the names of ``to_dict`` without a history, in order, each with its type."""
     hints = get_type_hints(Spec) | get_type_hints(Job) | _MADE
     return [(name, hints[name]) for name in _NAMES]
 
@@ -411,9 +411,9 @@ _STAMP = (1 << 128) - (1 << 80)
 
 
 def derived_id(source: UUID, text: str) -> UUID:
-    """The id of what follows from a job, told apart by a text.
+    """Return the id of what follows from a job, distinguished by a text.
 
-    It has the time of its source in front, as a UUIDv7 has its own: what is made together lies together.
+    It begins with the time of its source, as a UUIDv7 does with its own: what is made together is stored together.
     """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     number = (source.int & _STAMP) | (int.from_bytes(digest) & ~_STAMP)
@@ -422,7 +422,7 @@ def derived_id(source: UUID, text: str) -> UUID:
 
 
 def as_id(id: UUID | str) -> UUID:
-    """A job's id, also from text; :raises ConfigError:"""
+    """Return a job's id, also from text; :raises ConfigError:"""
     if isinstance(id, UUID):
         return plain_id(id)
     try:

@@ -1,4 +1,4 @@
-"""Questions about many jobs: filters, pages, counts, and how a due job is shown."""
+"""Queries for many jobs: filters, pages, counts, and how a due job is shown."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ T = TypeVar("T")
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs; every given field must match, a field of several values if one of them does.
 
-    Newest first, by order number. A range has its beginning in it, and not its end.
+    Newest first, by order number. A range includes its beginning, and not its end.
     """
 
     status: frozenset[Status] = frozenset()
-    """As ``seen_status`` says it is."""
+    """As ``seen_status`` returns it."""
     reason: frozenset[Reason] = frozenset()
     task: frozenset[str] = frozenset()
     queue: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     worker: frozenset[UUID] = frozenset()
     """Jobs that one of these workers has now."""
     fingerprint: frozenset[str] = frozenset()
-    """Jobs whose last error is one of these: ``core.stats.failures``."""
+    """Jobs with one of these fingerprints of their last error: ``core.stats.failures``."""
     tag: str | None = None
     text: str | None = None
     """Found, ignoring case, in the id, the task, the payload, or the error's type and message."""
@@ -46,7 +46,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Descendants of this job, which has no parent itself."""
     batch: UUID | None = None
     rerun_of: UUID | None = None
-    """Jobs that do the work of this one again."""
+    """Reruns of this job."""
     suspect: bool = False
     """Only jobs that are suspected of having killed their worker."""
     created_after: datetime | None = None
@@ -57,7 +57,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def texts(self) -> Iterator[str]:
-        """The texts that a job must have as they are given here, all but ``text``."""
+        """Yield the texts that a job must have exactly, all but ``text``."""
         for several in (self.task, self.queue, self.customer, self.fingerprint):
             yield from several
         for one in (self.tag, self.schedule):
@@ -66,14 +66,14 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, Record, Generic[T], frozen=True):
-    """Some of the answers, and where the next ones begin."""
+    """Some of the results, and where the next ones begin."""
 
     items: tuple[T, ...]
     cursor: str | None = None
     """Pass it on for the next page; None at the end."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The page as JSON values, each of its items by its own rule."""
+        """Return the page as JSON values, each of its items by its own rule."""
         return {"items": plain(self.items), "cursor": self.cursor}
 
     @classmethod
@@ -87,7 +87,7 @@ class Page(msgspec.Struct, Record, Generic[T], frozen=True):
 
 
 HISTORY = frozenset({Status.COMPLETED, Status.CANCELLED})
-"""What is over, and asks nothing of anybody: failed jobs wait for somebody to look at them."""
+"""Ended and needing no attention: failed jobs wait for a person."""
 
 
 class Count(msgspec.Struct, Record, frozen=True):
@@ -102,8 +102,8 @@ class Count(msgspec.Struct, Record, frozen=True):
 class Ledger(msgspec.Struct, Record, frozen=True):
     """The ledger: every job ever submitted (``accepted``) is live, ended or pruned.
 
-    Beside that, how all that have ended did so, those included that are pruned: completed, failed and cancelled, with
-    those of which it is not known (``pruned_unknown``), are as many as ended and pruned.
+    Beside that it counts how all ended jobs ended, the pruned ones included: completed, failed and cancelled, with
+    those of unknown ending (``pruned_unknown``), are as many as ended and pruned.
     """
 
     accepted: int
@@ -125,7 +125,7 @@ class Ledger(msgspec.Struct, Record, frozen=True):
     def of(
         cls, accepted: int, live: int, kept: tuple[int, int, int], pruned: int, pruned_as: tuple[int, int, int]
     ) -> Ledger:
-        """The ledger of these counts; ``kept`` and ``pruned_as``: completed, failed, cancelled."""
+        """Return the ledger of these counts; ``kept`` and ``pruned_as``: completed, failed, cancelled."""
         completed, failed, cancelled = (there + gone for there, gone in zip(kept, pruned_as, strict=True))
         unknown = pruned - sum(pruned_as)
         return cls(accepted, live, sum(kept), pruned, completed, failed, cancelled, *pruned_as, unknown)
@@ -137,18 +137,18 @@ class Ledger(msgspec.Struct, Record, frozen=True):
 
 
 def seen_status(job: Job, now: datetime) -> Status:
-    """The status a view shows: a job that is due counts as queued, promoted or not."""
+    """Return the status a view shows: a job that is due counts as queued, promoted or not."""
     return Status.QUEUED if job.status in DEFERRED and job.available_at <= now else job.status
 
 
 def as_seen(job: Job, now: datetime) -> Job:
-    """The job as a view shows it."""
+    """Return the job as a view shows it."""
     status = seen_status(job, now)
     return job if status is job.status else replace(job, status=status, arrived_at=job.available_at)
 
 
 def matches(job: Job, filter: Filter, now: datetime) -> bool:
-    """Whether the job is one of those asked for; what an engine's own search must agree with."""
+    """Return whether the filter selects the job; an engine's own search must agree with it."""
     spec = job.spec
     for one_of, has in (
         (filter.status, seen_status(job, now)),
@@ -182,7 +182,7 @@ def matches(job: Job, filter: Filter, now: datetime) -> bool:
 
 
 def _within(moment: datetime | None, after: datetime | None, before: datetime | None) -> bool:
-    """Whether a moment is in a range; None is in none but the one without ends."""
+    """Return whether a moment is in a range; None is only in one without ends."""
     if after is None and before is None:
         return True
     return moment is not None and (after is None or after <= moment) and (before is None or moment < before)
@@ -196,10 +196,10 @@ def _mentions(job: Job, text: str) -> bool:
 
 
 def cursor_of(cursor: str | None) -> int | None:
-    """The order number a page starts below."""
+    """Return the order number a page starts below."""
     if cursor is None:
         return None
-    # Other digits, signs and underscores are numbers to Python, but no page has given them out.
+    # Other digits, signs and underscores are numbers to Python, but no page has returned them.
     if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
         raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}")
     return int(cursor)

@@ -32,13 +32,13 @@ COMING = frozenset({Status.PENDING})
 """No part of this version puts a job into these statuses."""
 
 HELD = frozenset({Status.ASSIGNED, Status.ACCEPTED, Status.RUNNING})
-"""In the hands of one worker."""
+"""Held by one worker."""
 
 DEFERRED = frozenset({Status.SCHEDULED, Status.RETRYING})
 """Waiting for a moment: promoted to queued when due."""
 
 IDLE = LIVE - HELD
-"""Live, and nobody's."""
+"""Live, and held by no worker."""
 
 
 class Outcome(StrEnum):

@@ -36,7 +36,7 @@ _PART = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*")
 
 
 def duration(text: str) -> float:
-    """Seconds: of a plain number, or of numbers with units, the greater ones first: ``90``, ``60s``, ``1h30m``.
+    """Return the seconds of a number, or of numbers with units, greater ones first: ``90``, ``60s``, ``1h30m``.
 
     :raises ValueError: it is none
     """
@@ -46,7 +46,7 @@ def duration(text: str) -> float:
     while rest:
         part = _PART.match(rest)
         size = UNITS.get(part[2]) if part else None
-        # Twice the same unit, or a smaller one first, is a slip rather than a sum.
+        # The same unit twice, or a smaller one first, is a typing error rather than a sum.
         if part is None or size is None or size >= last:
             raise ValueError(f"{text!r} is not a duration: say {EXAMPLES}")
         total, rest, last = total + float(part[1]) * size, rest[part.end() :], size
@@ -62,11 +62,11 @@ def _checked(text: str, seconds: float) -> float:
 
 
 MAX_CLOCK_ERROR_SECONDS = 2.0
-"""Seconds that the clock of a machine may be wrong before somebody is told."""
+"""Seconds that the clock of a machine may be wrong before a warning is shown."""
 
 
 def moment(at: datetime, zone: tzinfo | None, *, exact: bool = False) -> str:
-    """A moment for people: ``2026-01-31 08:00:00+01:00``; ``exact``: to the millisecond.
+    """Return a moment for people: ``2026-01-31 08:00:00+01:00``; ``exact``: to the millisecond.
 
     ``zone``: theirs; None is that of this machine.
     """
@@ -74,18 +74,18 @@ def moment(at: datetime, zone: tzinfo | None, *, exact: bool = False) -> str:
 
 
 def time_of_day(at: datetime, zone: tzinfo | None, *, offset: bool = True) -> str:
-    """A moment whose day is known, to the millisecond; without the offset only where that stands beside it."""
+    """Return a moment of a known day, to the millisecond; without the offset only where that is shown beside it."""
     local = at.astimezone(zone)
     return (local if offset else local.replace(tzinfo=None)).timetz().isoformat("milliseconds")
 
 
 def utc(at: datetime) -> str:
-    """A moment for programs, as all JSON has it."""
+    """Return a moment for programs, as in all JSON."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def length(seconds: float) -> str:
-    """A length of time in one unit, in the next one from two of it on."""
+    """Return a duration in one unit; from two of a unit on, that unit is used."""
     seconds = max(0.0, seconds)
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
@@ -94,7 +94,7 @@ def length(seconds: float) -> str:
 
 
 def told_apart(seconds: float) -> str:
-    """How wrong a clock is that is so far ahead of the store's."""
+    """Return how wrong a clock is that is so far ahead of the store's."""
     return f"{length(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the store's"
 
 
@@ -102,10 +102,10 @@ Seconds = float | timedelta
 
 
 def seconds(value: Seconds, what: str) -> float:
-    """A duration in seconds; refuses negatives, NaN and more than a century by name."""
+    """Return a duration in seconds; refuse negatives, NaN and more than a century by name."""
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
         raise ConfigError(f"{what} must be seconds or a timedelta, not {shown(value)}")
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if not 0 <= number <= MAX_DURATION_SECONDS:  # before it is made a float: a whole number may be greater than any
+    if not 0 <= number <= MAX_DURATION_SECONDS:  # before the conversion: a whole number may be too great for a float
         raise ConfigError(f"{what} must be finite, at most a century, and not negative, not {shown(value)}")
     return float(number)

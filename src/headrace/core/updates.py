@@ -1,6 +1,6 @@
 """Updates of one job with the token to resume from, and changes of many jobs in a feed.
 
-A feed remembers a bounded number of the jobs it gave, however many change.
+A feed remembers a bounded number of the jobs it sent, however many change.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _WRITTEN = re.compile(r"(\d{1,18})-(\d{1,16})-(\d{1,9})\.(\d{1,18})-(\d{1,9})\.(
 
 
 class ResumeToken(msgspec.Struct, frozen=True):
-    """How much of a job somebody has been told of."""
+    """How much of a job a reader has received."""
 
     rev: int
     at: datetime
-    """When the job was last changed, as it was told."""
+    """When the job was last changed, as sent."""
     log: Cursor = BEGIN
     """The last line of its log."""
     item: Cursor = BEGIN
     """The last item of its stream."""
 
     def __str__(self) -> str:
-        """As text for programs to keep and to give back, not to read."""
+        """Return it as an opaque text for programs to keep and send back."""
         (log, line), (stream, item) = self.log, self.item
         return f"{self.rev}-{(self.at - _EPOCH) // _MICROSECOND}-{log}.{line + 1}-{stream}.{item + 1}"
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """The mark that was written so; None: none was."""
+        """Return the token of a text; None: it is none."""
         found = _WRITTEN.fullmatch(text)
         if found is None:
             return None
@@ -54,43 +54,43 @@ class ResumeToken(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a queued job stands in its queue."""
+    """The position of a queued job in its queue."""
 
     position: int | None
     """The first is 1; None: there are too many before it to count."""
     estimated_start: datetime | None = None
-    """None: nobody can say."""
+    """None: it cannot be estimated."""
 
     def like(self, other: Place) -> bool:
-        """Whether it is the same place, whatever is estimated from it."""
+        """Return whether it is the same position, whatever is estimated from it."""
         known = self.estimated_start is None, other.estimated_start is None
         return self.position == other.position and known[0] == known[1]
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody who follows a job is told at once."""
+    """What a follower of a job is sent at once."""
 
     job: Job
     """As it is now."""
     before: Job | None
-    """As it was told last; the same as ``job``: nothing new of it. None: these are the first news."""
+    """As it was last sent; the same as ``job``: unchanged. None: this is the first update."""
     mark: ResumeToken
-    """How far that is, the entries included."""
+    """The token after this update, entries included."""
     history: History = History()
-    """Its attempts and the acts on it since the news before, where these may have hidden some; with the first news,
-    since the mark that the reader came with."""
+    """Its attempts and the actions on it since the last update, where updates may have skipped some; with the first
+    update, since the token that the reader sent."""
     logs: tuple[Entry, ...] = ()
     items: tuple[Entry, ...] = ()
     place: Place | None = None
-    """Its place, if that is news."""
+    """Its position, if that has changed."""
     over: bool = False
-    """Whether the job has ended, and these are the last news."""
+    """Whether the job has ended, and this is the last update."""
 
 
 def happened_since(history: History, mark: ResumeToken) -> History:
-    """Of a history, what the mark does not know of.
+    """Return what happened after a token.
 
-    By time: what happened within the same microsecond as the change that was told last is taken to have been told.
+    By time: what happened within the same microsecond as the last sent change counts as sent.
     """
     return History(
         tuple(one for one in history.attempts if one.finished_at > mark.at),
@@ -102,24 +102,24 @@ class Changed(msgspec.Struct, Record, frozen=True):
     """Jobs that changed, and how many changes were left out."""
 
     jobs: tuple[Job, ...]
-    """Each as it is now, whatever it went through since it was given last."""
+    """Each as it is now, whatever changed since it was last sent."""
     dropped: int = 0
-    """How many changes nobody looked at, of any jobs: there were too many at once."""
+    """How many changes, of any jobs, were not read: there were too many at once."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The change as JSON values, each of its jobs by its own rule."""
+        """Return the change as JSON values, each of its jobs by its own rule."""
         return {"jobs": plain(self.jobs), "dropped": self.dropped}
 
 
 class Allowance:
-    """So many at once, then so many a second; time is an argument."""
+    """A rate limit: so many at once, then so many a second; time is an argument."""
 
     def __init__(self, burst: int, rate: int) -> None:
         self._burst, self._rate = burst, rate
         self._left, self._at = float(burst), 0.0
 
     def left(self, now: float) -> int:
-        """How many there may be now."""
+        """Return how many there may be now."""
         passed, self._at = max(0.0, now - self._at), now
         self._left = min(self._burst, self._left + passed * self._rate)
         return max(0, int(self._left))
@@ -133,26 +133,26 @@ _Mark = tuple[int, datetime, str]
 
 
 class Memory:
-    """How each job stood when it was last given: the newest ``most`` live ones, and as many that have ended."""
+    """The state of each job when it was last sent: the newest ``most`` live ones, and as many ended ones."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._live: dict[UUID, _Mark] = {}
         self._ended: dict[UUID, _Mark] = {}
         self._due: list[tuple[datetime, UUID]] = []
-        """A heap of moments at which jobs fall due; also of some that have moved on since."""
+        """A heap of moments at which jobs fall due; some of the jobs have changed since."""
 
     def __contains__(self, id: UUID) -> bool:
-        """Whether it is remembered."""
+        """Return whether it is remembered."""
         return id in self._live or id in self._ended
 
     @property
     def live(self) -> list[UUID]:
-        """The jobs that may still change by themselves."""
+        """Return the jobs that may still change by themselves."""
         return list(self._live)
 
     def note(self, seen: Job) -> bool:
-        """Remember a job as it is seen now; whether that is news."""
+        """Remember a job as it is now; return whether it has changed."""
         mark = (seen.rev, seen.updated_at, seen.status.value)
         if self._live.pop(seen.id, None) == mark or self._ended.pop(seen.id, None) == mark:
             (self._ended if seen.ended else self._live)[seen.id] = mark
@@ -169,12 +169,12 @@ class Memory:
         return True
 
     def forget(self, id: UUID) -> None:
-        """Remember it no longer."""
+        """Forget it."""
         self._live.pop(id, None)
         self._ended.pop(id, None)
 
     def fallen_due(self, now: datetime) -> list[UUID]:
-        """Those whose moment has come since this was last asked."""
+        """Return those that fell due since the last call."""
         found: list[UUID] = []
         while self._due and self._due[0][0] <= now:
             _, id = heappop(self._due)
@@ -184,5 +184,5 @@ class Memory:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the next one falls due."""
+        """Return when the next one falls due."""
         return self._due[0][0] if self._due else None

@@ -1,5 +1,5 @@
-"""How much there may be of everything that comes in, and how each door checks it: the numbers stand here and nowhere
-else, so that a value has the same answer wherever it is said and whatever it is stored in."""
+"""Limits and checks of all input. The numbers are in one place, so that every shell and every store accepts the same
+values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def is_text(*texts: str) -> bool:
-    """Whether every store keeps these as they are: none holds a NUL or half of a surrogate pair."""
+    """Return whether every store keeps these as they are: none has a NUL or a lone surrogate."""
     for text in texts:
         if "\0" in text:
             return False
@@ -58,12 +58,12 @@ def is_text(*texts: str) -> bool:
 
 
 def is_within(number: float) -> bool:
-    """Whether it can be compared and reckoned with everywhere: a whole number up to ``MAX_NUMBER``, a finite float."""
+    """Return whether all languages and stores can compute with it: an integer up to ``MAX_NUMBER``, a finite float."""
     return abs(number) <= MAX_NUMBER if isinstance(number, int) else math.isfinite(number)
 
 
 def size_of(text: str) -> int:
-    """Its bytes in UTF-8."""
+    """Return its bytes in UTF-8."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
@@ -73,8 +73,8 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def is_too_deep(data: bytes) -> bool:
-    """Whether JSON is nested deeper than it may be."""
-    if data.count(b"[") + data.count(b"{") <= MAX_JSON_DEPTH:  # as nearly all of it is
+    """Return whether JSON is nested too deep."""
+    if data.count(b"[") + data.count(b"{") <= MAX_JSON_DEPTH:  # as nearly all JSON
         return False
     brackets = _STRINGS.sub(b"", data).translate(_ROUND, _OTHERS)
     for _ in range(MAX_JSON_DEPTH):  # the innermost go first, all at once
@@ -83,18 +83,18 @@ def is_too_deep(data: bytes) -> bool:
 
 
 def plain(text: str) -> str:
-    """The same text as no more than that: a class of its own (``Markup``, ``SafeString``, an enum) has no form in a
-    store, and what it says to ``str()`` may be another text."""
+    """Return the same text as a plain ``str``: a subclass (``Markup``, ``SafeString``, an enum) has no form in a store,
+    and its ``str()`` may return another text."""
     return text if type(text) is str else str.__str__(text)
 
 
 def plain_id(id: UUID) -> UUID:
-    """The same id as no more than that: drivers of databases have classes of their own for it."""
+    """Return the same id as a plain ``UUID``: drivers of databases have classes of their own for it."""
     return id if type(id) is UUID else UUID(int=id.int)
 
 
 def plain_moment(moment: datetime) -> datetime:
-    """The same moment in UTC, as no more than that: pandas and pendulum have classes of their own for it."""
+    """Return the same moment in UTC, as a plain ``datetime``: pandas and pendulum have classes of their own for it."""
     found = moment.astimezone(UTC)
     return found if type(found) is datetime else datetime.combine(found.date(), found.time(), UTC)
 
@@ -106,7 +106,7 @@ def _length(text: str, what: str, most: int) -> str:
 
 
 def checked_name(value: Any, what: str, most: int = MAX_NAME_CHARACTERS) -> str:
-    """A name, that people type and programs print.
+    """Return a checked name, which people type and programs print.
 
     :raises ConfigError: naming ``what``
     """
@@ -117,7 +117,7 @@ def checked_name(value: Any, what: str, most: int = MAX_NAME_CHARACTERS) -> str:
 
 
 def checked_key(value: Any, what: str) -> str:
-    """A key, which may be made of data.
+    """Return a checked key, which may be made of data.
 
     :raises ConfigError: naming ``what``
     """
@@ -130,7 +130,7 @@ def checked_key(value: Any, what: str) -> str:
 
 
 def checked_note(value: Any, what: str) -> str | None:
-    """Who acted, or what was noted with it; None: nobody said.
+    """Return the checked name of an actor, or the note of an action; None: not given.
 
     :raises ConfigError: naming ``what``
     """
@@ -145,7 +145,7 @@ def checked_note(value: Any, what: str) -> str | None:
 
 
 def checked_tags(values: Iterable[Any], what: str) -> tuple[str, ...]:
-    """Tags, each once.
+    """Return checked tags, each once.
 
     :raises ConfigError: naming ``what``
     """
@@ -156,7 +156,7 @@ def checked_tags(values: Iterable[Any], what: str) -> tuple[str, ...]:
 
 
 def checked_document(text: str, what: str) -> str:
-    """JSON text that is kept beside a payload.
+    """Return checked JSON text that is stored beside a payload.
 
     :raises ConfigError: naming ``what``
     """
@@ -168,7 +168,7 @@ def checked_document(text: str, what: str) -> str:
 
 
 def checked_moment(value: Any, what: str) -> datetime | None:
-    """An aware moment in UTC; None: none was given.
+    """Return an aware moment in UTC; None: none was given.
 
     :raises ConfigError: naming ``what``
     """
@@ -189,7 +189,7 @@ def checked_moment(value: Any, what: str) -> datetime | None:
 
 
 def whole(value: Any, what: str, least: int, most: int = MAX_COUNT) -> int:
-    """A whole number within bounds.
+    """Return a whole number within bounds.
 
     :raises ConfigError: naming ``what``
     """

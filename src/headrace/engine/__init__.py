@@ -7,14 +7,14 @@ own: ``jobs`` (with ``direct``), ``records``, ``entries``, ``families``, ``rollu
 
 Five rules hold for every verb of every role:
 
-- **The core decides, an engine applies.** No engine decides what becomes of a job. Where a verb must repeat a rule of
+- **The core decides, an engine applies.** No engine decides what happens to a job. Where a verb must repeat a rule of
   ``headrace.core`` for speed, its docstring names the function, and the suite compares the two.
-- **Time is an argument.** No engine reads a clock: ``now`` is what its caller says, and calls may come with a ``now``
-  that is earlier than that of the call before. Callers say the store's time, which they measure by ``Engine.time`` and
-  by the answers to beats.
+- **Time is an argument.** No engine reads a clock: ``now`` is given by the caller, and calls may come with a ``now``
+  that is earlier than that of the call before. Callers pass the store's time, which they measure by ``Engine.time`` and
+  by the replies to beats.
 - **One verb, one commit.** All that a verb writes is durable when it returns, or none of it. Where a verb may write in
   several commits, its docstring says so.
-- **Every write may be repeated.** A caller whose reply was lost calls again with the same ids, and nothing more
+- **Every write may be repeated.** A caller that lost the reply calls again with the same ids, and nothing more
   changes.
 - **No verb is optional.** An engine that has no transactions has ``transactions`` None, and one that cannot write on
   the thread of its caller has ``direct`` None; its ``jobs`` may have a short way for one job (``InsertsOne``), and one
@@ -25,7 +25,7 @@ Errors that every verb may raise:
 - ``NotOpen``: the session is not open.
 - ``Unavailable(outcome="refused")``: nothing was written.
 - ``Unavailable(outcome="unknown")``: the write may have happened. The caller repeats it.
-- ``StoreLost``: the store that this session had found is gone or is another one. Nobody waits for it to come back, and
+- ``StoreLost``: the store that this session had found is gone or is another one. No caller waits for its return, and
   a session on it (``another_session``) makes no new one in its place.
 - ``Unstorable``: the data of a row is refused, and nothing of the call was written. The caller halves its batch until
   the guilty row is alone.

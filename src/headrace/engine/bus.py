@@ -1,4 +1,4 @@
-"""Hints between sessions: they may be lost, doubled or late, and nothing but speed depends on them."""
+"""Hints between sessions: they may be lost, doubled or late, and only speed depends on them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 __all__ = ["PARTED", "WORKER", "Bus", "Hint", "LocalBus", "Topic"]
 
 WORKER = "worker:"
-"""In a hint about settings: what a name begins with that is the id of a worker, which has registered."""
+"""In a hint about settings: the prefix of a name that is the id of a newly registered worker."""
 PARTED = f"{WORKER}parted:"
-"""The same of a worker whose connection to a hub was cut off."""
+"""The same for a worker that lost its connection to a hub."""
 
 
 class Topic(StrEnum):
@@ -32,44 +32,44 @@ class Topic(StrEnum):
     ENTRIES = "entries"
     """Runs added entries to their jobs; names are job ids."""
     SETTINGS = "settings"
-    """Settings changed; names are their keys. Also: a duty changed hands, or a worker came."""
+    """Settings changed; names are their keys. Also: a duty has another holder, or a worker registered."""
     CHANGED = "changed"
     """Jobs changed in any way, or were given to a worker; names are job ids. ``runtime.writes.hints`` sends these: few
-    at a time, and how many it left out. New jobs are told of by ``READY`` alone, and that a deferred job fell due by
-    none: whoever knows the job knows when."""
+    at a time, and how many it left out. New jobs cause ``READY`` alone, and a deferred job that falls due causes no
+    hint: a session that knows the job knows when."""
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Something happened that somebody may be waiting for."""
+    """Something happened that a listener may be waiting for."""
 
     topic: Topic
     names: tuple[str, ...] = ()
-    """What it happened to. Empty: it may be anything, so everybody looks. A bus that may have missed hints, or would
-    have to carry too many names, delivers such a hint."""
+    """What it happened to. Empty: it may be anything, so every listener checks. A bus that may have missed hints, or
+    would have to carry too many names, delivers such a hint."""
     dropped: int = 0
-    """How many more it happened to that are not named; of ``CHANGED`` only."""
+    """How many more it happened to that are not named; only with ``CHANGED``."""
 
 
 Listener = Callable[[Hint], None]
 
 
 class Bus(Protocol):
-    """Carries hints to whoever listens: in this session, in others of this process, and in other processes.
+    """Carries hints to all listeners: in this session, in others of this process, and in other processes.
 
-    An engine whose store cannot notify anybody may deliver to its own process only. Everybody who waits for a hint also
-    asks from time to time. ``LocalBus`` does what concerns the listeners of one session.
+    An engine with a store that cannot notify may deliver to its own process only. Every listener also polls from time
+    to time. ``LocalBus`` serves the listeners of one session.
     """
 
     def send(self, hint: Hint) -> None:
-        """Pass the hint on to every open session of the store, this one included.
+        """Send the hint to every open session of the store, this one included.
 
-        It never blocks and never fails, and is called from any thread. A session that is closed may drop the hint. The
-        hint of an insert may have gone with its commit: see ``Jobs.insert``.
+        It never blocks and never fails, and is called from any thread. A closed session may drop the hint. The hint of
+        an insert may have gone with its commit: see ``Jobs.insert``.
         """
         ...
 
     def wanted(self, topic: Topic) -> bool:
-        """Whether anybody may be listening for this topic. An engine that cannot know says True."""
+        """Return whether there may be a listener for this topic. An engine that cannot know returns True."""
         ...
 
     def listen(self, topics: frozenset[Topic], listener: Listener) -> Callable[[], None]:
@@ -86,10 +86,10 @@ class LocalBus:
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[frozenset[Topic], Listener]] = {}
         self.topics: frozenset[Topic] = frozenset()
-        """What anybody here listens for."""
+        """The topics with a listener here."""
 
     def deliver(self, hint: Hint) -> None:
-        """Call everybody who listens for it."""
+        """Call all listeners for it."""
         for topics, listener in list(self._listeners.values()):
             if hint.topic in topics:
                 listener(hint)

@@ -17,44 +17,44 @@ class Documents(Protocol):
     """The small and slow part of a store."""
 
     async def profiles(self) -> Profiles:
-        """Every profile that a live job needs, perhaps more, and a rev that grows whenever one is added.
+        """Return every profile that a live job needs, perhaps more, and a rev that grows whenever one is added.
 
-        Claims and beats answer the same rev as ``profiles_rev``: a worker that sees it grow asks again which profiles
+        Claims and beats return the same rev as ``profiles_rev``: a worker that sees it grow reads again which profiles
         it can run. A profile that was forgotten and is needed again may have another number.
         """
         ...
 
     async def settings(self, prefix: str = "") -> list[Setting]:
-        """Settings whose key begins with the prefix, by key."""
+        """Return settings with keys that begin with the prefix, by key."""
         ...
 
     async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         """Write (None: delete) a setting if it is still at rev ``expect`` (0: not there).
 
-        The answer is the setting as written (deleted: as it was), or None when another was faster. Revs are taken from
-        one counter for all settings, so none comes again for a key that was deleted; claims and beats answer that
-        counter as ``settings_rev``. The documents ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` govern claims, as
+        Returns the setting as written (deleted: as it was), or None when another was faster. Revs are taken from one
+        counter for all settings, so none comes again for a key that was deleted; claims and beats return that counter
+        as ``settings_rev``. The documents ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` govern claims, as
         ``core.limits.settings`` reads them; one that it cannot read is stored all the same.
 
-        ``act``: who does it, kept with the key in the same commit, also if the value is what it was; of these the
-        newest ``core.audit.KEPT`` are kept.
+        ``act``: the action with its actor, stored with the key in the same commit, even if the value does not change;
+        the newest ``core.defaults.MAX_AUDIT_ENTRIES`` are kept.
         """
         ...
 
     async def audit(self, limit: int) -> list[Audited]:
-        """The newest acts on settings, the newest first."""
+        """Return the newest actions on settings, the newest first."""
         ...
 
     async def lease(
         self, name: str, holder: UUID, seconds: float, now: datetime, longest: float | None = None
     ) -> int | None:
-        """Take or renew a duty, as ``core.lifecycle.duty.taken`` says; its token, or None while another holds it."""
+        """Take or renew a duty by ``core.lifecycle.duty.taken``; return its token, or None while another holds it."""
         ...
 
     async def unlease(self, name: str, holder: UUID) -> None:
-        """Give a duty back, as ``core.lifecycle.duty.given_back`` says."""
+        """Give a duty back by ``core.lifecycle.duty.given_back``."""
         ...
 
     async def holder(self, name: str, now: datetime) -> UUID | None:
-        """Who has a duty now; None: nobody."""
+        """Return the holder of a duty now; None: it is free."""
         ...

@@ -1,4 +1,4 @@
-"""Entries: what runs add to their jobs. Stream items, log lines, results of durable steps."""
+"""Entries: what runs add to their jobs: stream items, log lines, results of durable steps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Entries(Protocol):
     """Appends to running jobs, and reads what was appended."""
 
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
-        """Keep entries of running jobs, in one commit; answers in the same order, one for each job.
+        """Store entries of running jobs in one commit; return a reply for each job, in the same order.
 
-        At most one append per job is in a call. The answers:
+        At most one append per job is in a call. The replies:
 
-        - ``kept``: the entries are durable. One that was here already (same job, kind, attempt and number) is left as
-          it is.
-        - ``stale``: the job is not ``running`` in the hands of this worker at this epoch, and nothing was kept. So a
-          start is on record before anything else of its attempt, and nothing is added to an attempt that is over.
+        - ``kept``: the entries are durable. One that was stored already (same job, kind, attempt and number)
+          is left as it is.
+        - ``stale``: this worker does not have the job ``running`` at this epoch, and nothing was kept. So a start is
+          on record before anything else of its attempt, and nothing is added to an attempt that is over.
         - ``busy``: a transaction that is still open has the job, and nothing was kept. The caller tries again.
         """
         ...
@@ -32,9 +32,10 @@ class Entries(Protocol):
     async def tail(
         self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
     ) -> list[Entry]:
-        """The first ``limit`` entries of one kind behind the cursor, or (``newest``) the last, by attempt and number.
+        """Return the first ``limit`` entries of one kind behind the cursor, or (``newest``) the last, by attempt and
+        number.
 
-        Nothing ever appears behind a cursor that was given already, as long as the owner of the job appends in order:
-        an append and the change that takes the job from its owner never overlap.
+        Nothing ever appears before a returned cursor, as long as the owner of the job appends in order: an append and
+        the change that takes the job from its owner never overlap.
         """
         ...

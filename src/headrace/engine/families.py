@@ -16,61 +16,60 @@ __all__ = ["Families"]
 
 
 class Families(Protocol):
-    """Does to jobs what follows from changes of others, and keeps the counts of batches."""
+    """Applies to jobs what follows from changes of others, and keeps the counts of batches."""
 
     async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
-        """Process stored notes, oldest first, and answer what was made of other jobs.
+        """Process stored notes, oldest first, and return what changed in other jobs.
 
         A note concerns other jobs: ``Note.ENDED`` those that wait for its job, ``Note.CANCELLED`` the children of its
-        job, ``Note.WAITS`` the job itself, ``Note.STOPPED`` the jobs of its batch. A note is removed in the commit that
-        writes what follows from it. One that concerns very many jobs may be processed part by part: how far it got is
+        job, ``Note.WAITS`` the job itself, ``Note.STOPPED`` the jobs of its batch. The commit that writes what follows
+        from a note removes it. A note that concerns very many jobs may be processed part by part: how far it got is
         stored with it.
 
-        It goes in rounds, until ``limit`` jobs were looked at. A round takes notes, gives every job that they concern
-        to ``core.lifecycle.family.follow``, with all that the notes of the round say of it, and only then writes
-        anything:
+        It goes in rounds, until ``limit`` jobs were checked. A round takes notes, gives every job that they concern to
+        ``core.lifecycle.family.follow``, with all that the notes of the round say of it, and only then writes anything:
 
         - the statuses of the jobs that it waits for are always given;
-        - ``parent_cancelled`` is said of a child of a cancelled job, while that job is gone or
-          ``core.lifecycle.family.still_cancelled`` says so of it; a child that has ended also leaves ``Note.CANCELLED``
-          for its own children, where ``core.lifecycle.family.passes_on`` says so;
-        - ``batch`` is given for a job of a cancelled batch that is still here.
+        - ``parent_cancelled`` is given for a child of a cancelled job, while that job is gone or
+          ``core.lifecycle.family.still_cancelled``; a child that has ended also leaves ``Note.CANCELLED`` for its own
+          children, where ``core.lifecycle.family.passes_on`` is true;
+        - ``batch`` is given for a job of a cancelled batch that still exists.
 
-        What the changes of a round leave as notes is for the next round. To process a note twice changes nothing, so
-        two sessions may process notes at once. A job that another transaction holds is left for later, with its note.
+        The next round processes the notes of a round's changes. Processing a note twice changes nothing, so two
+        sessions may process notes at once. A job that another transaction holds is left for later, with its note.
 
-        Beside the notes this looks at batches that are not settled. Those for which ``core.batch.is_silent`` are sealed
-        and marked as abandoned. Those for which ``core.batch.is_over`` are given ``ended_at`` unless they have it, and
-        are in every answer until they are settled.
+        It also checks batches that are not settled. Those for which ``core.batch.is_silent`` are sealed and marked as
+        abandoned. Those for which ``core.batch.is_over`` are given ``ended_at`` unless they have it, and are in every
+        reply until they are settled.
         """
         ...
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
-        """The batches of these ids, in order, with exact tallies; None for what is not here."""
+        """Return the batches of these ids, in order, with exact tallies; None for a missing one."""
         ...
 
     async def find_batches(
         self, limit: int = 50, cursor: str | None = None, customer: str | None = None
     ) -> Page[Batch]:
-        """All batches, or those of this customer, with exact tallies, the newest first (by creation, then id), paged by
-        ``core.batch.newest_first``."""
+        """Return all batches, or those of this customer, with exact tallies, the newest first (by creation, then id),
+        paged by ``core.batch.newest_first``."""
         ...
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
-        """Make of the batch what ``core.batch.sealed`` says; whether it is here."""
+        """Change the batch by ``core.batch.sealed``; return whether it exists."""
         ...
 
     async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
-        """Make of the batch what ``core.batch.cancelled`` says and store ``Note.STOPPED`` for its jobs in the same
-        commit; the batch as it is then, None if it is not here. No job is added to it after that."""
+        """Change the batch by ``core.batch.cancelled`` and store ``Note.STOPPED`` for its jobs in the same commit;
+        return the batch as it is then, None if it does not exist. No job is added to it after that."""
         ...
 
     async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
-        """Store what follows the end of the batch, and record that in the same commit: ``process_notes`` answers it no
-        more.
+        """Store the jobs that follow the end of the batch, and record that in the same commit: ``process_notes`` no
+        longer returns it.
 
-        The jobs are stored as ``Jobs.insert`` stores them, all or none, but not refused for want of a profile; a
-        duplicate is no refusal. Where one of them is refused, nothing is written, and the answer says why. A batch that
-        is not here, or was settled before, stays as it is, and nothing is stored.
+        The jobs are stored as ``Jobs.insert`` stores them, all or none, but not refused for lack of a profile; a
+        duplicate is no refusal. Where one of them is refused, nothing is written, and the reply says why. A missing
+        batch, or one that was settled before, stays as it is, and nothing is stored.
         """
         ...

@@ -1,4 +1,4 @@
-"""Records: questions about jobs, asked by people and programs. None of them writes."""
+"""Records: queries of people and programs for jobs. None of them writes."""
 
 from __future__ import annotations
 
@@ -20,69 +20,68 @@ __all__ = ["Records"]
 
 
 class Records(Protocol):
-    """Finds and counts jobs. A search may have to look at many jobs; it must not keep claims and finishes waiting.
+    """Finds and counts jobs. A search may have to read many jobs; it must not keep claims and finishes waiting.
 
     A page, a number and a list of groups are each as of one moment, whatever is written meanwhile.
     """
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
-        """The jobs that ``core.query.matches``, newest first, as ``core.query.as_seen`` shows them.
+        """Return the jobs that ``core.query.matches``, newest first, as ``core.query.as_seen`` shows them.
 
-        A page may have fewer than ``limit`` and a cursor all the same, if there is too much to look through at once.
+        A page may have fewer than ``limit`` and still a cursor, if there is too much to search at once.
         """
         ...
 
     async def count_matching(self, filter: Filter, now: datetime) -> int:
-        """How many jobs ``core.query.matches``."""
+        """Return how many jobs ``core.query.matches``."""
         ...
 
     async def failures(
         self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
     ) -> list[FailureGroup]:
-        """The jobs that ``core.query.matches``, as ``core.stats.failures.grouped`` groups them.
+        """Return the jobs that ``core.query.matches``, as ``core.stats.failures.grouped`` groups them.
 
-        With ``among`` it must not matter how many more have ended: pages ask this again and again.
+        With ``among`` the number of other ended jobs must not matter: pages request this repeatedly.
         """
         ...
 
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
-        """How many jobs each queue has in each status, as seen now, with the earliest arrival of live ones; sorted.
+        """Return how many jobs each queue has in each status, as seen now, with the first arrival of live ones; sorted.
 
-        Without ``history`` those are left out that completed or were cancelled, and however many they are must not
-        matter: this is asked again and again.
+        Without ``history``, completed and cancelled jobs are left out, and must not slow it down: it is called often.
         """
         ...
 
     async def history(self, id: UUID) -> History:
-        """The attempts and events of one job, oldest first; empty for a job that is not here."""
+        """Return the attempts and events of one job, oldest first; empty for a missing job."""
         ...
 
     async def ledger(self) -> Ledger:
-        """How many jobs were ever stored, and what became of them. ``unaccounted`` is 0 at every moment."""
+        """Return how many jobs were ever stored, and how they ended. ``unaccounted`` is 0 at every moment."""
         ...
 
     async def verify(self, book: str, now: datetime | None = None) -> Invariant:
-        """Compare one of ``core.stats.verification.BOOKS`` with what it is about, as of one moment, while others write.
+        """Check one of ``core.stats.verification.BOOKS``, as of one moment, while others write.
 
-        What was written whole agrees at every moment, so a finding is a fault of the engine, or of whoever wrote past
-        it. It may have to look at every job. The book ``messages`` says so of what was left out with a change, too; it
-        goes by ``now``, as messages are pruned (``core.webhooks.messages.missing``), and without that finds nothing.
+        What was written whole agrees at every moment, so a mismatch is a fault of the engine, or of a program that
+        wrote past it. It may have to read every job. ``messages`` also reports what was left out with a change; it uses
+        ``now``, as messages are pruned (``core.webhooks.messages.missing``), and without that finds nothing.
         """
         ...
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
-        """How many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
+        """Return how many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
         ...
 
     async def position(
         self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
     ) -> Position:
-        """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
+        """Return the position of a queued or due job, and what its queue did in the last ``window`` seconds.
 
         Before it are the queued jobs of its queue, as seen now, that come first by ``core.lifecycle.claim.order`` and
         have not expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
-        ``core.explain.position.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that
-        are due but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last
+        ``core.explain.position.BY_WORK``. No engine needs to read more than ``most`` jobs before it, ``most`` that are
+        due but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last
         first): then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of
         the first job that is not counted.
         """

@@ -1,4 +1,4 @@
-"""Rollups: what workers finished, added up; handed in with their beats (``Workers.beat``)."""
+"""Rollups: what workers finished, added up; sent with their beats (``Workers.beat``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.core.stats.rollup import Rollup
 __all__ = ["MAX_ROLL", "Rollups"]
 
 MAX_ROLL = 10_000
-"""How many rows are regrouped in one commit at most."""
+"""Maximum rows that are regrouped in one commit."""
 
 
 class Rollups(Protocol):
@@ -19,15 +19,14 @@ class Rollups(Protocol):
     async def read(
         self, since: datetime, until: datetime, task: str | None = None, queue: str | None = None
     ) -> list[Rollup]:
-        """All rows of which ``core.stats.rollup.concerns`` is true, regrouped or as they were handed in; as of one
-        moment."""
+        """Return all rows for which ``core.stats.rollup.concerns`` is true, regrouped or as sent; as of one moment."""
         ...
 
     async def roll(self, now: datetime, limit: int = MAX_ROLL) -> int:
-        """Regroup up to about ``limit`` rows as ``core.stats.rollup.regrouped`` says, in one commit; how many there
+        """Regroup up to about ``limit`` rows by ``core.stats.rollup.regrouped``, in one commit; return how many there
         were.
 
-        What was handed in since is added to the rows of its minutes, minutes that are old become hours, hours days, and
-        what is too old is dropped. Two that do so at once do no harm: the sum of all rows stays the same.
+        New sums are added to the rows of their minutes, old minutes become hours, hours days, and what is too old is
+        dropped. Two sessions may do so at once: the sum of all rows stays the same.
         """
         ...

@@ -1,4 +1,4 @@
-"""The session: opening and closing a store, and the roles it is made of."""
+"""The session: opening and closing a store, and its roles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["Engine"]
 class Engine(Protocol):
     """A session on a store, used from one event loop. Constructing one touches nothing; ``open`` connects.
 
-    The roles are there from the construction on, and stay the same objects over ``close`` and ``open``.
+    The roles exist from the construction on, and stay the same objects over ``close`` and ``open``.
     """
 
     name: str
-    """What the engine is called in messages: ``memory``, ``sqlite``, ``postgresql``."""
+    """The name of the engine in messages: ``memory``, ``sqlite``, ``postgresql``."""
     rules: Rules
 
     @property
@@ -37,12 +37,12 @@ class Engine(Protocol):
 
     @property
     def direct(self) -> Direct | None:
-        """Inserts on the thread of the caller; None where the engine has no such way."""
+        """Inserts on the thread of the caller; None where the engine cannot."""
         ...
 
     @property
     def records(self) -> Records:
-        """Questions about jobs."""
+        """Queries for jobs."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> Workers:
-        """Who is alive."""
+        """Which workers are alive."""
         ...
 
     @property
@@ -72,12 +72,12 @@ class Engine(Protocol):
 
     @property
     def transactions(self) -> Transactions | None:
-        """Writes within a transaction of the user's; None where the store has none that a user could join."""
+        """Writes within a transaction of the user; None where the store has none that a user could join."""
         ...
 
     @property
     def bus(self) -> Bus:
-        """Hints to other sessions; nothing but speed depends on them."""
+        """Hints to other sessions; only speed depends on them."""
         ...
 
     async def open(self) -> None:
@@ -94,27 +94,28 @@ class Engine(Protocol):
         ...
 
     async def exists(self) -> bool:
-        """Whether there is a store to open; if not, opening makes one. It makes nothing, and needs no open session."""
+        """Return whether there is a store; if not, opening makes one. This makes nothing, and needs no open session."""
         ...
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
-        """Bring the schema up to date, or (``plan``) only say what would be done; the names of the migrations."""
+        """Bring the schema up to date, or (``plan``) only list what would be done; return the migrations' names."""
         ...
 
     async def time(self) -> datetime | None:
-        """The store's own time, as of this call: aware, in UTC. None: it has none but this machine's.
+        """Return the store's own time, as of this call: aware, in UTC. None: it has none but this machine's.
 
-        What sessions pass as ``now`` to all other verbs is made of it. It is asked for rarely, and nothing is written.
+        Sessions derive from it the ``now`` of all other verbs. It is rarely called, and writes nothing.
         """
         ...
 
     async def check(self, now: datetime) -> list[Check]:
-        """The findings of a look at the store's own health: reachable, settings, versions, integrity, clock.
+        """Return the findings of a check of the store's own health: reachable, settings, versions, integrity, clock.
 
-        Here alone ``now`` is what this machine's clock says.
+        Only here ``now`` is the time of this machine's clock.
         """
         ...
 
     def another_session(self) -> Engine:
-        """Another session on the same store, for the event loop of another thread; its user opens and closes it."""
+        """Make another session on the same store, for the event loop of another thread; its user opens and closes
+        it."""
         ...

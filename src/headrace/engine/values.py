@@ -1,4 +1,4 @@
-"""Answers: the values that engines take and give beside those of the core."""
+"""Replies: the values that engines take and return beside those of the core."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ __all__ = [
 ]
 
 MAX_BATCH = 1000
-"""How many rows are in one call at most: jobs to insert, changes, appends."""
+"""Maximum rows in one call: jobs to insert, changes, appends."""
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The job is durable. ``job`` is as it is stored: with its order number, and, if its id was here before, as it is
-    now."""
+    """The job is durable. ``job`` is as stored: with its order number, and, if its id existed before, as it is now."""
 
     job: Job
 
@@ -49,13 +48,12 @@ class Duplicated(msgspec.Struct, frozen=True, tag=True):
 
     job: Job
     replaced: bool = False
-    """Whether ``job`` took over what was submitted (``Change.merges``), now or when this was submitted before."""
+    """Whether ``job`` took over what was submitted (``Change.merges``), now or at an earlier submit of this id."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """The store does not take this job, and nothing of it was stored. ``Unavailable`` as the error means not now: a
-    transaction that is still open holds its key, a relative of it, or the room for its profile. The caller tries
-    again."""
+    """The store does not accept this job, and nothing of it was stored. ``Unavailable`` as the error means not now: an
+    open transaction has locked its key, a relative of it, or the room for its profile. The caller tries again."""
 
     error: HeadraceError
 
@@ -70,9 +68,9 @@ class Processed(msgspec.Struct, frozen=True):
     """What followed from notes that were processed."""
 
     changes: tuple[Change, ...] = ()
-    """What was made of other jobs."""
+    """The changes of other jobs."""
     over: tuple[Batch, ...] = ()
-    """Batches that have ended and of which ``settle`` was not said yet."""
+    """Batches that have ended and are not settled yet."""
     more: bool = False
     """Whether there may be more notes to process."""
     left_out: tuple[LeftOut, ...] = ()
@@ -87,19 +85,19 @@ class Claimed(msgspec.Struct, frozen=True, tag=True):
     settings_rev: int
     next_due: datetime | None
     """When a claim may give more: the next deferred job falls due, or a rate that kept a job waiting lets one start
-    (``Dealt.next_permit``), whichever is sooner; None: unknown. Without a hint there is no need to ask earlier."""
+    (``Dealt.next_permit``), whichever is sooner; None: unknown. Without a hint an earlier claim is useless."""
     full: bool = False
-    """A limit of jobs at once kept somebody waiting: worth asking again when one of them has left its worker."""
+    """A limit of jobs at once kept a job waiting: claim again when one of those jobs has left its worker."""
     paced: frozenset[UUID] = frozenset()
     """Those of the jobs that spent a permit of a rate (``core.limits.settings.Limits.spending``): each begins within
-    ``Ask.lead`` of its claim, or the worker gives it back and the permit is lost. In the answer to a repeated request
-    that is the claim which gave them away, not the repeat."""
+    ``ClaimRequest.lead`` of its claim, or the worker releases it and the permit is lost. In the reply to a repeated
+    request that is the claim that gave them away, not the repeat."""
     over: bool = False
     """A repeated request of which the worker has started all that it still holds: it is given nothing."""
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """A job the sweeper must look at, with what the decision needs to know of its worker."""
+    """A job that the sweeper must check, with what the decision needs to know of its worker."""
 
     job: Job
     alive: bool = True

@@ -1,6 +1,6 @@
-"""The contract as bytes: every argument and every answer of its verbs as msgpack, for engines that are far away.
+"""The contract as bytes: every argument and every reply of its verbs as msgpack, for remote engines.
 
-The verbs are read from the Protocols of ``headrace.engine``, so that a new one can be asked for from afar at once.
+The verbs are read from the Protocols of ``headrace.engine``, so that a new one can be called remotely at once.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = [
 
 
 class _Told(msgspec.Struct, array_like=True):
-    """An error as it travels."""
+    """An error as it is sent."""
 
     kind: str
-    """The name of its class; of the nearest one that everybody knows."""
+    """The name of its class, or of its nearest base that every version knows."""
     message: str
     more: dict[str, Any]
     """The values that it carries."""
@@ -60,12 +60,12 @@ _KNOWN: dict[str, type[HeadraceError]] = {
 
 
 def encode(value: Any) -> bytes:
-    """The value as msgpack."""
+    """Return the value as msgpack."""
     return _encoder.encode(value)
 
 
 def decode(data: bytes, type: Any) -> Any:
-    """The value of this type in msgpack.
+    """Return the value of this type in msgpack.
 
     :raises msgspec.ValidationError: it is none of this type
     """
@@ -89,7 +89,7 @@ def _read(type: Any, value: Any) -> Any:
         raise NotImplementedError(f"a {type.__name__} does not travel")
     told = msgspec.convert(value, _Told)
     kind = _KNOWN.get(told.kind, HeadraceError)
-    # Not by its own constructor, which would put the message together once more: here it is as it was.
+    # Not by its own constructor, which would compose the message a second time: here it is complete.
     error = kind.__new__(kind, told.message)
     error.args = (told.message,)
     for name, one in told.more.items():
@@ -104,31 +104,31 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_tell)
 
 
 class WireCall(msgspec.Struct, frozen=True):
-    """One verb of the contract: where it is asked for, what it takes, and what it gives."""
+    """One verb of the contract: its path, its arguments, and its reply."""
 
     role: str
-    """As the property of ``Engine`` is called; ``session``: the engine's own."""
+    """The name of the property of ``Engine``; ``session``: the engine's own."""
     name: str
     takes: type[msgspec.Struct]
-    """Its arguments. What has its default is not sent: so an argument that only one side knows of does no harm until
-    somebody uses it."""
+    """Its arguments. Those with their default are not sent: so an argument that only one side knows does no harm until
+    it is used."""
     gives: Any
     positional: int
-    """How many of the arguments may be given by place."""
+    """How many of the arguments may be positional."""
 
     @property
     def path(self) -> str:
-        """Where it is asked for."""
+        """The path of its route."""
         return f"{self.role}/{self.name}"
 
     @property
     def reads(self) -> bool:
-        """Whether it writes nothing, so that it can be asked once more without a thought."""
+        """Return whether it writes nothing, so that it can be repeated safely."""
         return self.role in ("records", "session") or self.path in READS
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself, before anything else is said: fields may come, none ever goes."""
+    """What a server says first about itself: fields may be added, none is ever removed."""
 
     newest: int
     """The newest protocol that it speaks."""
@@ -145,56 +145,56 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listening(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client says about hints."""
+    """What a client sends about hints."""
 
     topics: frozenset[Topic] | None = None
     """All topics that it listens for from now on; None: as before."""
     hints: tuple[Hint, ...] = ()
     """To be sent."""
     attends: tuple[UUID, str] | None = None
-    """The worker whose connection this is, and the proof that its beats name while it is; None: as before."""
+    """The worker of this connection, and the proof that its beats name meanwhile; None: as before."""
     beat: float | None = None
-    """Seconds between two beats of that worker; None: as the server's settings say."""
+    """Seconds between two beats of that worker; None: as set at the server."""
 
 
 class Hints(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server says about hints."""
+    """What a server sends about hints."""
 
     heard: frozenset[Topic] | None = None
-    """It has begun to listen for these; None: no news."""
+    """It has begun to listen for these; None: no change."""
     wanted: frozenset[Topic] | None = None
-    """All topics that anybody may be listening for; None: no news."""
+    """All topics that may have a listener; None: no change."""
     hints: tuple[Hint, ...] = ()
 
 
 PROTOCOL = 1
-"""What this version speaks. It is raised by whatever makes another of the bytes that earlier versions read or write,
-and by every new field of a value that a store keeps: who does not know the field would lose it."""
+"""The protocol of this version. It is raised by every change of the bytes that earlier versions read or write, and by
+every new field of a value that a store keeps: a version that does not know the field would lose it."""
 MIN_PROTOCOL = 1
-"""The oldest that this version understands: that of the release before."""
+"""The oldest protocol that this version understands: that of the release before."""
 
 NEAR = frozenset({"workers/attend", "session/open", "session/close", "session/exists", "session/migrate"})
-"""What is not asked of a far engine: what is held is held by a process, and whoever serves has opened the store."""
+"""Verbs that are not called remotely: a process holds what is held, and the server has opened the store."""
 
 LONG = frozenset({"records/verify", "records/find", "records/count_matching", "records/failures", "session/check"})
-"""What may have to look at every job, and take minutes."""
+"""Verbs that may have to read every job, and take minutes."""
 
 
 READS = frozenset({"jobs/get", "jobs/overdue", "entries/tail", "rollups/read", "workers/list", "workers/gone"}) | {
     *(f"families/{name}" for name in ("batches", "find_batches")),
     *(f"documents/{name}" for name in ("profiles", "settings", "audit", "holder")),
 }
-"""What writes nothing, beside all verbs of ``records`` and ``session``."""
+"""Verbs that write nothing, beside all verbs of ``records`` and ``session``."""
 
 
 def common(hello: Hello) -> int | None:
-    """The protocol to speak with a server that says this; None: there is none that both know."""
+    """Return the protocol to use with such a server; None: there is none that both know."""
     spoken = min(PROTOCOL, hello.newest)
     return spoken if spoken >= max(MIN_PROTOCOL, hello.oldest) else None
 
 
 def _roles() -> Iterator[tuple[str, type]]:
-    """The Protocols of an engine's roles, by the names of its properties; but for what is of one process only."""
+    """Yield the Protocols of an engine's roles, by the names of its properties; without those of one process only."""
     yield "session", Engine
     for name, value in vars(Engine).items():
         if isinstance(value, property):
@@ -221,11 +221,11 @@ VERBS: tuple[WireCall, ...] = tuple(
     for name, function in vars(protocol).items()
     if inspect.iscoroutinefunction(function) and f"{role}/{name}" not in NEAR
 )
-"""Every verb that can be asked for from afar, read from the Protocols."""
+"""Every verb that can be called remotely, read from the Protocols."""
 
 
 def far_role(role: str, call: Callable[[WireCall, Any], Awaitable[Any]]) -> Any:
-    """A role whose verbs are calls: what the engine of a client has in its place."""
+    """Return a role with calls as its verbs: what a remote engine has in its place."""
     verbs = {verb.name: _far_verb(verb, call) for verb in VERBS if verb.role == role}
     return type(f"Far{role.capitalize()}", (), {name: staticmethod(verb) for name, verb in verbs.items()})()
 
@@ -241,7 +241,7 @@ def _far_verb(verb: WireCall, call: Callable[[WireCall, Any], Awaitable[Any]]) -
 
 
 async def do(engine: Engine, verb: WireCall, arguments: Any) -> Any:
-    """Do a verb: what the engine of a server answers to these arguments, which are of ``verb.takes``."""
+    """Call a verb: return what the engine of a server replies to these arguments, which are of ``verb.takes``."""
     role = engine if verb.role == "session" else getattr(engine, verb.role)
     given, names = astuple(arguments), verb.takes.__struct_fields__
     here = verb.positional

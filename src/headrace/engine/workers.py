@@ -1,4 +1,4 @@
-"""Workers: who is alive, and what each of them holds."""
+"""Workers: which are alive, and what each of them holds."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Renewed", "Watched", "W
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a living worker's beat."""
+    """The reply to a living worker's beat."""
 
     beats: int
     cancels: tuple[UUID, ...]
-    """Jobs it holds whose cancel was requested."""
+    """Jobs it holds with a requested cancel."""
     unknown: tuple[Job, ...]
     """Jobs the store gave it more than two beats ago that the beat did not name."""
     profiles_rev: int
     settings_rev: int
     now: datetime | None = None
-    """The store's own time, as ``Engine.time`` says it: the beat measures it in passing."""
+    """The store's own time, as ``Engine.time`` returns it: the beat measures it in passing."""
 
 
 class Dead(msgspec.Struct, frozen=True, tag=True):
-    """The worker was buried, or never registered: it owns nothing and must register anew."""
+    """The worker was buried, or never registered: it owns nothing and must register again."""
 
 
 class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """Who a worker is; made anew at every start."""
+    """The identity of a worker; made anew at every start."""
 
     id: UUID
     host: str
@@ -54,39 +54,39 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     offers: dict[str, Any] = {}
     version: str = ""
     lease: float | None = None
-    """Seconds of silence after which it counts as silent, and, if it was watched for so long, as dead; None: as long as
-    whoever asks takes for a lease."""
+    """Seconds of silence after which it counts as silent, and, if it was watched for so long, as dead; None: the
+    reader's own lease."""
     proof: str | None = None
-    """What ``attend`` said before it registered."""
+    """What ``attend`` returned before it registered."""
     name: str | None = None
-    """What it calls itself, as a worker behind a hub does; None: it is known by its host and its process."""
+    """Its own name, as a worker behind a hub has; None: it is known by its host and its process."""
     customers: Customers | None = None
-    """Whose jobs it takes; None: everybody's."""
+    """The customers of the jobs it takes; None: all."""
 
     @property
     def shown(self) -> str:
-        """The worker as people know it: by its name, or by its id."""
+        """Return the worker as people know it: by its name, or by its id."""
         return self.name or str(self.id)
 
     @property
     def described(self) -> str:
-        """The worker in a sentence, with where it is, if that is known: one behind a hub by what it calls itself."""
+        """Return the worker for a sentence, with its location, if known: one behind a hub by its own name."""
         if self.name:
             return f"worker {self.name} ({self.id})"
         return f"worker {self.id} on {self.host} (pid {self.pid})" if self.host else f"worker {self.id}"
 
     @property
     def runs_services(self) -> bool:
-        """Whether it names no tasks, as one behind a hub may: then it runs what asks for a service that it offers."""
+        """Return whether it names no tasks, as one behind a hub may: then it runs jobs that require its services."""
         return self.name is not None and not self.tasks
 
     def runs(self, task: str, requires: Mapping[str, Any]) -> bool:
-        """Whether it runs jobs of this task at all, whatever else they require."""
+        """Return whether it runs jobs of this task at all, whatever else they require."""
         return by_service(task, requires) if self.runs_services else task in self.tasks
 
 
 class Renewed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker says of itself by now; the fields are those of ``WorkerInfo``."""
+    """What a worker declares about itself by now; the fields are those of ``WorkerInfo``."""
 
     concurrency: int
     tasks: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """A sign of life: what the worker holds, and how it is."""
+    """A sign of life: what the worker holds, and its state."""
 
     held: tuple[UUID, ...] = ()
     state: str = "running"
@@ -108,55 +108,55 @@ class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     done: int = 0
     """Attempts finished since the start."""
     clock_apart: float = 0.0
-    """Seconds that the clock of its machine is ahead of the store's; nothing but a warning comes of it."""
+    """Seconds that the clock of its machine is ahead of the store's; it only causes a warning."""
     proof: str | None = None
-    """What ``attend`` last said."""
+    """What ``attend`` last returned."""
     report: int = 0
-    """The number of what it hands in; a worker's numbers rise, and what was not acknowledged is repeated under its
-    own. 0: nothing."""
+    """The number of its report; a worker's numbers rise, and a report without a reply is repeated under its number. 0:
+    none."""
     finished: tuple[Rollup, ...] = ()
-    """What it hands in: what it has finished since the last report that was acknowledged, added up by minute."""
+    """Its report: what it has finished since the last acknowledged report, added up by minute."""
     utilisation: Utilisation = Utilisation()
     """How much of it is used."""
     renewed: Renewed | None = None
-    """What it says of itself by now, if that is other than when it registered, as one behind a hub may."""
+    """What it declares about itself by now, if that changed since it registered, as it may behind a hub."""
 
     @property
     def kept(self) -> Beat:
-        """What the store keeps as the last beat: what was handed in is kept elsewhere."""
+        """Return what the store keeps as the last beat: the report is stored elsewhere."""
         return self if not self.finished else replace(self, finished=())
 
 
 class Attended(msgspec.Struct, frozen=True):
-    """Something that is held for a worker, and let go of by the kernel or the server when its process ends."""
+    """Something that is held for a worker, and released by the kernel or the server when its process ends."""
 
     proof: str
-    """How others find what is held; only engines read it."""
+    """How other sessions find what is held; only engines read it."""
     descriptor: int | None = None
     """A file descriptor; while a child process has it as well, the worker does not count as gone."""
     judged: bool = True
-    """Whether ``gone`` finds out that it was let go of. If not, whoever has the other end tells, as a hub does of the
+    """Whether ``gone`` finds out that it was released. If not, the other end reports it, as a hub does for the
     connections of its remote engines; the worker beats at once when it has another proof, or none."""
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """Which workers let go of what was held for them."""
+    """Which workers no longer hold what was held for them."""
 
     workers: frozenset[UUID] = frozenset()
     by: int = 0
-    """Grows when the session that found it was broken; what was found before says nothing about what is found now."""
+    """Grows when the session that found it was broken; earlier findings say nothing about present ones."""
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """For how long the same beat of a worker was seen, by all who watched it."""
+    """For how long the same beat of a worker was seen, by all its watchers."""
 
     beats: int
     looks: int
     seconds: float
-    """The sum of the spans during which somebody watched without a gap."""
+    """The sum of the spans during which a watcher polled without a gap."""
     grace: float | None = None
-    """Its connection to a hub closed without a goodbye: the seconds in which it must be heard of again; None: no such
-    thing is known. It is void with the next beat, like all of this."""
+    """Its connection to a hub closed without a goodbye: the seconds in which it must beat again; None: it did not. It
+    is void with the next beat, like all of this."""
 
 
 class WorkerRow(msgspec.Struct, Record, frozen=True):
@@ -165,33 +165,33 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
     info: WorkerInfo
     beat: Beat
     beats: int
-    """The number its last beat raised; what watchers look at."""
+    """The number its last beat raised, which watchers poll."""
     beat_at: datetime
     alive: bool
     """The store has not buried it, nor did it leave; where workers are shown, also: it is not silent."""
     holds: int
-    """How many jobs the store gives to it."""
+    """How many jobs it holds by the store."""
     silent_since: datetime | None = None
     """Its last beat, where workers are shown and that is longer ago than its lease."""
     watched: Watched | None = None
-    """What watchers put on record; it counts if it is about the present beat."""
+    """What watchers recorded; it counts if it is about the present beat."""
 
     @property
     def proof(self) -> str | None:
-        """What the worker last said of how its death can be proved; None: it is judged by looks alone."""
+        """What the worker last sent to prove its death by; None: it is judged by polls alone."""
         return self.beat.proof if self.beats else self.info.proof
 
     def lease(self, rules: Rules) -> float:
-        """How many seconds it may be silent: its own lease, or that of the rules."""
+        """Return how many seconds it may be silent: its own lease, or that of the rules."""
         return rules.lease if self.info.lease is None else self.info.lease
 
     @property
     def grace(self) -> float | None:
-        """In how many seconds it must be heard of again, since its connection closed; None: it is as it should be."""
+        """In how many seconds it must beat again since its connection closed; None: it is connected."""
         return self.watched.grace if self.watched is not None and self.watched.beats == self.beats else None
 
     def as_heard(self, now: datetime, rules: Rules) -> WorkerRow:
-        """The worker as it is shown: judged by its last beat, since nobody may be left to bury it."""
+        """Return the worker as it is shown: judged by its last beat, since no sweeper may be left to bury it."""
         if self.silent_since is not None:
             return self
         row = self if self.beat.renewed is None else replace(self, info=self.present)
@@ -204,17 +204,17 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
 
     @property
     def present(self) -> WorkerInfo:
-        """Who the worker is, by what it last said of itself."""
+        """The identity of the worker, by what it last declared."""
         renewed = self.beat.renewed
         return self.info if renewed is None else replace(self.info, **structs.asdict(renewed))
 
     def without_place(self) -> WorkerRow:
-        """The worker as it is shown to those who may not know where it runs, nor what others call it."""
+        """Return the worker for readers who may not know where it runs, nor the names that others gave."""
         return replace(self, info=replace(self.info, host="", pid=0, name=None if self.info.name is None else ""))
 
     @property
     def takes(self) -> bool:
-        """Whether it takes jobs: alive, and not about to stop."""
+        """Return whether it takes jobs: alive, and not about to stop."""
         return self.alive and self.beat.state != "draining"
 
 
@@ -222,59 +222,60 @@ class Workers(Protocol):
     """Keeps a row for each worker. A beat writes that row, and no job that it names."""
 
     gone_after: float
-    """Seconds between two findings of ``gone`` that it takes to call a worker dead."""
+    """Seconds between two findings of ``gone`` after which a worker is dead."""
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:
-        """Make the worker known and alive, with beat number 0; one that is known stays as it is, dead or alive."""
+        """Store the worker as known and alive, with beat number 0; a known one stays as it is, dead or alive."""
         ...
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
-        """Raise the worker's beat number, keep the beat, and answer what the worker should know, if it is alive.
+        """Raise the worker's beat number, store the beat, and reply what the worker should know, if it is alive.
 
         Of the jobs that the worker holds and that were assigned two beats (``2 * rules.beat`` seconds) ago or earlier,
-        those that the beat does not name gain an unnamed beat and are answered as ``unknown``; those that it names
-        begin again at 0. Younger jobs are left out, since the answer to their claim may still be under way. A beat that
-        is repeated counts as another beat.
+        those that the beat does not name gain an unnamed beat and are in the reply as ``unknown``; those that it names
+        begin again at 0. Younger jobs are left out, since the reply to their claim may still be under way. A repeated
+        beat counts as another beat.
 
-        What it hands in (``finished``) is kept for ``Rollups``, in the same commit, unless this worker has handed in a
-        report of this number or a higher one before.
+        Its report (``finished``) is stored for ``Rollups``, in the same commit, unless this worker has sent a report of
+        this number or a higher one before.
         """
         ...
 
     async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
-        """``beat`` for each of these workers, in one commit; the answer to each.
+        """Do ``beat`` for each of these workers, in one commit; return the reply to each.
 
-        For whoever beats for others, as a hub does: one write, however many they are.
+        For a process that beats for others, as a hub does: one write, however many they are.
         """
         ...
 
     async def attend(self, worker: UUID) -> Attended | None:
-        """Hold something for this worker that is let go of when this process ends, however it ends; None: cannot.
+        """Hold something for this worker that is released when this process ends, however it ends; None: cannot.
 
-        It is called before the worker registers and then about once a second, and it takes a moment at most: what was
-        lost meanwhile is held anew, perhaps with another proof. What the session held for another worker it lets go.
-        Closing the session lets go as well.
+        It is called before the worker registers and then about once a second, and takes a moment at most: what was lost
+        meanwhile is held again, perhaps with another proof. What the session held for another worker it releases.
+        Closing the session releases as well.
         """
         ...
 
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
-        """Those of these workers for whom nothing is held any more, as far as their proofs can be judged from here.
+        """Return those of these workers for which nothing is held any more, as far as their proofs can be judged here.
 
-        A worker without a proof, or whose proof is of another machine or another run of the server, is not named.
+        A worker without a proof, or with one of another machine or another run of the server, is not named.
         """
         ...
 
     async def watched(self, worker: UUID, watched: Watched) -> None:
-        """Put on record for how long the worker's beat was seen, if it is still that beat and the worker is alive."""
+        """Record for how long the worker's beat was seen, if it is still that beat and the worker is alive."""
         ...
 
     async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
-        """Declare the living worker dead if its beat number is still this one; whether it was. Its duties are free.
+        """Declare the living worker dead if its beat number is still this one; return whether it was. Its duties are
+        free.
 
-        In the same commit it is put on record whether the jobs that the worker was running (status ``running``) were
-        both suspect ones and others. A burial that is repeated leaves this as it was, since some of these jobs may
-        have been taken already. So is ``mass_death``: whoever buries found that others died at the same time.
-        ``Jobs.overdue`` answers both with the jobs of this worker.
+        The same commit records whether the jobs that the worker was running (status ``running``) were both suspect ones
+        and others. A repeated burial leaves this as it was, since some of these jobs may have been taken. It also
+        records ``mass_death``: the caller found that others died at the same time. ``Jobs.overdue`` returns both with
+        the jobs of this worker.
 
         From then on no claim of this worker is given anything: see ``Jobs.claim``. Its jobs stay its own until the
         sweeper has taken them, so a result that it writes meanwhile counts. A dead worker stays known until no job
@@ -283,12 +284,12 @@ class Workers(Protocol):
         ...
 
     async def retire(self, worker: UUID) -> None:
-        """Let a worker go that left in good order: dead at once, its duties free, forgotten when no job names it.
+        """Remove a worker that left in good order: dead at once, its duties free, forgotten when no job names it.
 
-        Of a holder of duties that is no worker, its duties are free as well.
+        For a holder of duties that is no worker, its duties are free as well.
         """
         ...
 
     async def list(self) -> list[WorkerRow]:
-        """Every known worker, oldest first; forgets the dead that no job names."""
+        """Return every known worker, oldest first; forget the dead that no job names."""
         ...

@@ -1,4 +1,4 @@
-"""From a URL to an engine: the only place that names one."""
+"""From a URL to an engine: the only module that names engines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from headrace.runtime.host import Host
 __all__ = ["GROUP", "connect", "redact"]
 
 GROUP = "headrace.engines"
-"""Entry points by which other packages bring engines. The name is the URL's scheme. The object is a function that takes
+"""Entry points by which other packages add engines. The name is the URL's scheme. The object is a function that takes
 the URL, the Rules and the Host, and the App's ``namespace`` by name, and returns an Engine; it touches no store."""
 
 _OF_THE_SERVER = (
     "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "host", "port", "passfile", "target_session_attrs",
 )  # fmt: skip
-"""Parameters of a PostgreSQL URL that are the driver's to understand."""
+"""Parameters of a PostgreSQL URL that are for the driver."""
 _SPELLINGS = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql"}
 _OWN = {
     "sqlite": "sqlite:///FILE",
@@ -33,11 +33,11 @@ _OWN = {
 }
 _HUBS = {"hub+http": False, "hub+https": True}
 """The schemes of hubs, and whether they speak TLS."""
-"""The schemes of the engines that come with headrace, and what their URLs look like."""
+"""The schemes of the engines that come with headrace, and the forms of their URLs."""
 
 
 def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace", key: str | None = None) -> Engine:
-    """The engine a URL names; touches nothing until it is opened. ``key``: for a hub.
+    """Return the engine that a URL names; touches nothing until it is opened. ``key``: for a hub.
 
     :raises ConfigError, MissingExtra, NotSupported:
     """
@@ -65,11 +65,11 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace", 
 
 
 def redact(url: str) -> str:
-    """The URL without its passwords, for messages and logs."""
+    """Return the URL without its passwords, for messages and logs."""
     head, sign, tail = url.partition("://")
     place, slash, path = tail.partition("/")
     user, at, machine = place.rpartition("@")
-    if at and head in _HUBS:  # there is no place for a key, so that whatever stands there may be one
+    if at and head in _HUBS:  # a key has no field there, so what is there may be one
         url = f"{head}{sign}***@{machine}{slash}{path}"
     elif at and ":" in user:
         url = f"{head}{sign}{user.partition(':')[0]}:***@{machine}{slash}{path}"
@@ -124,7 +124,7 @@ def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
             f"sqlite://: mode must be {', '.join(modes)} or left out, not {mode!r}: whoever can read the file can read"
             " every job, so that none but its user and its group may"
         )
-    # Fixed here: a program that changes its directory later still means the same file.
+    # Made absolute here: a program that changes its directory later still means the same file.
     return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous, mode=modes[mode])
 
 
@@ -185,7 +185,7 @@ def _postgres(parts: SplitResult, url: str, rules: Rules, host: Host, namespace:
 
 
 def _plain(url: str) -> str:
-    """A URL as the driver knows it."""
+    """Return a URL as the driver knows it."""
     scheme, sign, rest = url.partition("://")
     if _SPELLINGS.get(scheme, scheme) != "postgresql" or not sign:
         raise ConfigError(

@@ -22,7 +22,7 @@ class LimitsCache:
         self._told: Mapping[str, str] = {}
 
     def read(self, rev: int, settings: Iterable[tuple[str, str]]) -> Limits:
-        """The limits in these settings, which are of this rev."""
+        """Return the limits in these settings, which are of this rev."""
         limits = limits_of(settings)
         for key, why in limits.unreadable.items():
             if self._told.get(key) != why:
@@ -32,7 +32,8 @@ class LimitsCache:
 
 
 def readable_queue(document: str | None) -> QueueRule | None:
-    """What the setting of a queue says; None if it cannot be read: what another version has noted of it then stays."""
+    """Return the rule in a queue's setting; None if it cannot be read: then the stored rule of another version
+    stays."""
     try:
         return queue_rule(document)
     except (msgspec.MsgspecError, ValueError):

@@ -1,8 +1,8 @@
-"""What no engine keeps, whatever its store would do with it: text with a NUL or with half of a surrogate pair.
+"""What no engine stores, whatever its database accepts: text with a NUL or with a lone surrogate.
 
-PostgreSQL has no NUL in text and SQLite's functions stop at one; half a character has no UTF-8 at all. What becomes of
-a job must not depend on where it is stored, so all of them refuse alike. Within a JSON document a NUL is written as an
-escape: there it is kept, by all of them.
+PostgreSQL has no NUL in text and SQLite's functions stop at one; a lone surrogate has no UTF-8 at all. What happens to
+a job must not depend on its store, so all of them refuse alike. Within a JSON document a NUL is written as an escape:
+there all of them keep it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["UNENCODABLE", "has_halves", "refuse_changes", "refuse_entries", "ref
 _encode = msgspec.json.Encoder().encode
 
 UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError, msgspec.EncodeError)
-"""What is raised by what makes bytes of values: of a value that is no plain one, before anything is sent."""
+"""The errors of an encoder: the value is no plain one, and nothing was sent."""
 
 
 def has_halves(*texts: str | None) -> bool:
-    """Whether one of these holds half of a surrogate pair: no store has it, or can even be asked for it."""
+    """Return whether one of these has a lone surrogate: no store has it, or can be queried for it."""
     return not is_text("".join(text for text in texts if text is not None).replace("\0", ""))
 
 
 def refuse_text(*texts: str | None) -> None:
-    """:raises Unstorable: one of these cannot be kept"""
+    """:raises Unstorable: one of these cannot be stored"""
     try:
         joined = "".join(filter(None, texts))
     except TypeError as error:
@@ -41,11 +41,11 @@ def refuse_text(*texts: str | None) -> None:
 
 
 def refuse_jobs(jobs: Sequence[Job], *, documents: bool = False) -> None:
-    """``documents``: those as well; who writes them as JSON finds out by that.
+    """``documents``: those as well; a writer of JSON finds out by itself.
 
-    :raises Unstorable: one of these new jobs cannot be kept
+    :raises Unstorable: one of these new jobs cannot be stored
     """
-    # All texts at once, and not a word of which it was: the batcher finds the guilty, and this is on the way of all.
+    # All texts at once, and without a word of which it was: the batcher finds the guilty job, and this runs for all.
     texts: list[str | None] = []
     seen: Spec | None = None  # jobs of one call share theirs
     for job in jobs:
@@ -65,14 +65,14 @@ def refuse_jobs(jobs: Sequence[Job], *, documents: bool = False) -> None:
 
 
 def refuse_changes(changes: Iterable[Change]) -> None:
-    """:raises Unstorable: what one of these writes cannot be kept"""
+    """:raises Unstorable: what one of these writes cannot be stored"""
     for change in changes:
         refuse_text(change.job.result_text, change.job.moved_to)
         _refuse_document((change.job.error, change.job.progress, change.attempt, change.event))
 
 
 def refuse_entries(appends: Iterable[Append]) -> None:
-    """:raises Unstorable: one of these entries cannot be kept"""
+    """:raises Unstorable: one of these entries cannot be stored"""
     for append in appends:
         for entry in append.entries:
             refuse_text(entry.name, entry.data)

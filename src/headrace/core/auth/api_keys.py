@@ -1,4 +1,4 @@
-"""Keys of the hub: what their holders may do, how a key is told from all others, and who may give which."""
+"""Keys of the hub: what they allow, how a key is recognised, and which keys may create which."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ Scope = Literal["read", "submit", "work", "act", "admin", "engine"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 WHOLE: frozenset[Scope] = frozenset({"admin", "engine"})
-"""Scopes that reach everybody's jobs, and so never a key of one customer's."""
+"""Scopes that reach the jobs of all customers: a key of one customer never has them."""
 
 MARK = "hr_"
-"""What every key begins with, so that people and scanners of leaked secrets know one when they see it."""
+"""The beginning of every key, by which people and scanners of leaked secrets recognise one."""
 SHOWN_KEY_CHARACTERS = len(MARK) + 8
-"""How many of its characters are kept and shown: they tell keys apart, and open nothing."""
+"""How many characters of a key are stored and shown: enough to tell keys apart, too few to open anything."""
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody may do at a hub, and with what."""
+    """What a caller may do at a hub, and with what."""
 
     scopes: frozenset[Scope]
     customer: str | None = None
@@ -59,10 +59,10 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     """May submit only to these; None: to all."""
     expires_at: datetime | None = None
     profiles: int | None = None
-    """Of how many pairs of task and requirements its customer may have live jobs; None: of as many as is usual."""
+    """For how many pairs of task and requirements its customer may have live jobs; None: the default."""
 
     def may(self, scope: Scope | None) -> bool:
-        """Whether it has the scope; None: nobody needs one."""
+        """Return whether it has the scope; None: the operation needs none."""
         return scope is None or scope in self.scopes
 
     def has_expired(self, now: datetime) -> bool:
@@ -74,15 +74,15 @@ class ApiKey(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A key as it is shown: everything but the key itself."""
 
     name: str
-    """Its own, and ``by`` of whatever is done with it."""
+    """Its own name, and ``by`` of everything done with it."""
     prefix: str
-    """How it begins, by which a key that is found somewhere is known again."""
+    """How the key begins, by which a key that was found is recognised."""
     scopes: tuple[Scope, ...]
     customer: str | None = None
     tasks: tuple[str, ...] | None = None
     queues: tuple[str, ...] | None = None
     profiles: int | None = None
-    """Of how many pairs of task and requirements its customer may have live jobs; None: of as many as is usual."""
+    """For how many pairs of task and requirements its customer may have live jobs; None: the default."""
     created_at: datetime
     created_by: str | None = None
     expires_at: datetime | None = None
@@ -105,7 +105,7 @@ class ApiKey(msgspec.Struct, Record, frozen=True, kw_only=True):
 
 
 class StoredKey(msgspec.Struct, frozen=True):
-    """A key as the store keeps it: its digest, which says nothing about the key."""
+    """A key as it is stored: as its digest, from which the key cannot be found."""
 
     digest: str
     key: ApiKey
@@ -116,7 +116,7 @@ class Keyring(msgspec.Struct, frozen=True):
 
     keys: tuple[StoredKey, ...] = ()
     unreadable: tuple[str, ...] = ()
-    """The names of those that only another version can read: they open nothing here, and yet there are keys."""
+    """The names of keys that only another version can read: they open nothing here, but count as keys."""
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.unreadable)
@@ -128,12 +128,12 @@ def written(secret: bytes) -> str:
 
 
 def digest_of(text: str) -> str:
-    """What is kept of a key. It is 32 bytes of chance: no dictionary finds it, so that it needs no slow hash."""
+    """Return what is stored of a key. A key is 32 random bytes: no dictionary finds it, so it needs no slow hash."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def is_key(text: str, digest: str) -> bool:
-    """Whether this is the key of that digest; it takes the same time however much of it is right."""
+    """Return whether this is the key of that digest, in constant time."""
     return compare_digest(digest_of(text), digest)
 
 
@@ -145,7 +145,7 @@ def checked_grant(
     expires_at: datetime | None,
     profiles: Any = None,
 ) -> Permissions:
-    """What a new key is to allow.
+    """Return what a new key is to allow.
 
     :raises ConfigError: naming what cannot be used
     """
@@ -183,7 +183,7 @@ def _names(given: Iterable[Any] | None, what: str) -> frozenset[str] | None:
 
 
 def lacks(granter: Permissions, wanted: Permissions) -> str | None:
-    """What somebody would have to have to give away this, in words; None: nothing."""
+    """Return what the granter lacks to give these permissions, in words; None: nothing."""
     if "engine" in wanted.scopes:
         return "a key with the scope engine is made on the command line only, next to the store"
     if missing := [scope for scope in SCOPES if scope in wanted.scopes - granter.scopes]:

@@ -1,4 +1,4 @@
-"""Sessions of people at the dashboard: texts of chance, of which nothing is kept but digests, beside their key's."""
+"""Sessions at the dashboard: random texts, of which only digests are stored, beside the digest of their key."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = [
 ]
 
 SESSION_RANDOM_BYTES = 32
-"""Bytes of chance in a session."""
+"""Random bytes in a session."""
 _MAX_CLOCK_DIFFERENCE = timedelta(hours=1)
 _MAX_TEXT_CHARACTERS = 128
-"""Characters of the longest text that is looked at."""
+"""Maximum characters of a text that is checked; a longer one is no session."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -40,12 +40,12 @@ class Sessions(msgspec.Struct, frozen=True):
     """The sessions of one key, the newest first."""
 
     key: str
-    """The digest of the key: they are those of no other that begins alike."""
+    """The digest of their key; another key may begin with the same characters."""
     sessions: tuple[Session, ...] = ()
 
     def living(self, now: datetime) -> Sessions:
-        """Without those that are over."""
-        # One that would last longer than any can was begun by a clock that was wrong; those of hubs differ a little.
+        """Return the same without expired sessions."""
+        # A session that would last longer than any may was begun by a wrong clock; the clocks of hubs differ a little.
         return Sessions(
             self.key,
             tuple(
@@ -56,31 +56,31 @@ class Sessions(msgspec.Struct, frozen=True):
         )
 
     def begun(self, key: str, text: str, now: datetime) -> Sessions:
-        """With one more; those of a key before this one are gone."""
+        """Return the same with one more; sessions of an earlier key are dropped."""
         others = self.living(now).sessions if self.key == key else ()
         return Sessions(
             key, (Session(session_digest(text), now + DASHBOARD_SESSION_LIFETIME), *others)[:MAX_DASHBOARD_SESSIONS]
         )
 
     def ended(self, text: str) -> Sessions:
-        """Without this one."""
+        """Return the same without this session."""
         digest = session_digest(text)
         return Sessions(self.key, tuple(one for one in self.sessions if one.digest != digest))
 
     def has(self, key: str, text: str, now: datetime) -> datetime | None:
-        """Until when this session of this key lasts; None: there is no such one, or no more."""
+        """Return when this session of this key ends; None: there is none, or it has ended."""
         digest = session_digest(text)
         found = [one for one in self.living(now).sessions if compare_digest(one.digest, digest)]
         return found[0].until if found and compare_digest(self.key, key) else None
 
 
 def session_text(prefix: str, chance: bytes) -> str:
-    """What the browser of somebody with this key has, and nobody else."""
+    """Return the text of a session, which only the browser of the key's owner has."""
     return f"{prefix}.{urlsafe_b64encode(chance).rstrip(b'=').decode()}"
 
 
 def prefix_of(text: str) -> str | None:
-    """How the key begins whose session this says to be; None: it is none."""
+    """Return the beginning of the key that a session's text names; None: it is no such text."""
     prefix, dot, chance = text.partition(".")
     return (
         prefix
@@ -94,11 +94,11 @@ def prefix_of(text: str) -> str | None:
 
 
 def form_secret(text: str) -> str:
-    """What forms of this session are signed with, beside the secret of all: neither it nor the session is found from
-    what is kept."""
+    """Return the secret that signs the forms of this session, beside the one for all: what is stored reveals neither it
+    nor the session."""
     return sha256(b"form " + text.encode()).hexdigest()
 
 
 def session_digest(text: str) -> str:
-    """What is kept of a session. It is chance: no dictionary finds it, so that it needs no slow hash."""
+    """Return what is stored of a session. It is random: no dictionary finds it, so it needs no slow hash."""
     return sha256(text.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""Leases and tokens of workers behind a hub: texts that any hub of the store can test, and nobody else can make.
+"""Leases and tokens of workers behind a hub: signed texts that only hubs of the store can make and check.
 
-A *lease* says that a job at an epoch was given to a worker; a *token* says which worker somebody is. Both are bound to
-the key with which the worker came in. They are no secrets of anybody else's, and say nothing but ids.
+A *lease* says that a job at an epoch was given to a worker; a *token* says which worker the sender is. Both are bound
+to the key with which the worker connected. They contain ids and no secrets.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
 SECRET_BYTES = 32
 """Bytes of a secret."""
 MAX_SECRETS = 2
-"""How many secrets are believed: the one that signs, and the one before it."""
+"""How many secrets are accepted: the one that signs, and the one before it."""
 
 _LEASE, _TOKEN = "hrl", "hrw"
 _EPOCH_BYTES = 8
 _MAX_TEXT_CHARACTERS = 256
-"""Characters of the longest text that is looked at."""
+"""Maximum characters of a text that is checked; a longer one is refused."""
 
 
 class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,11 +45,11 @@ class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     data: bytes = b""
-    """None: it is derived, and not stored."""
+    """Empty: it is derived, and not stored."""
 
     @property
     def is_derived(self) -> bool:
-        """Whether the store has nothing of it but the id."""
+        """Return whether the store has only its id."""
         return not self.data
 
     def __repr__(self) -> str:  # which may be logged
@@ -57,33 +57,33 @@ class SigningSecret(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """The secrets of a store, the newest first: it signs, all of them are believed."""
+    """The secrets of a store, the newest first: it signs, and all of them are accepted."""
 
     secrets: tuple[SigningSecret, ...] = ()
 
     def rotated(self, new: SigningSecret, *, forget: bool = False) -> Secrets:
-        """The same with another one that signs; ``forget``: what was signed before is void at once."""
+        """Return the same with a new one that signs; ``forget``: what was signed before is void at once."""
         return Secrets((new,) if forget else (new, *self.secrets)[:MAX_SECRETS])
 
     def settled(self, new: SigningSecret, *, believes: bool) -> Secrets:
-        """As they ought to be stored, by what the next one would be, which signs if none does.
+        """Return the secrets as they must be stored, given the next one, which signs if none does.
 
-        While it is derived, those in the store are believed for a while; while it is not, nobody knows the derived.
+        While the next one is derived, stored ones are accepted for a while; else the derived ones are unknown.
         """
         kept = [one for one in self.secrets if one.is_derived == new.is_derived or (new.is_derived and believes)]
         signs = bool(kept) and kept[0].is_derived == new.is_derived
         return Secrets(tuple(kept if signs else (new, *kept))[:MAX_SECRETS])
 
     def kept(self) -> Secrets:
-        """Those that are in the store."""
+        """Return those that are stored."""
         return Secrets(tuple(one for one in self.secrets if not one.is_derived))
 
     def filled(self, data: Callable[[str], bytes]) -> Secrets:
-        """With those that are derived, by their ids."""
+        """Return the same with the derived ones filled in, by their ids."""
         return Secrets(tuple(SigningSecret(one.id, data(one.id)) if one.is_derived else one for one in self.secrets))
 
     def named(self, id: str) -> SigningSecret | None:
-        """The secret of this id, if it is believed."""
+        """Return the secret of this id, if it is accepted."""
         return next((one for one in self.secrets if one.id == id), None)
 
 
@@ -96,18 +96,18 @@ class JobLease(msgspec.Struct, frozen=True):
 
 
 def lease_text(secrets: Secrets, namespace: str, key: str | None, lease: JobLease) -> str:
-    """The lease as it is given to the worker; ``key``: the one with which it came in. Always the same text."""
+    """Return the lease as it is given to the worker, always the same text; ``key``: the one with which it connected."""
     body = lease.job.bytes + lease.epoch.to_bytes(_EPOCH_BYTES, "big") + lease.worker.bytes
     return _signed(secrets, _LEASE, namespace, key, body)
 
 
 def token_text(secrets: Secrets, namespace: str, key: str | None, worker: UUID) -> str:
-    """The token of a worker."""
+    """Return the token of a worker."""
     return _signed(secrets, _TOKEN, namespace, key, worker.bytes)
 
 
 def read_lease(secrets: Secrets, namespace: str, key: str | None, text: str) -> JobLease | None:
-    """The lease in a text; None: it is none, or not of this store, this namespace or this key."""
+    """Return the lease in a text; None: it is none, or not of this store, this namespace or this key."""
     body = _read(secrets, _LEASE, namespace, key, text)
     if body is None or len(body) != 32 + _EPOCH_BYTES:
         return None
@@ -116,18 +116,18 @@ def read_lease(secrets: Secrets, namespace: str, key: str | None, text: str) -> 
 
 
 def read_token(secrets: Secrets, namespace: str, key: str | None, text: str) -> UUID | None:
-    """The worker that a token names; None: it is none, or not of this store, this namespace or this key."""
+    """Return the worker that a token names; None: it is none, or not of this store, this namespace or this key."""
     body = _read(secrets, _TOKEN, namespace, key, text)
     return UUID(bytes=body) if body is not None and len(body) == 16 else None
 
 
 def derived(root: bytes, purpose: str, *ids: str) -> bytes:
-    """What is signed with for one purpose: whoever has it knows neither the root nor what others are signed with."""
+    """Return the secret for one purpose: it reveals neither the root nor the secrets of other purposes."""
     return hmac.digest(root, b"".join(_counted("headrace", purpose, *ids)), sha256)
 
 
 def secret_id(text: str) -> str | None:
-    """The id of the secret with which a text says that it was signed; None: it is no such text."""
+    """Return the id of the secret that a text names as its signer; None: it is no such text."""
     parts = text.split(".") if len(text) <= _MAX_TEXT_CHARACTERS else ()
     return parts[1] if len(parts) == 4 and parts[0] in (_LEASE, _TOKEN) else None
 
@@ -148,9 +148,9 @@ def _read(secrets: Secrets, domain: str, namespace: str, key: str | None, text: 
         given = _bytes(mac)
     except (NotBase64, ValueError):
         return None
-    # Every field goes into what is compared, so whatever was changed is found in the same time.
+    # Every field is part of what is compared, so a change of any field is found in the same time.
     right = hmac.compare_digest(given, _mac(secret, domain, namespace, key, body))
-    # One text for each lease: base64 that spells the same bytes in another way is refused.
+    # One text for each lease: base64 that spells the same bytes differently is refused.
     return body if right and found == domain and _text(body) == data and _text(given) == mac else None
 
 
@@ -160,7 +160,7 @@ def _mac(secret: SigningSecret, domain: str, namespace: str, key: str | None, bo
 
 
 def _counted(*texts: str) -> Iterator[bytes]:
-    """The texts so that no two lists of them read alike."""
+    """Yield the texts so that no two lists of them give the same bytes."""
     for text in texts:
         data = text.encode(errors="surrogatepass")
         yield len(data).to_bytes(4, "big") + data

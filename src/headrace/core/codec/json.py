@@ -34,7 +34,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class _Nested(ValueError):
-    """A model's own refusal, with the way to it from the model."""
+    """The refusal of a model, with the path to the field within the model."""
 
     def __init__(self, message: str, path: Sequence[str | int]) -> None:
         super().__init__(message)
@@ -42,26 +42,26 @@ class _Nested(ValueError):
 
 
 def _is_model(cls: type) -> bool:
-    # Pydantic is optional: a class can only be a model if somebody imported it already.
+    # Pydantic is optional: a class can be a model only if pydantic was imported already.
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(cls, type) and issubclass(cls, pydantic.BaseModel)
 
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
-"""How a value of a class derived from these is made a plain one, whatever that class says to ``str()``: of Django's
-``SafeString`` that is itself."""
+"""How a value of a derived class is made a plain one, whatever its class returns to ``str()``: Django's ``SafeString``
+returns itself."""
 
 
 def _enc_hook(value: Any) -> Any:
     cls: Any = type(value)
-    # As text at once, which spares a model's values as objects; unless the class says itself how it is written.
+    # As text at once, which avoids a model's values as objects; unless the class overrides how it is written.
     if _is_model(cls) and cls.model_dump is sys.modules["pydantic"].BaseModel.model_dump:
         return msgspec.Raw(cls.__pydantic_serializer__.to_json(value))
     return _plain_hook(value)
 
 
 def _plain_hook(value: Any) -> Any:
-    """What a value is written as, made of what JSON has."""
+    """Return a value in the types that JSON has."""
     if _is_model(type(value)):
         return value.model_dump(mode="json")
     for base, plain in _PLAIN.items():
@@ -82,7 +82,7 @@ def _dec_hook(cls: type, value: Any) -> Any:
 
 
 def _read_model(model: Any, text: bytes | msgspec.Raw) -> Any:
-    """A model from its JSON text; :raises _Nested:"""
+    """Read a model from its JSON text; :raises _Nested:"""
     try:
         return model.model_validate_json(bytes(text), strict=True, by_alias=True, by_name=True)
     except sys.modules["pydantic"].ValidationError as error:
@@ -96,7 +96,7 @@ _NAMED = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<n
 
 
 def _misfit(error: Exception) -> Misfit:
-    """The same refusal with its path as a value."""
+    """Return the same refusal with its path as a value."""
     message, path = str(error), ""
     if place := _PLACE.search(message):
         message, path = message[: place.start()], place["path"]
@@ -119,7 +119,7 @@ def _describe(annotation: Any) -> inspect.Type:
 
 
 def _to_text(value: Any) -> str:
-    """JSON text of a value; whatever cannot be written is a Misfit."""
+    """Return the JSON text of a value; what cannot be written raises Misfit."""
     try:
         data = _encode(value)
     except UnicodeEncodeError:
@@ -130,7 +130,7 @@ def _to_text(value: Any) -> str:
         raise Misfit(str(error)) from None
     if len(data) > MAX_JSON_DEPTH and is_too_deep(data):  # each level has a bracket
         raise Misfit(_TOO_DEEP)
-    # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
+    # Numbers that JSON lacks are written as null: only a text with a null can have one.
     if value is not None and b"null" in data:
         try:
             plain = msgspec.to_builtins(value, enc_hook=_plain_hook, str_keys=True)
@@ -143,10 +143,10 @@ def _to_text(value: Any) -> str:
 
 
 def _same(decoded: Any, value: Any) -> bool:
-    """Whether a value came back as it was, which spares looking into it."""
+    """Return whether a value came back unchanged, which saves checking its parts."""
     try:
         return bool(decoded == value)
-    except Exception:  # whatever a class of the user's says to that
+    except Exception:  # a user's class may raise anything from ``__eq__``
         return False
 
 
@@ -154,11 +154,11 @@ class Codec:
     """One value of one type."""
 
     def __init__(self, annotation: Any, *, plain: bool = True) -> None:
-        """``plain``: what stands where nothing is annotated must be JSON as it is, not only have a JSON form.
+        """``plain``: a value without an annotation must be JSON as it is, not only have a JSON form.
 
         :raises Unsupported:
         """
-        if annotation in (NoReturn, object):  # one is never returned, the other says nothing
+        if annotation in (NoReturn, object):  # one is never returned, the other says nothing about the type
             annotation = None if annotation is NoReturn else Any
         self._node = _describe(annotation)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(annotation, dec_hook=_dec_hook)
@@ -166,7 +166,7 @@ class Codec:
         self._only_none = annotation in (None, type(None))
 
     def encode(self, value: Any) -> str:
-        """JSON text that decodes into the type; :raises Misfit:"""
+        """Return JSON text that decodes into the type; :raises Misfit:"""
         if value is None and self._only_none:
             return "null"
         text = _to_text(value)
@@ -181,7 +181,7 @@ class Codec:
         return text
 
     def decode(self, text: str) -> Any:
-        """The value back in its type; :raises Misfit:"""
+        """Return the value in its type; :raises Misfit:"""
         try:
             return self._decoder.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -201,13 +201,13 @@ class RecordCodec:
         self._objects = {one: node for one, node in self._nodes.items() if has_objects(node)}
         self.binary = tuple(name for name, node in self._nodes.items() if binary(node))
         """The parameters that are bytes."""
-        # Fields have names of their own, so that no parameter's name can collide with what a struct is made of.
+        # Fields have names of their own, so that no parameter's name can collide with an attribute of a struct.
         self._names = [one.name for one in parameters]
         self._optional = not all(one.required for one in parameters)
         self._models = [
             (f"p{index}", one.name, one.type) for index, one in enumerate(parameters) if _is_model(one.type)
         ]
-        """The parameters that are models: they are read from the text, not from what the decoder makes of it."""
+        """The parameters that are models: they are read from the text, not from the decoder's output."""
         plain = [
             (f"p{index}", kind) if one.required else (f"p{index}", kind, msgspec.field(default_factory=lambda: _ABSENT))
             for index, one in enumerate(parameters)
@@ -230,7 +230,7 @@ class RecordCodec:
             raise Unsupported(f"parameter {parameter.name!r}: {error}") from None
 
     def encode(self, arguments: Mapping[str, Any]) -> str:
-        """JSON text of the arguments, proved to decode into the signature; :raises Misfit:"""
+        """Return JSON text of the arguments, proved to decode into the signature; :raises Misfit:"""
         try:
             text = _to_text(arguments)
         except Misfit as error:
@@ -245,7 +245,7 @@ class RecordCodec:
         return text
 
     def _placed(self, error: Misfit, arguments: Mapping[str, Any]) -> Misfit:
-        """The refusal with the name of the argument that caused it, found by writing each alone."""
+        """Return the refusal with the name of the argument that caused it, found by writing each alone."""
         if error.path:
             return error
         for name, value in arguments.items():
@@ -256,7 +256,7 @@ class RecordCodec:
         return error
 
     def decode(self, text: str) -> dict[str, Any]:
-        """What was passed, by parameter name; :raises Misfit:"""
+        """Return what was passed, by parameter name; :raises Misfit:"""
         values = zip(self._names, _astuple(self._decode(text)))  # noqa: B905, a name for each field; and it takes longer
         if not self._optional:
             return dict(values)
@@ -278,7 +278,7 @@ class RecordCodec:
         return record
 
     def _check_fields(self, text: str) -> None:
-        """Refuse fields that an object within an argument does not have: the decoder drops them without a word."""
+        """Refuse fields that an object within an argument does not have: the decoder drops them silently."""
         plain = msgspec.json.decode(text, type=dict[str, Any])
         for name, node in self._objects.items():
             unknown = find_unknown(plain.get(name), node, name)
@@ -286,12 +286,12 @@ class RecordCodec:
                 raise Misfit(f"Object contains unknown field `{unknown.rpartition('.')[2]}`", unknown)
 
     def schema(self) -> dict[str, Any]:
-        """JSON schema of the object."""
+        """Return the JSON schema of the object."""
         shared: dict[str, Any] = {}
 
         def hook(cls: Any) -> dict[str, Any]:
             schema: dict[str, Any] = cls.model_json_schema() if _is_model(cls) else {}
-            # References are counted from the root of the document, so that is where a model's parts must be.
+            # References start at the root of the document, so a model's parts must be there.
             shared.update(schema.pop("$defs", {}))
             return schema
 
@@ -305,7 +305,7 @@ class RecordCodec:
                 try:
                     properties[one.name]["default"] = msgspec.json.decode(_to_text(one.default))
                 except Misfit:
-                    continue  # a default that is no JSON is still a default, only not one that can be shown
+                    continue  # a default that is not JSON is still a default, but cannot be shown
         whole: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
         whole["required"] = [one.name for one in self.parameters if one.required]
         if shared:

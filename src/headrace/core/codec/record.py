@@ -11,26 +11,26 @@ __all__ = ["Record", "plain", "schema_of"]
 
 
 class Record:
-    """What the store answers about something, a struct that ``to_dict`` turns into JSON values.
+    """A value of the store, a struct that ``to_dict`` turns into JSON values.
 
-    It can also be read by its fields, as in ``dict(record)``: that is how FastAPI reads what a route returns. Where a
-    return type or a pydantic model names it, pydantic accepts an instance, and writes what ``to_dict`` gives.
+    It can also be read by its fields, as in ``dict(record)``: so FastAPI reads what a route returns. Where a return
+    type or a pydantic model names it, pydantic accepts an instance, and writes the values of ``to_dict``.
     """
 
     __slots__ = ()
     __struct_fields__: ClassVar[tuple[str, ...]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON values, by the names of its fields: what the command line prints with ``--json``."""
+        """Return the record as JSON values by field name, as the command line prints it with ``--json``."""
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, Any])
 
     def keys(self) -> Iterable[str]:
-        """The names ``to_dict`` gives."""
+        """Return the names of ``to_dict``."""
         return self.to_dict().keys()
 
     def __getitem__(self, name: str) -> Any:
-        """One of the values ``to_dict`` gives."""
-        if not isinstance(name, str):  # a loop over the record asks for number 0
+        """Return one of the values of ``to_dict``."""
+        if not isinstance(name, str):  # a loop over the record requests number 0
             raise TypeError(f"a {type(self).__name__} is read by the names of its fields, not by {name!r}")
         return plain(self._field(name))
 
@@ -41,12 +41,12 @@ class Record:
 
     @classmethod
     def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
-        """The JSON schema of what ``to_dict`` gives; ``parameters``: of a generic record."""
+        """Return the JSON schema of ``to_dict``; ``parameters``: of a generic record."""
         return schema_of(cls)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from pydantic import AfterValidator, PlainSerializer, WithJsonSchema  # only here: whoever calls this has it
+        from pydantic import AfterValidator, PlainSerializer, WithJsonSchema  # only here: the caller has it
 
         def instance(value: Any) -> Any:
             if not isinstance(value, cls):
@@ -58,7 +58,7 @@ class Record:
 
 
 def plain(value: Any) -> Any:
-    """As JSON values, records by their own rule."""
+    """Return JSON values, records by their own rule."""
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, list | tuple):
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """The JSON schema of a type as one document: a schema within another has no place for definitions."""
+    """Return the JSON schema of a type as one document: a schema within another cannot have definitions."""
     schema = msgspec.json.schema(kind)
     whole = _inlined(schema, schema.pop("$defs", {}))
     assert isinstance(whole, dict)

@@ -1,7 +1,7 @@
-"""Whether a value survives the way through JSON: what text alone can no longer tell is asked of the value itself.
+"""Checks that a value comes back from JSON unchanged, on the value itself where the text no longer shows it.
 
-A strict decode of the encoded text finds every wrong type but two kinds: what was turned into a string on the way
-(a UUID for a ``str``), and what stands where nothing was annotated (a set that would come back as a list).
+A strict decode of the encoded text finds every wrong type but two kinds: a value that was turned into a string (a UUID
+for a ``str``), and a value without an annotation (a set that would come back as a list).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _inner(node: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def _any_of(node: inspect.Type, test: Callable[[inspect.Type], bool], seen: set[int]) -> bool:
-    # Types may refer to themselves: each node is looked at once.
+    # Types may refer to themselves: each node is visited once.
     if id(node) in seen:
         return False
     seen.add(id(node))
@@ -62,12 +62,12 @@ def _any_of(node: inspect.Type, test: Callable[[inspect.Type], bool], seen: set[
 
 
 def watched(node: inspect.Type) -> bool:
-    """Whether values of this type have anything to check here."""
+    """Return whether values of this type need a check here."""
     return _any_of(node, lambda one: _is_any(one) or isinstance(one, (inspect.StrType, *_LISTS)), set())
 
 
 def binary(node: inspect.Type) -> bool:
-    """Whether a value of this type is bytes, written as base64: a string in its place would be taken for that."""
+    """Return whether a value of this type is bytes, written as base64: a string would be taken for that."""
     match node:
         case inspect.Metadata():
             return binary(node.type)
@@ -78,7 +78,7 @@ def binary(node: inspect.Type) -> bool:
 
 
 def customs(node: inspect.Type) -> list[type]:
-    """The classes in the type that only a hook could encode and decode."""
+    """Return the classes in the type that only a hook could encode and decode."""
     found: list[type] = []
 
     def note(one: inspect.Type) -> bool:
@@ -178,12 +178,12 @@ def _check_record(value: Any, fields: tuple[inspect.Field, ...], path: str) -> N
 
 
 def has_objects(node: inspect.Type) -> bool:
-    """Whether the type has objects with named fields in it."""
+    """Return whether the type has objects with named fields in it."""
     return _any_of(node, lambda one: isinstance(one, _OBJECTS), set())
 
 
 def find_unknown(value: Any, node: inspect.Type, path: str) -> str | None:
-    """Where in plain values an object has a field its type does not name (it would be dropped); None if nowhere."""
+    """Return where plain values have a field that its type does not name (it would be dropped); None if nowhere."""
     if isinstance(node, inspect.Metadata):
         return find_unknown(value, node.type, path)
     if isinstance(node, inspect.UnionType):
@@ -208,7 +208,7 @@ def find_unknown(value: Any, node: inspect.Type, path: str) -> str | None:
 
 
 def _unknown_in_all(value: Any, node: inspect.UnionType, path: str) -> str | None:
-    """One arm that names every field is enough; a class that a hook reads decides for itself."""
+    """Return None if one arm names every field; a class that a hook reads decides for itself."""
     fitting: tuple[type[inspect.Type], ...] = (*_LISTS, *_SETS, inspect.TupleType)
     if isinstance(value, dict):
         fitting = (*_OBJECTS, inspect.DictType)
@@ -222,7 +222,7 @@ def _unknown_in_all(value: Any, node: inspect.UnionType, path: str) -> str | Non
 
 
 def find_nan(value: Any, path: str) -> str | None:
-    """Where in plain values a number stands that JSON cannot hold (it would be written as null); None if nowhere."""
+    """Return where plain values have a number that JSON cannot hold (it would be written as null); None if nowhere."""
     if isinstance(value, float):
         return None if math.isfinite(value) else path
     if isinstance(value, dict):

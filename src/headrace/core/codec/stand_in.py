@@ -1,4 +1,4 @@
-"""What stands on a screen in place of a job that cannot be shown: the others are, and it is seen which this one is."""
+"""Stand-ins for jobs that cannot be shown: a list shows all other jobs, and names the one that it cannot show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def told_fault(error: BaseException) -> str:
-    """Why something cannot be shown, on one line."""
+    """Return why something cannot be shown, on one line."""
     try:
         said = " ".join(str(error).split())
     except Exception:
@@ -31,9 +31,9 @@ def told_fault(error: BaseException) -> str:
 
 
 def stand_in(id: UUID, error: BaseException, *, seq: int = 0, status: Status = Status.FAILED) -> Job:
-    """A job with this id of which nothing is known but why it cannot be shown.
+    """Return a job with this id, of which only the reason is known why it cannot be shown.
 
-    No change of it ever takes: its rev is none that a stored job has.
+    No change of it is ever applied: its rev is one that no stored job has.
     """
     at = _made_at(id)
     return Job(
@@ -51,7 +51,7 @@ def stand_in(id: UUID, error: BaseException, *, seq: int = 0, status: Status = S
 
 
 def guarded(show: Callable[[Job], T], job: Job) -> T:
-    """What ``show`` makes of a job, one of many; where that fails, what it makes of one that stands in for it."""
+    """Return what ``show`` makes of a job, one of many; where that fails, what it makes of a stand-in."""
     try:
         return show(job)
     except Exception as error:
@@ -59,10 +59,10 @@ def guarded(show: Callable[[Job], T], job: Job) -> T:
 
 
 def is_stand_in(job: Job) -> bool:
-    """Whether this is what stands in place of a job."""
+    """Return whether this job is a stand-in."""
     return job.rev == 0 and job.error is not None and job.error.type == NOT_SHOWN
 
 
 def _made_at(id: UUID) -> datetime:
-    """The moment that is in an id of ours."""
+    """Return the time in an id of ours."""
     return _EPOCH + timedelta(milliseconds=id.int >> 80) if id.version == 7 else _EPOCH

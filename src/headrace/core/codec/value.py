@@ -31,11 +31,11 @@ __all__ = [
 
 
 _SAFE_RESULT_CHARACTERS = defaults.MAX_RESULT_BYTES // 4
-"""Characters that are never too many bytes."""
+"""So many characters never have too many bytes."""
 
 
 def encode_value(codec: Codec, value: Any, what: str) -> str:
-    """What a function came to, as JSON text; :raises InvalidResult:"""
+    """Return the result of a function as JSON text; :raises InvalidResult:"""
     try:
         text = codec.encode(value)
     except Misfit as error:
@@ -49,7 +49,7 @@ def encode_value(codec: Codec, value: Any, what: str) -> str:
 
 
 def decode_value(codec: Codec, text: str, what: str) -> Any:
-    """What a function came to once; :raises InvalidResult: it was of another type then"""
+    """Return the stored result of a function; :raises InvalidResult: it was of another type then"""
     try:
         return codec.decode(text)
     except Misfit as error:
@@ -61,7 +61,7 @@ _OBJECT = Codec(dict[str, Any])
 
 
 def document_text(value: Any, what: str) -> str:
-    """A mapping of JSON values as JSON text.
+    """Return a mapping of JSON values as JSON text.
 
     :raises ConfigError: it is none, or too large; naming ``what``
     """
@@ -76,7 +76,7 @@ def document_text(value: Any, what: str) -> str:
 
 
 def progress_details(value: Any, what: str) -> dict[str, Any]:
-    """What a report of progress tells besides, as values of JSON that are nobody else's; every screen shows them.
+    """Return the details of a progress report as a copy made of JSON values; every screen shows them.
 
     :raises ConfigError: they are no such document, or have a number that not every screen can show; naming ``what``
     """
@@ -99,14 +99,14 @@ class StreamRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 def item_of_return(hint: Any) -> Any:
-    """What the items of an asynchronous generator are, by its return annotation; ``Any`` if that does not say."""
+    """Return the type of an asynchronous generator's items, by its return annotation; ``Any`` if that does not say."""
     if typing.get_origin(hint) in _YIELDING and (args := typing.get_args(hint)):
         return args[0]
     return Any
 
 
 def item_of_parameter(hint: Any) -> Any:
-    """What the items are, of a parameter that is a stream; None: it is none."""
+    """Return the type of the items of a parameter that is a stream; None: it is none."""
     if typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]
     if getattr(typing.get_origin(hint) or hint, "__headrace_stream__", False) is not True:

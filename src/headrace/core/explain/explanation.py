@@ -1,4 +1,4 @@
-"""What an explanation is made of: facts, and the words for numbers and moments in them."""
+"""The parts of an explanation: facts, and the words for numbers and moments in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Explanation", "Fact", "ago", "many", "per_time", "roughly", "span", 
 
 
 class Fact(msgspec.Struct, Record, frozen=True):
-    """One thing that is so: a word for programs, a sentence for people, and what it is about."""
+    """One fact: a word for programs, a sentence for people, and what it is about."""
 
     code: str
     text: str
@@ -24,12 +24,12 @@ class Fact(msgspec.Struct, Record, frozen=True):
 
 
 class Explanation(str):  # noqa: SLOT000  # what varies in size has no slots
-    """Why a job is in its status: one paragraph, and the facts it is made of."""
+    """Why a job is in its status: one paragraph, and the facts in it."""
 
     facts: tuple[Fact, ...]
 
     def __new__(cls, facts: Sequence[Fact]) -> Self:
-        """An explanation made of these facts."""
+        """Make an explanation of these facts."""
         made = super().__new__(cls, " ".join(fact.text for fact in facts))
         made.facts = tuple(facts)
         return made
@@ -40,40 +40,40 @@ class Explanation(str):  # noqa: SLOT000  # what varies in size has no slots
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The facts by their words."""
+        """The words of the facts."""
         return tuple(fact.code for fact in self.facts)
 
 
 def told(error: ErrorInfo) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     first = error.message.strip().splitlines()[:1]
     return f"{error.type}: {first[0][:200]}" if first else error.type
 
 
 def many(n: int, noun: str) -> str:
-    """A number with its noun, in the plural where that is due."""
+    """Return a number with its noun, in the plural if needed."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def span(at: datetime, now: datetime) -> str:
-    """A moment, seen from now."""
+    """Return a moment in words, relative to now."""
     return f"in {length((at - now).total_seconds())}" if at > now else ago(now - at)
 
 
 def ago(passed: timedelta) -> str:
-    """How long ago."""
+    """Return how long ago something was, in words."""
     return f"{length(passed.total_seconds())} ago" if passed >= timedelta(seconds=1) else "just now"
 
 
 def roughly(seconds: float) -> str:
-    """A length that was guessed, and no more exactly than that."""
+    """Return an estimated duration in words, rounded as far as an estimate is exact."""
     if seconds < 15:
         return length(max(1.0, seconds))
     return length(round(seconds / 5) * 5)
 
 
 def per_time(per_second: float) -> str:
-    """A pace, in the unit that makes it a number above one."""
+    """Return a rate in words, in the unit that makes it a number above one."""
     for size, unit in ((1.0, "second"), (60.0, "minute")):
         if per_second * size >= 1:
             return f"{_jobs(per_second * size)} a {unit}"

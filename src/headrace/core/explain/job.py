@@ -64,13 +64,13 @@ def explain(
     queue_takes: Quantiles | None = None,
     isolated: Collection[UUID] = (),
 ) -> Explanation:
-    """The explanation of a job: why it is in its status, and what happens next.
+    """Explain a job: why it is in its status, and what happens next.
 
-    ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``position``: its place in
-    its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``to``: a customer who is told,
-    and must not learn of other jobs than its own, nor on which machines workers are. ``zone``: of the
-    person who is told; None is that of this machine. ``takes``, ``queue_takes``: how long runs of its task, and those
-    in its queue, took of late, if known. ``isolated``: strict workers that hold jobs of another customer.
+    ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``position``: its position in
+    its queue, if known. ``parents``: those of its ``relatives`` that still exist. ``to``: a customer who reads it, and
+    must not learn of other jobs than its own, nor on which machines workers are. ``zone``: of the reader; None is that
+    of this machine. ``takes``, ``queue_takes``: how long recent runs of its task, and those in its queue, took, if
+    known. ``isolated``: strict workers that hold jobs of another customer.
     """
     limits, rules, known = limits or Limits(), rules or Rules(), Relatives(parents, now, to)
     workers = [row.as_heard(now, rules) for row in workers]
@@ -182,7 +182,7 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, z
 
 
 def _gone(row: WorkerRow, now: datetime, others: bool) -> Fact:
-    """What becomes of the job of a worker that is dead, or as good as that."""
+    """Return what happens to the job of a dead or silent worker."""
     soon = "the job is about to be taken back" if others else "no other is alive to take the job back: start one"
     if row.silent_since is None:
         return Fact("worker_dead", f"That worker is dead; {soon}.")

@@ -1,4 +1,4 @@
-"""What keeps a worker from taking a job, whoever asks: the job or the worker."""
+"""What keeps a worker from taking a job, for the explanations of both."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CODES = ("no_task", "queue_not_served", "requirements_unmet", "queue_not_by_cus
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """Why a worker does not take a job, for as long as both stay what they are."""
+    """Why a worker does not take a job, as long as neither changes."""
 
     code: str
     lacks: tuple[Lack, ...] = ()
-    """The requirements that it does not meet, if that is why."""
+    """The requirements that it does not meet, if that is the reason."""
 
     @property
     def _far(self) -> tuple[int, tuple[int, float]]:
@@ -34,7 +34,7 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 def obstacle(job: Job, row: WorkerRow, limits: Limits) -> Obstacle | None:
-    """What keeps this worker from ever taking this job; None: nothing does."""
+    """Return what keeps this worker from ever taking this job; None: nothing does."""
     info = row.info
     if not info.runs(job.task, job.requires):
         return Obstacle("no_task")
@@ -51,9 +51,9 @@ def obstacle(job: Job, row: WorkerRow, limits: Limits) -> Obstacle | None:
 
 
 def nobody_may(job: Job, able: Sequence[WorkerRow], limits: Limits, to: str | None = None) -> Fact | None:
-    """Why none of the workers that take jobs may ever take this one, and who comes nearest; None: one may.
+    """Return why none of the workers that take jobs may ever take this one, and which is nearest; None: one may.
 
-    ``to``: a customer who is told, and must not learn what workers are called.
+    ``to``: a customer who reads it, and must not learn the names of workers.
     """
     found: list[tuple[Obstacle, WorkerRow]] = []
     for row in able:
@@ -88,7 +88,7 @@ def nobody_may(job: Job, able: Sequence[WorkerRow], limits: Limits, to: str | No
 
 
 def _named(row: WorkerRow, to: str | None) -> str:
-    """The worker in a sentence; nothing where it must not be named."""
+    """Return the worker's name for a sentence; empty where it must not be named."""
     if to is not None:
         return ""
     where = f" on {row.info.host}" if row.info.host and row.info.name is None else ""

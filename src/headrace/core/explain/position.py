@@ -1,4 +1,4 @@
-"""Where a queued job stands: how many go before it, how fast its queue goes, and when it may start by that."""
+"""The position of a queued job: how many jobs go before it, how fast its queue moves, and when it may start by that."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = [
 ]
 
 PACE_WINDOW_SECONDS = 300.0
-"""Seconds over which the pace of a queue is taken."""
+"""Seconds over which the pace of a queue is measured."""
 
 MAX_COUNTED_JOBS = 10_000
-"""Jobs that are looked at for a count, at most: beyond that nobody needs to know exactly."""
+"""Maximum jobs that are counted: beyond that the exact number does not matter."""
 
 BY_WORK = (Status.COMPLETED, Status.FAILED)
-"""How jobs end that were worked on: a queue that is cancelled empty is not a fast one."""
+"""How jobs end that were worked on: a queue that empties because its jobs are cancelled is not fast."""
 
 _MIN_RUN_SECONDS = 0.001
-"""Seconds: a run that was measured as shorter costs as much around it."""
+"""Seconds: a shorter run has as much overhead around it."""
 
 _MIN_SPAN_SECONDS = 1.0
-"""Seconds: what happened within less says nothing of the pace."""
+"""Seconds: a shorter span says nothing about the pace."""
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a job in its queue, and what the queue did of late; as exact as a look at so many jobs allows."""
+    """The position of a job in its queue, and the queue's recent pace; as exact as the counted jobs allow."""
 
     ahead: int
     """How many jobs of its queue are claimed before it; at least as many, if there is ``more``."""
     keyed: int
-    """How many of those have a concurrency key, and so may have to wait for their turn."""
+    """How many of those have a concurrency key, and so may have to wait."""
     more: bool
     """Whether counting ended before all were seen."""
     ended: int
@@ -54,9 +54,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pace(position: Position, now: datetime) -> float | None:
-    """How many jobs of its queue are done in a second; None if none was of late.
+    """Return how many jobs of its queue are done in a second; None if none was recently.
 
-    Counted from the first claim on, if that is later: a worker that has just begun is as fast as it has been since.
+    It counts from the first claim, if that is later: a worker that has just begun is measured from its beginning.
     """
     if position.ended == 0:
         return None
@@ -66,20 +66,20 @@ def pace(position: Position, now: datetime) -> float | None:
 
 
 def starts_at_once(position: Position, free: int) -> bool:
-    """Whether so many free slots are enough for it and those before it."""
+    """Return whether so many free slots are enough for it and those before it."""
     return position.ahead < free and not position.more
 
 
 def expected_pace(slots: int, takes: Quantiles | None) -> float | None:
-    """How many jobs so many slots do in a second, if they take as long as those before did; None if that is unknown."""
+    """Return how many jobs so many slots do in a second, if runs take as long as before; None if that is unknown."""
     return None if takes is None or slots <= 0 else slots / max(takes.mean, _MIN_RUN_SECONDS)
 
 
 def estimate(position: Position, now: datetime, free: int, expected: float | None = None) -> float | None:
-    """In how many seconds it may start, with so many slots free now; None if there is nothing to estimate it from.
+    """Return in how many seconds it may start, with so many slots free now; None if that cannot be estimated.
 
-    ``expected``: the pace to go by if none of its queue was done of late. If there are more jobs before it than were
-    counted, it is not before that.
+    ``expected``: the pace to use if none of its queue was done recently. If more jobs are before it than were counted,
+    the estimate is a lower bound.
     """
     if starts_at_once(position, free):
         return 0.0

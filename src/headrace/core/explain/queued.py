@@ -1,4 +1,4 @@
-"""Why a queued job is not running: what holds it back, who might take it, how many go before it, when it may start."""
+"""Why a queued job is not running: what holds it back, which workers might take it, its position, when it may start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["explain_queued"]
 
 _MAX_NAMED_JOBS = 5
-"""Jobs that hold a limit are named up to this many."""
+"""Maximum jobs that are named as holders of a limit."""
 
 
 def explain_queued(
@@ -41,10 +41,10 @@ def explain_queued(
     isolated: Collection[UUID] = (),
     to: str | None = None,
 ) -> Iterator[Fact]:
-    """The facts about a queued job that has not expired: what holds it back, who might take it, when it may start.
+    """Yield the facts about a queued job that has not expired: what holds it back, its workers, and its start.
 
-    ``takes``: how long runs in its queue took of late. ``isolated``: strict workers that hold jobs of another customer.
-    ``to``: a customer who is told.
+    ``takes``: how long recent runs in its queue took. ``isolated``: strict workers that hold jobs of another customer.
+    ``to``: a customer who reads it.
     """
     held_back = [*_paused(job, now, limits, zone), *_limited(job, now, limits, usage, holders, zone)]
     yield from held_back
@@ -54,7 +54,7 @@ def explain_queued(
     if nobody is not None:
         yield nobody
     if job.suspect:
-        position = None  # it stands in a line of its own, and whoever is before it is not in its way
+        position = None  # it is in a subqueue of its own, and the jobs before it do not delay it
     if position is not None:
         yield _position(job, position)
     if nobody is not None:
@@ -89,7 +89,7 @@ def _paused(job: Job, now: datetime, limits: Limits, zone: tzinfo | None) -> Ite
 def _limited(
     job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job], zone: tzinfo | None
 ) -> Iterator[Fact]:
-    """What keeps it waiting although a worker might take it."""
+    """Yield what keeps it waiting although a worker might take it."""
     group = group_of(job)
     unreadable = limits.in_the_way(group)
     for key in unreadable:
@@ -121,7 +121,7 @@ def _limited(
 
 
 def _position(job: Job, position: Position) -> Fact:
-    """Its place in the queue."""
+    """Return its position in the queue."""
     ahead = position.ahead
     before = f"{many(ahead, 'job')} {'is' if ahead == 1 else 'are'} before it"
     by_turns = job.concurrency_key is not None or position.keyed > 0
@@ -135,7 +135,7 @@ def _position(job: Job, position: Position) -> Fact:
 
 
 def _room_for(job: Job) -> str:
-    """What a suspect needs beside a free slot, in words that follow how many there are."""
+    """Return what a suspect needs beside a free slot, in words that follow the number of slots."""
     if not job.suspect:
         return ""
     if level_of(job) == ALONE:
@@ -144,7 +144,7 @@ def _room_for(job: Job) -> str:
 
 
 def _isolated(kept: int) -> Iterator[Fact]:
-    """Who might take it, but for the jobs that they hold."""
+    """Yield how many workers might take it but for the jobs that they hold."""
     if kept:
         held = "it holds" if kept == 1 else "they hold"
         text = f"{many(kept, 'strict worker')} may take it once the jobs of other customers that {held} are done."
@@ -152,7 +152,7 @@ def _isolated(kept: int) -> Iterator[Fact]:
 
 
 def _takers(takers: int, free: int, soon: bool, held_back: bool, room: str) -> Iterator[Fact]:
-    """Who might take it."""
+    """Yield which workers might take it."""
     who = many(takers, "live worker")
     text, data = f"{who} may take it, with {many(free, 'free slot')}", {"workers": takers, "free": free}
     if not free:
@@ -164,7 +164,7 @@ def _takers(takers: int, free: int, soon: bool, held_back: bool, room: str) -> I
 
 
 def _start(position: Position, now: datetime, free: int, expected: float | None) -> Iterator[Fact]:
-    """When it may start."""
+    """Yield when it may start."""
     speed, seconds = pace(position, now) or expected, estimate(position, now, free, expected)
     if speed is None:
         window = (now - position.since).total_seconds()
@@ -178,11 +178,11 @@ def _start(position: Position, now: datetime, free: int, expected: float | None)
 
 
 def _silent(now: datetime, last: datetime) -> Fact:
-    """That no worker is heard of any more."""
+    """Return that no worker has sent a beat for a while."""
     text = f"No worker is heard of any more, the last {ago(now - last)}: start one, if none can be reached."
     return Fact("no_worker", text, {"last_heard_at": last})
 
 
 def _nobody(job: Job, able: Sequence[WorkerRow], limits: Limits, to: str | None) -> Fact | None:
-    """Why no worker at all may take it, if so."""
+    """Return why no worker at all may take it, if so."""
     return nobody_may(job, able, limits, to) if able else Fact("no_worker", "No worker is alive: start one.")

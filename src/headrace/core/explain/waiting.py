@@ -1,4 +1,4 @@
-"""Whom a job waits for, and whose end became its own: what an explanation says of other jobs."""
+"""Other jobs in an explanation: those that a job waits for, and the one that ended it."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from headrace.core.status import ENDED, Reason, Status
 __all__ = ["Relatives", "blame", "explain_waiting", "relatives"]
 
 _MAX_NAMED_JOBS = 5
-"""Jobs are named up to this many."""
+"""Maximum jobs that are named."""
 
 
 def relatives(job: Job) -> tuple[UUID, ...]:
-    """Whom an explanation of this job must know of."""
+    """Return the jobs that an explanation of this job must know of."""
     if job.status is not Status.WAITING and job.reason is not Reason.PARENT:
         return ()
     return job.after if job.parent is None else (*job.after, job.parent)
 
 
 class Relatives:
-    """The relatives of a job that are still here, and what they are called."""
+    """The relatives of a job that still exist, and their names."""
 
     def __init__(self, jobs: Iterable[Job], now: datetime, to: str | None = None) -> None:
-        """``to``: a customer who is told; of jobs that are not its own, only what its own wait for is told."""
+        """``to``: a customer who reads it; it learns of another's jobs only that its own wait for them."""
         self._jobs, self._now, self._to = {job.id: job for job in jobs}, now, to
 
     def __contains__(self, id: UUID) -> bool:
-        """Whether it is still here."""
+        """Return whether it still exists."""
         return id in self._jobs
 
     def get(self, id: UUID) -> Job | None:
-        """The relative, if it is still here."""
+        """Return the relative, if it still exists."""
         return self._jobs.get(id)
 
     def live(self, ids: Iterable[UUID]) -> list[UUID]:
-        """Those that have not ended."""
+        """Return those that have not ended."""
         return [id for id in ids if id in self._jobs and self._jobs[id].status not in ENDED]
 
     def named(self, ids: Sequence[UUID]) -> str:
-        """The first few in words."""
+        """Return the first few in words."""
         names = ", ".join(map(self.name, ids[:_MAX_NAMED_JOBS]))
         return f"{names} and {len(ids) - _MAX_NAMED_JOBS:,} more" if len(ids) > _MAX_NAMED_JOBS else names
 
     def name(self, id: UUID) -> str:
-        """One of them in words."""
+        """Return one of them in words."""
         job = self.get(id)
         if job is None:
             return f"{id} (gone)"
         return f"{job.task} {id} ({seen_status(job, self._now)})" if self._is_shown(job) else "a job of somebody else"
 
     def data(self, ids: Sequence[UUID]) -> list[dict[str, Any]]:
-        """All of them as data."""
+        """Return all of them as data."""
         return [self._datum(id) for id in ids]
 
     def _datum(self, id: UUID) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Relatives:
 
 
 def explain_waiting(job: Job, relatives: Relatives) -> Iterator[Fact]:
-    """Whom it waits for, as far as they are known."""
+    """Yield the jobs that it waits for, as far as they are known."""
     if not job.after:
         yield Fact("waiting", f"It waits for {many(job.waits, 'other job')} to end.", {"jobs": job.waits})
         return
@@ -88,7 +88,7 @@ def explain_waiting(job: Job, relatives: Relatives) -> Iterator[Fact]:
 
 
 def blame(job: Job, relatives: Relatives) -> Iterator[Fact]:
-    """Which job's end became its own."""
+    """Yield the job that ended it."""
     if job.reason is not Reason.PARENT:
         return
     submitter = None if job.parent is None else relatives.get(job.parent)
@@ -98,13 +98,13 @@ def blame(job: Job, relatives: Relatives) -> Iterator[Fact]:
         yield Fact("parent", text, {"parents": relatives.data([submitter.id])})
         return
     asked = _not_as_asked(job, relatives)
-    if bad := [id for id in asked if id in relatives] or asked:  # one that is gone may well have succeeded
+    if bad := [id for id in asked if id in relatives] or asked:  # one that is gone may have succeeded
         text = f"It waited for {relatives.named(bad)}, which did not succeed."
         yield Fact("parent", text, {"parents": relatives.data(bad)})
 
 
 def _not_as_asked(job: Job, relatives: Relatives) -> list[UUID]:
-    """Those it waits for that did not end as it asks; one that is gone is not known to have."""
+    """Return the jobs it waits for that did not end as requested; one that is gone is not known to have."""
     if job.spec.after_when == "ended":
         return []
     bad = ENDED - {Status.COMPLETED}

@@ -1,4 +1,4 @@
-"""Why a worker gets nothing: how it is, and what keeps it from each of the jobs that could run now."""
+"""Why a worker gets nothing: its state, and what keeps it from each of the jobs that could run now."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["MAX_QUEUE_JOBS", "explain_worker", "queues_to_look_at"]
 
 MAX_QUEUE_JOBS = 100
-"""How many jobs of each queue are looked at, the newest."""
+"""How many jobs of each queue are checked, the newest."""
 _MAX_NAMED_JOBS = 5
 _MAX_LISTED_KINDS = 50
-"""Kinds of unmet requirements that programs are told of."""
+"""Kinds of unmet requirements in the data for programs."""
 
 
 def queues_to_look_at(row: WorkerRow, counts: Sequence[Count], limits: Limits) -> list[str]:
-    """The queues in which there may be something for this worker."""
+    """Return the queues that may have a job for this worker."""
     queued = (one.queue for one in counts if one.status is Status.QUEUED and one.jobs)
     return [one for one in queued if _serves(row, one) and not limits.queue(one).paused]
 
@@ -46,9 +46,9 @@ def explain_worker(
     usage: Usage,
     held: Sequence[Job] = (),
 ) -> Explanation:
-    """Why this worker is given jobs, or is given none.
+    """Explain why this worker is given jobs, or is given none.
 
-    ``counts``: of the whole store, as seen now. ``jobs``: queued ones of its queues, ``MAX_QUEUE_JOBS`` of each.
+    ``counts``: of the whole store, as of now. ``jobs``: queued ones of its queues, ``MAX_QUEUE_JOBS`` of each.
     ``held``: jobs that it holds, if it takes those of one customer at a time.
     """
     looked_at = _looked_at(row, now, jobs, limits, usage, held)
@@ -60,7 +60,7 @@ def _serves(row: WorkerRow, queue: str) -> bool:
 
 
 def _state(row: WorkerRow, now: datetime) -> Fact:
-    """How the worker itself is."""
+    """Return the state of the worker itself."""
     slots, busy = row.info.concurrency, row.beat.busy
     data = {"state": row.beat.state, "busy": busy, "concurrency": slots, "holds": row.holds}
     if row.silent_since is not None:
@@ -88,7 +88,7 @@ def _state(row: WorkerRow, now: datetime) -> Fact:
 
 
 def _queued(row: WorkerRow, counts: Sequence[Count], limits: Limits) -> Iterator[Fact]:
-    """What it does not look at at all."""
+    """Yield the queues that it does not serve."""
     queued = {one.queue: one.jobs for one in counts if one.status is Status.QUEUED and one.jobs}
     if not queued:
         yield Fact("nothing_queued", "No job is queued.")
@@ -107,7 +107,7 @@ def _queued(row: WorkerRow, counts: Sequence[Count], limits: Limits) -> Iterator
 def _looked_at(
     row: WorkerRow, now: datetime, jobs: Sequence[Job], limits: Limits, usage: Usage, held: Sequence[Job]
 ) -> Iterator[Fact]:
-    """What keeps it from the jobs of its queues."""
+    """Yield what keeps it from the jobs of its queues."""
     if not jobs:
         return
     were = "was" if len(jobs) == 1 else "were"
@@ -139,7 +139,7 @@ def _no_task(row: WorkerRow, jobs: Sequence[Job]) -> Fact:
 
 
 def _unmet(found: Sequence[tuple[Job, tuple[Lack, ...]]]) -> Fact:
-    """What waiting jobs need that the worker lacks, the nearest first."""
+    """Return what waiting jobs need that the worker lacks, the nearest first."""
     jobs = Counter[tuple[str, tuple[str, str]]]()
     kinds = dict[tuple[str, tuple[str, str]], tuple[Lack, ...]]()
     for job, lacking in found:
@@ -166,7 +166,7 @@ def _unmet(found: Sequence[tuple[Job, tuple[Lack, ...]]]) -> Fact:
 def _isolated(
     row: WorkerRow, rest: Sequence[Job], held: Sequence[Job], found: Mapping[str, Sequence[Job]]
 ) -> Iterator[Fact]:
-    """Which jobs it does not take because of whose they are."""
+    """Yield which jobs it does not take because of their customers."""
     whose = row.info.customers
     if whose is None:
         return
@@ -194,7 +194,7 @@ def _isolated(
 
 
 def _limited(jobs: Sequence[Job], now: datetime, limits: Limits, usage: Usage) -> Iterator[Fact]:
-    """Which of the jobs that it may take have to wait for a limit, and how many are left."""
+    """Yield which of the jobs that it may take have to wait for a limit, and how many are left."""
     full, spent, unreadable, left = Counter[str](), Counter[str](), Counter[str](), 0
     for job in jobs:
         group = group_of(job)

@@ -1,7 +1,7 @@
-"""Steps of the store's time, and what they do not do: an attempt that began before one is judged without it.
+"""Steps of the store's time: an attempt that began before one is judged without it.
 
-A step is a jump of the wall clock against monotonic time: somebody set the clock, or the machine slept. Deadlines of
-held jobs are moments of the wall clock, so a step forward would end attempts that had time left.
+A step is a jump of the wall clock against monotonic time: the clock was set, or the machine slept. Deadlines of held
+jobs are moments of the wall clock, so a step forward would end attempts that had time left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["NOTICE_SECONDS", "RECORD_SECONDS", "SETTING", "ClockStep", "Steps", 
 SETTING = "clock:steps"
 """The setting under which they are on record."""
 RECORD_SECONDS = 30 * 86400.0
-"""Seconds for which a step is kept on record."""
+"""Seconds for which a step is kept."""
 NOTICE_SECONDS = 60.0
 """Seconds within which every session has noticed a step: each measures with a beat, or with a write every 30 s."""
 _ALIKE_SECONDS = 1.0
@@ -37,21 +37,21 @@ class Steps(msgspec.Struct, frozen=True):
     steps: tuple[ClockStep, ...] = ()
 
     def to_text(self) -> str:
-        """As JSON."""
+        """Return them as JSON."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Steps:
-        """From JSON."""
+        """Read them from JSON."""
         return msgspec.json.decode(text, type=cls)
 
 
 def extended(deadline: datetime, since: datetime | None, steps: Iterable[ClockStep]) -> datetime:
-    """The deadline that was counted from this moment, put off by all steps forward since.
+    """Return the deadline that was counted from this moment, postponed by all steps forward since.
 
-    A moment counts as before a step if the clock without the step could have shown it until everybody had noticed. So
-    after a short step (up to a minute) some deadlines are put off by it for nothing: the sweeper only comes later.
-    Steps back put nothing off. They make a deadline come later by themselves.
+    A moment counts as before a step if the clock without the step could have shown it until every session had noticed.
+    So after a short step (up to a minute) some deadlines are postponed needlessly, and the sweeper comes later. Steps
+    back postpone nothing: they make a deadline come later by themselves.
     """
     if since is None:
         return deadline
@@ -62,9 +62,9 @@ def extended(deadline: datetime, since: datetime | None, steps: Iterable[ClockSt
 
 
 def on_record(known: Sequence[ClockStep], seen: Sequence[ClockStep], now: datetime) -> tuple[ClockStep, ...]:
-    """The record once all steps that one clock has seen are on it: each once, and none that is too old to matter.
+    """Return the record with all steps that one clock has seen: each once, and none that is too old to matter.
 
-    Several clocks see the same step, each at a moment of its own. One on record stands for one of those seen.
+    Several clocks see the same step, each at a moment of its own. One on record counts for one of those seen.
     """
     oldest, left, added = now - timedelta(seconds=RECORD_SECONDS), list(known), list[ClockStep]()
     for step in seen:

@@ -1,4 +1,4 @@
-"""What every decision is made of: the checked change, the closed attempt, the ended job."""
+"""The parts of every decision: the checked change, the closed attempt, the ended job."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LOOSE: dict[str, Any] = {
     "started_at": None,
     "progress": None,
 }
-"""A live job that nobody holds: the attempt record keeps what is cleared here."""
+"""The fields of a live job that no worker holds: the attempt record keeps what is cleared here."""
 
 ENDS = (Note.ENDED,)
 """The notes of nearly every change that ends a job."""
@@ -57,10 +57,10 @@ COMPLETES = BatchTally(completed=1)
 
 
 def dated(job: Job, now: datetime) -> datetime:
-    """The moment under which something that happens to the job now is put on record.
+    """Return the moment under which an event of the job is recorded now.
 
-    Never before what is on record of it: the clock that says ``now`` may be behind the one that wrote that. Deadlines
-    are counted from ``now`` itself.
+    It is never before what is recorded of the job: the clock of ``now`` may be behind the one that wrote that.
+    Deadlines are counted from ``now`` itself.
     """
     last = job.updated_at if job.started_at is None else max(job.updated_at, job.started_at)
     return now if now >= last else last  # noqa: FURB136, a call takes three times as long, and every job is dated
@@ -77,7 +77,7 @@ def change(
     key: KeyEffect = KeyEffect.KEEP,
     event: Event | None = None,
 ) -> Change:
-    """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
+    """Return the decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
     check(job, verb, fields.get("status"))
     if "error" in fields:
         error = fields["error"]
@@ -101,14 +101,14 @@ def change(
 
 
 def _moves(job: Job, made: Job) -> bool:
-    """Whether the change that makes ``made`` of ``job`` puts it into another line, or elsewhere in its own."""
+    """Return whether the change from ``job`` to ``made`` puts it into another subqueue, or elsewhere in its own."""
     if job.moved_to != made.moved_to or job.reprioritised_to != made.reprioritised_to:
         return True
     return bool(job.suspect or made.suspect) and made.status not in ENDED and level_of(job) != level_of(made)
 
 
 def _notes(job: Job, verb: Verb, made: Job) -> tuple[Note, ...]:
-    """The notes for other jobs of the change that makes ``made`` of ``job``."""
+    """Return the notes for other jobs of the change from ``job`` to ``made``."""
     if made.status is Status.WAITING:
         return (Note.WAITS,)
     ends = ENDS if made.status in ENDED and job.status not in ENDED else ()
@@ -116,7 +116,7 @@ def _notes(job: Job, verb: Verb, made: Job) -> tuple[Note, ...]:
 
 
 def may_have_children(job: Job) -> bool:
-    """Whether a worker ever had the job: only a handler submits children."""
+    """Return whether a worker ever had the job: only a handler submits children."""
     return job.status in HELD or job.attempt > 0 or job.unstarted_losses > 0 or job.redrives > 0
 
 
@@ -124,7 +124,7 @@ _COUNTED = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCE
 
 
 def _tally(before: Status, after: Status) -> BatchTally | None:
-    """What a change from one status to another adds to the counts of a batch; None: nothing."""
+    """Return what a change from one status to another adds to the counts of a batch; None: nothing."""
     was, now = _COUNTED.get(before), _COUNTED.get(after)
     if was == now:
         return None
@@ -133,14 +133,14 @@ def _tally(before: Status, after: Status) -> BatchTally | None:
 
 
 def tally_of_new(job: Job) -> BatchTally:
-    """What a new job adds to the counts of its batch."""
+    """Return what a new job adds to the counts of its batch."""
     return BatchTally(total=1, **({_COUNTED[job.status]: 1} if job.ended else {}))
 
 
 def close(
     job: Job, outcome: Outcome, now: datetime, error: ErrorInfo | None = None, cause: str | None = None
 ) -> Attempt:
-    """The record of the attempt that is over."""
+    """Return the record of the attempt that is over."""
     return Attempt(
         number=job.attempt,
         epoch=job.epoch,
@@ -163,7 +163,7 @@ def close_uncharged(job: Job, outcome: Outcome, now: datetime) -> tuple[Attempt,
 
 
 def ended(job: Job, status: Status, now: datetime, reason: Reason | None = None) -> dict[str, Any]:
-    """The fields of a job that ended; the last attempt's times stay on it, its owner does not."""
+    """Return the fields of a job that ended; the last attempt's times stay on it, its owner does not."""
     fields: dict[str, Any] = {"status": status, "reason": reason, "finished_at": dated(job, now), "act_by": None}
     if job.held:
         fields |= {"epoch": job.epoch + 1, "worker": None, "claim": None}
@@ -171,14 +171,14 @@ def ended(job: Job, status: Status, now: datetime, reason: Reason | None = None)
 
 
 def over(job: Job, now: datetime, charged: int, error: ErrorInfo | None, reason: Reason) -> dict[str, Any]:
-    """The attempt was the last: cancelled if that was asked for, failed otherwise."""
+    """Return the fields after the last attempt: cancelled if that was requested, failed otherwise."""
     if job.cancel_requested_at is not None:
         return ended(job, Status.CANCELLED, now, Reason.USER) | {"charged": charged, "error": error}
     return ended(job, Status.FAILED, now, reason) | {"charged": charged, "error": error}
 
 
 def again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay: float) -> dict[str, Any]:
-    """Another attempt follows, after so many seconds."""
+    """Return the fields for another attempt after so many seconds."""
     due = now + timedelta(seconds=delay)
     return LOOSE | {
         "status": Status.RETRYING,
@@ -192,18 +192,18 @@ def again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay:
 
 
 def key_freed(job: Job) -> KeyEffect:
-    """The dedup key goes with the last live status."""
+    """Free the dedup key with the last live status."""
     return _KEEP if job.spec.dedup is None else KeyEffect.RELEASE
 
 
 def held_until(job: Job) -> datetime | None:
-    """Until when the job holds its dedup key after it completed; None: it lets go with its end."""
+    """Return until when the job holds its dedup key after it completed; None: it frees it with its end."""
     spec = job.spec
     return None if spec.dedup_for is None else spec.created_at + timedelta(seconds=spec.dedup_for)
 
 
 def key_kept(job: Job, at: datetime) -> KeyEffect:
-    """The dedup key of a job that completes at this moment: it goes, or is held for the rest of its period."""
+    """Return what happens to the dedup key of a job that completes: it is freed, or held for the rest of its period."""
     spec = job.spec
     if spec.dedup is None:
         return _KEEP
@@ -212,14 +212,14 @@ def key_kept(job: Job, at: datetime) -> KeyEffect:
 
 
 def placed(now: datetime, available_at: datetime, waits: int = 0) -> Status:
-    """Where a job that nobody holds stands: behind its parents, before its time, or in line."""
+    """Return the status of a job that no worker holds: waiting for parents, for its time, or queued."""
     if waits > 0:
         return Status.WAITING
     return Status.SCHEDULED if available_at > now else _QUEUED
 
 
 def soonest(job: Job, moment: datetime | None, rules: Rules) -> datetime | None:
-    """When the sweeper must look at a held job: its own deadline, or the end of a cancel's patience."""
+    """Return when the sweeper must check a held job: at its own deadline, or at the end of a cancel's timeout."""
     if job.cancel_requested_at is None:
         return moment
     patience = job.cancel_requested_at + timedelta(seconds=2 * rules.beat + rules.cancel_grace)
@@ -227,5 +227,5 @@ def soonest(job: Job, moment: datetime | None, rules: Rules) -> datetime | None:
 
 
 def expired(job: Job, now: datetime) -> bool:
-    """Whether it missed its last moment to be started for the first time."""
+    """Return whether it missed its last moment to be started for the first time."""
     return job.not_after is not None and job.first_started_at is None and job.not_after <= now

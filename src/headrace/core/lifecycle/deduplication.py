@@ -1,9 +1,9 @@
 """Duplicates: what a submit does with the job that holds its dedup key or its request key.
 
 A job holds its dedup key while it is live, and with ``dedup_for`` after it completed until that long after its submit.
-An engine answers a submit with the holder if the key is held. ``meet`` decides what becomes of the holder; the change
-is applied like every other, if the holder is still as it was seen. A request key is simpler: the same request, sent
-again, gets the job that it made the first time.
+If the key is held, an engine replies to a submit with the holder. ``meet`` decides what happens to the holder; the
+change is applied like every other, if the holder has not changed since. A request key is simpler: the same request,
+sent again, gets the job that it made the first time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def hash_of(
     query: Values | None = None,
     uncounted: Collection[str] = (),
 ) -> str:
-    """What two requests have in common that are the same: order of fields, spaces and escapes do not count.
+    """Return the hash that equal requests share: order of fields, spaces and escapes do not count.
 
     ``route`` and ``query``: the parameters of an HTTP request, which count like its payload. ``uncounted``: the fields
     of the payload that do not count, such as what the server found out by itself.
@@ -58,36 +58,36 @@ def hash_of(
 
 
 def request_of(job: Job) -> tuple[str, str] | None:
-    """What no two stored jobs have in common: the task, and the request key of its customer; None: it has no key."""
+    """Return what no two stored jobs share: the task, and the request key of its customer; None: it has no key."""
     key = job.spec.request_key
     return None if key is None else (job.spec.task, own(job.spec.customer, key))
 
 
 def is_repeat(job: Job, first: Job) -> bool:
-    """Whether a job with the request key of ``first`` is the same request; otherwise the key was used for another."""
+    """Return whether a job with the request key of ``first`` is the same request; else the key was reused."""
     return job.spec.request_hash == first.spec.request_hash
 
 
 def replaces(spec: Spec) -> bool:
-    """Whether a submit may be merged into the job that holds its dedup key, so that its id may be known already."""
+    """Return whether a submit may be merged into the holder of its dedup key, so that its id may be known already."""
     return spec.on_duplicate == "replace" and spec.dedup is not None
 
 
 def has_lapsed(holder: Job, now: datetime) -> bool:
-    """Whether an ended job that holds its dedup key does so no longer: its period is over."""
+    """Return whether an ended job no longer holds its dedup key: its period is over."""
     until = held_until(holder)
     return holder.ended and (until is None or until <= now)
 
 
 def meet(holder: Job, job: Job, now: datetime) -> Change | None:
-    """What a submit makes of the job that holds its dedup key; None: it stays as it is, and ``job`` is a duplicate.
+    """Return what a submit makes of the job that holds its dedup key; None: no change, and ``job`` is a duplicate.
 
-    A change that ``merges`` the submit answers it. Any other takes the key from the holder and inserts ``job``.
+    A change that ``merges`` the submit is its reply. Any other takes the key from the holder and inserts ``job``.
     """
     if job.spec.dedup is None or (job.spec.request_key is not None and request_of(job) == request_of(holder)):
-        return None  # the same request, sent again: it is answered with its job, whatever became of that
+        return None  # the same request, sent again: it gets its job, in whatever status
     if holder.ended:
-        # A period keeps submits away, not a person who wants the work done again.
+        # A period refuses submits, not a person who wants the work done again.
         return lapse(holder, now, job) if has_lapsed(holder, now) or job.spec.rerun_of is not None else None
     if not replaces(job.spec) or holder.status not in TRANSITIONS[Verb.REPLACE]:
         return None
@@ -95,13 +95,13 @@ def meet(holder: Job, job: Job, now: datetime) -> Change | None:
 
 
 def lapse(holder: Job, now: datetime, job: Job | None = None) -> Change:
-    """A completed job lets go of its dedup key, for ``job`` if that is given."""
+    """Make a completed job free its dedup key, for ``job`` if that is given."""
     freed = change(holder, Verb.LAPSE, now, {}, owner=False, key=KeyEffect.RELEASE)
     return freed if job is None else replace(freed, inserts=(job,))
 
 
 def replaced(holder: Job, job: Job, now: datetime) -> Change:
-    """The holder does what was submitted last; one that a worker has runs on as it is, and lets go of the key."""
+    """Give the holder the work of the last submit; one that a worker has runs on as it is, and frees the key."""
     return _let_go(holder, job, now) if holder.status in HELD else _merged(holder, job, now)
 
 
@@ -114,7 +114,7 @@ def _let_go(holder: Job, job: Job, now: datetime) -> Change:
 
 
 def _merged(holder: Job, job: Job, now: datetime) -> Change:
-    # When and where the last submit wants it, and with a whole budget.
+    # Time and queue are those of the last submit, and all attempts are available again.
     fields: dict[str, Any] = _start(holder, job, now) | {
         "payload_text": job.payload_text,
         "not_after": job.not_after,
@@ -136,7 +136,7 @@ def _merged(holder: Job, job: Job, now: datetime) -> Change:
 
 
 def _start(holder: Job, job: Job, now: datetime) -> dict[str, Any]:
-    """When it runs: as the last submit asks for. What is in line already, and is to run at once, keeps its place."""
+    """Return when it runs: as the last submit requests. A queued job that is to run at once keeps its position."""
     due = job.available_at
     if holder.status is Status.WAITING:
         return {"status": Status.WAITING, "available_at": due}

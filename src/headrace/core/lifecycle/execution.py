@@ -1,8 +1,8 @@
-"""What a worker does with a job, as pure functions: accept it, start it, report on it, finish it, give it back.
+"""What a worker does with a job, as pure functions: accept, start, report, finish and release it.
 
-Each takes the job as last seen, the time, and what happened, and returns the ``Change`` to apply. ``submission`` makes
-new jobs, ``actions`` has what people and programs do to a job from outside (cancel, retry, …), and ``sweep`` decides
-which held job is taken away.
+Each takes the job as last seen, the time and the event, and returns the ``Change`` to apply. ``submission`` makes new
+jobs, ``actions`` has what people and programs do to a job from outside (cancel, retry, …), and ``sweep`` decides which
+held job is taken away.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-# A member of an enum costs a call to look up in Python 3.11: those on the way of every job are looked up once.
+# A member of an enum costs a call to look up in Python 3.11: those that every job needs are looked up once.
 _QUEUED = Status.QUEUED
 _RUNNING, _COMPLETED = Status.RUNNING, Status.COMPLETED
 _START, _COMPLETE = Verb.START, Verb.COMPLETE
@@ -68,10 +68,10 @@ _UNTROUBLED: dict[str, Any] = {
     "fingerprint": None,
     "failed_at": None,
 }
-"""What is cleared when a job ends well; the last two are set only beside an error."""
+"""What is cleared when a job completes; the last two are set only beside an error."""
 
 DONE = Progress(100.0)
-"""What a job says that ended well without a word about how far it was."""
+"""The progress of a job that completed without a report."""
 
 
 def accept(job: Job, now: datetime, rules: Rules) -> Change:
@@ -82,9 +82,9 @@ def accept(job: Job, now: datetime, rules: Rules) -> Change:
 
 
 def prepare(job: Job, now: datetime, rules: Rules) -> Change:
-    """The worker is getting ready for the job, for example loads a model: it has more time to start.
+    """Give the worker more time to start: it prepares for the job, for example loads a model.
 
-    For as long as it says so, up to the job's own timeout since it was assigned.
+    Each report extends the time, up to the job's own timeout since it was assigned.
     """
     check(job, Verb.PREPARE)
     until, timeout = now + timedelta(seconds=rules.start), job.spec.timeout
@@ -100,7 +100,7 @@ def prepare(job: Job, now: datetime, rules: Rules) -> Change:
 
 
 def _began(job: Job, at: datetime) -> datetime:
-    """When the handler was called, as put on record: not before its worker had the job; a cancel may be later."""
+    """Return when the handler was called, as recorded: not before its worker had the job; a cancel may be later."""
     since = job.accepted_at or job.assigned_at
     return at if since is None or at >= since else since
 
@@ -132,12 +132,12 @@ def start_or_release(job: Job, now: datetime, rules: Rules, *, gives_back: bool 
 
 
 def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:
-    """Whether the start may be written together with the finish; else it must be durable before the call.
+    """Return whether the start may be written together with the finish; else it must be durable before the call.
 
-    Only in a job's very first attempt, and only if there may be another: a start that rides may be lost uncharged.
-    One that was lost when several workers died at once does not count: no job has killed them all. But beside a suspect
-    it does: the job may have killed one of them, and a suspect on its last attempt is spared only if it can be seen
-    that others ran.
+    Only in a job's very first attempt, and only if there may be another: a start that is not yet written may be lost
+    uncharged. An attempt that was lost when several workers died at once does not count: no job has killed them all.
+    Beside a suspect it does: the job may have killed one of them, and a suspect on its last attempt is spared only if
+    it can be seen that others ran.
     """
     first = job.attempt == job.unstarted_losses == job.blameless_losses
     if beside_suspect and job.blameless_losses:
@@ -146,7 +146,7 @@ def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:
 
 
 def progress(job: Job, now: datetime, report: Progress) -> Change:
-    """How far the handler says it is; the only change that leaves the rev alone, unless webhooks are told of it."""
+    """Record how far the handler is; the only change that keeps the rev, unless webhooks are notified of it."""
     decided = change(job, Verb.PROGRESS, now, {"progress": report}, owner=True)
     return decided if decided.inserts else replace(decided, job=replace(decided.job, rev=job.rev))
 
@@ -160,7 +160,7 @@ def finish(
     started_at: datetime | None = None,
     processing_time: float | None = None,
 ) -> Change:
-    """What the run of a handler came to; a start not yet recorded (``started_at``) is written along.
+    """Record the end of a handler's run; a start that is not yet stored (``started_at``) is written with it.
 
     ``processing_time``: the seconds that the handler itself took, if they were measured.
     """
@@ -212,7 +212,7 @@ KEPT_BY_COMPLETE = frozenset(
 def _complete(
     job: Job, result_text: str, now: datetime, started_at: datetime | None, processing_time: float | None
 ) -> Change:
-    # As the others, but in one go with the start: this is what nearly all jobs come to.
+    # Like the other endings, but together with the start: nearly all jobs end so.
     if started_at is None:
         check(job, _COMPLETE, _COMPLETED)
         attempt, began, first, revs, at = job.attempt, job.started_at, job.first_started_at, 1, dated(job, now)
@@ -221,7 +221,7 @@ def _complete(
         began = _began(job, started_at)
         attempt, first, revs = job.attempt + 1, job.first_started_at or began, 2
         at = dated(job, now if now >= began else began)  # noqa: FURB136, see ``dated``
-    # What few jobs have is cleared apart: Python passes 14 keywords in a third of the time that a few more would take.
+    # Rare fields are cleared separately: Python passes 14 keywords in a third of the time of a few more.
     if job.suspect or job.spared or job.reason is not None or job.error is not None:
         job = replace(job, **_UNTROUBLED)
     elif job.unstarted_losses or job.blameless_losses:
@@ -270,7 +270,7 @@ def _complete(
 
 
 def _told_of(job: Job, done: Job, *, started: bool) -> tuple[Job, tuple[Job, ...]]:
-    """The completed job as its webhooks are told of it, of its start too if that is written along."""
+    """Return the completed job with its deliveries, also for its start if that is written with it."""
     before: tuple[Job, ...] = ()
     if started:
         began = {name: getattr(done, name) for name in ("attempt", "started_at", "first_started_at")}
@@ -298,7 +298,7 @@ def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:
 
 
 def _cancelled(job: Job, verb: Verb, now: datetime) -> Change:
-    """The handler stopped, or never began, after a cancel was requested."""
+    """End a job after a cancel was requested: the handler stopped, or never began."""
     fields = ended(job, Status.CANCELLED, now, Reason.USER)
     closes = close(job, Outcome.CANCELLED, now) if job.status is Status.RUNNING else None
     return change(job, verb, now, fields, owner=True, closes=closes, key=key_freed(job))
@@ -319,7 +319,7 @@ def _snooze(job: Job, delay: float, now: datetime) -> Change:
 
 
 def release(job: Job, now: datetime) -> Change:
-    """A graceful hand-back: not charged, and the job keeps its place by its old arrival."""
+    """Return the job to its queue: not charged, and it keeps its position by its old arrival."""
     if job.cancel_requested_at is not None:
         return _cancelled(job, Verb.RELEASE, now)
     expiry = job.not_after if job.first_started_at is None else None

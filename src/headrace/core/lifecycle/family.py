@@ -1,8 +1,8 @@
-"""Families of jobs: who waits for whom, whose cancel reaches whom, and what is noted so that it follows for certain.
+"""Families of jobs: which job waits for which, which cancel reaches which, and the notes that ensure both.
 
-What a change means for other jobs is not part of its write: a job that a thousand others wait for would make its finish
-a thousand writes. The write leaves a note instead, in the same commit, and ``Families.process_notes`` does what
-they say: at once and, should nobody be left to do so, by the sweeper. To process a note twice changes nothing.
+What a change means for other jobs is not part of its write: the finish of a job that a thousand others wait for would
+be a thousand writes. The write leaves a note instead, in the same commit, and ``Families.process_notes`` processes it:
+at once or, if that process is gone, by the sweeper. Processing a note twice changes nothing.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
 
 
 def note_of_new(job: Job) -> tuple[Note, ...]:
-    """What is to be noted with an insert: the parents may have ended before."""
+    """Return the note to store with an insert: the parents may have ended before."""
     return (Note.WAITS,) if job.status is Status.WAITING else ()
 
 
 def refusal(parent: UUID, status: Status | None, cancel_requested: bool, job: Job) -> HeadraceError | None:
-    """Why a job may not become a child of this parent; None: it may. A parent that is gone was not cancelled."""
+    """Return why a job may not become a child of this parent; None: it may. A parent that is gone was not cancelled."""
     if status is Status.CANCELLED or cancel_requested:
         why = (
             f"its parent {parent} was cancelled, which holds for its children; what must follow belongs in on_cancelled"
@@ -55,7 +55,7 @@ def refusal(parent: UUID, status: Status | None, cancel_requested: bool, job: Jo
 
 
 def unknown_parent(id: UUID) -> HeadraceError:
-    """Why a job may not wait for another."""
+    """Return why a job may not wait for another."""
     return JobNotFound(
         id,
         f"after: no job {id}: never accepted here, or pruned; submit it first, or together with it, and if it is a"
@@ -64,10 +64,10 @@ def unknown_parent(id: UUID) -> HeadraceError:
 
 
 def release(job: Job, parents: Collection[Status | None], now: datetime) -> Change | None:
-    """What the statuses of its parents mean for a waiting job; None: it waits on.
+    """Return what the statuses of its parents mean for a waiting job; None: it waits on.
 
-    A parent that is gone (None) is no hindrance: none is pruned while a live job waits for it, so this one had ended,
-    and somebody retried it since.
+    A parent that is gone (None) does not block: none is pruned while a live job waits for it, so the waiting job had
+    ended, and was retried since.
     """
     if job.status is not Status.WAITING:
         return None
@@ -82,31 +82,31 @@ def release(job: Job, parents: Collection[Status | None], now: datetime) -> Chan
 
 
 def may_move(parents: Collection[Status | None]) -> bool:
-    """Whether ``release`` may have something to say of a job with such parents: not while all is well and some live.
-    Spares an engine the look at jobs that wait for many."""
+    """Return whether ``release`` may change a job with such parents: not while none has failed and some live. Saves an
+    engine the check of jobs that wait for many."""
     live = {one for one in parents if one is not None and one not in ENDED}
     return not live or bool(set(parents) - live - {Status.COMPLETED})
 
 
 def passes_on(child: Job) -> bool:
-    """Whether a cancel of its parent is passed on to the children of a job that has ended: if it may have had some."""
+    """Return whether a cancel of its parent is passed on to the children of an ended job: if it may have had some."""
     return child.ended and may_have_children(child)
 
 
 def still_cancelled(parent: Job) -> bool:
-    """Whether a note that a job was cancelled is still true, for itself or for one above it: not of one that somebody
+    """Return whether a note that a job was cancelled is still true, for itself or for one above it: not if it was
     retried since. Its children are those of a live job again."""
     return parent.ended or parent.cancel_requested_at is not None
 
 
 def may_be_looked_for(parent: Status | None) -> bool:
-    """Whether a later attempt of its parent (None: gone, or there is none) may look for an ended child, and would
-    submit it again if it were pruned. A job that has completed is not tried again."""
+    """Return whether a later attempt of its parent (None: gone, or there is none) may look for an ended child, and
+    would submit it again if it were pruned. A completed job is not tried again."""
     return parent is not None and parent is not Status.COMPLETED
 
 
 def cancel_child(child: Job, now: datetime, rules: Rules) -> Change | None:
-    """A child's parent was cancelled; None: it ended before, or is being stopped already."""
+    """Cancel a child of a cancelled parent; None: it ended before, or is being stopped already."""
     if child.ended:
         return None
     return actions.cancel(child, now, rules, reason=Reason.PARENT)
@@ -121,11 +121,10 @@ def follow(
     parent_cancelled: bool = False,
     batch: Batch | None = None,
 ) -> Change | None:
-    """What becomes of a job by the notes that reached it together; None: nothing.
+    """Return what the notes that reached a job together make of it; None: nothing.
 
-    ``parent_cancelled``: its parent was cancelled. ``batch``: its batch, if that was cancelled and is still there. A
-    cancel goes first; where there is none to follow, what it waits for may have ended, and no other note will say so
-    again.
+    ``parent_cancelled``: its parent was cancelled. ``batch``: its batch, if that was cancelled and still exists. A
+    cancel goes first; without one, the jobs it waits for may have ended, and no other note will say so again.
     """
     change = cancel_child(job, now, rules) if parent_cancelled else None
     if change is None and batch is not None:
@@ -134,12 +133,12 @@ def follow(
 
 
 def child_id(parent: UUID, call: str, place: int) -> UUID:
-    """The id of what a handler submits by the ``place``-th of equal calls: the same in every attempt."""
+    """Return the id of what a handler submits by the ``place``-th of equal calls: the same in every attempt."""
     return derived_id(parent, f"{parent}/{place}/{call}")
 
 
 def in_order(after: Mapping[UUID, tuple[UUID, ...]]) -> list[UUID]:
-    """New jobs, given whom each waits for, so that none is before one it waits for; otherwise as they were.
+    """Return new jobs, given which ones each waits for, so that none is before one it waits for; else in their order.
 
     :raises ConfigError: some wait for each other in a circle
     """

@@ -1,4 +1,4 @@
-"""Losing a held job: it is taken from a worker that died, does not answer for it, or let its time run out."""
+"""Loss of a held job: it is taken from a worker that died, does not confirm it, or let its time run out."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _LOST = {
 }
 
 _FIRST_DEATH_DELAY_SECONDS = 0.2
-"""Seconds, at most, before the retry after the first death of a worker: what failed was the worker, not the handler.
+"""Maximum seconds before the retry after the first death of a worker: the worker failed, not the handler.
 
-The jobs that it ran come back one after another within this time. After a second death the backoff of the policy holds.
+The jobs that it ran come back one by one within this time. After a second death the policy's backoff applies.
 """
 
 TIMED_OUT = (*error_names(TimeoutError), "Timeout")
-"""What a time-out is called in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
+"""The names of a timeout in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
 
 SAID = "error"
-"""Among the details of a time-out: what the worker said that reported it as a failure."""
+"""The detail of a timeout with the error of the worker, which reported it as a failure."""
 
 _SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
 
@@ -57,12 +57,12 @@ def lose(
     beside_suspect: bool = False,
     mass_death: bool = False,
 ) -> Change:
-    """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out), and ``delay`` what
-    it then says about the next attempt.
+    """Take a held job from its worker; ``owner``: the worker itself reports it (its time ran out), ``delay``: what it
+    says about the next attempt.
 
-    ``heard_at``: the last beat of a worker that is dead, which says how long it was silent. ``beside_suspect``: on
-    that worker suspects and ordinary jobs ran together, as its burial recorded. ``mass_death``: other workers died
-    at the same time, so that none of the jobs is likely to have killed this one.
+    ``heard_at``: the last beat of a dead worker, which says how long it was silent. ``beside_suspect``: on that worker
+    suspects and ordinary jobs ran together, as its burial recorded. ``mass_death``: other workers died at the same
+    time, so that none of the jobs is likely to have killed this one.
     """
     error = error or _lost(job, cause, now, heard_at, rules)
     if job.status is Status.RUNNING:
@@ -71,10 +71,10 @@ def lose(
     fields: dict[str, Any] = {"unstarted_losses": losses}
     closes = None
     if job.status is Status.ACCEPTED:
-        # It may have been executing already: leave a record with an unknown start under a number of its own.
+        # It may have been executing already: record it with an unknown start under a number of its own.
         fields["attempt"] = job.attempt + 1
         fields["streak"] = None
-        if mass_death and cause is Cause.LEASE:  # once: several jobs that kill may do so at the same time
+        if mass_death and cause is Cause.LEASE:  # once: several killing jobs may run at the same time
             fields["blameless_losses"] = 1
         closes = replace(close(job, Outcome.LOST, now, error, cause), number=job.attempt + 1)
     if job.cancel_requested_at is not None:
@@ -90,15 +90,15 @@ def lose(
 
 
 def timeout_error(job: Job) -> ErrorInfo:
-    """The error of an attempt that ran out of time."""
+    """Return the error of an attempt that ran out of time."""
     text = _LOST[Cause.TIMEOUT]
     return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
 
 
 def reported(job: Job, failed: Failed, now: datetime, rules: Rules) -> Failed | TimedOut:
-    """What a failure comes to that a worker reports who was told to stop: after the job's time it is a time-out.
+    """Return a failure that a worker reports after a request to stop: after the job's time it is a timeout.
 
-    One that says itself that no further attempt is worth making is believed.
+    A failure that itself rules out a further attempt is taken as it is.
     """
     if failed.reason is not None or job.status is not Status.RUNNING or job.timeout_at is None or job.timeout_at > now:
         return failed
@@ -108,16 +108,16 @@ def reported(job: Job, failed: Failed, now: datetime, rules: Rules) -> Failed | 
 
 
 def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rules: Rules) -> ErrorInfo:
-    """The error of a lost attempt: why it was lost, in words."""
+    """Return the error of a lost attempt: why it was lost, in words."""
     if cause is Cause.TIMEOUT:
         return timeout_error(job)
     text = _LOST[cause]
     silent = 0.0 if heard_at is None else max(0.0, (now - heard_at).total_seconds())
-    # Nobody may have been there to bury it: then it is its silence that made it miss whatever it missed.
+    # Maybe no process was there to bury it: then its silence made it miss whatever it missed.
     if heard_at is None or (cause is not Cause.LEASE and silent < rules.lease):
         return ErrorInfo("Lost", text)
     details = {"last_heard_at": utc(heard_at), "silent_seconds": round(silent, 3)}
-    # One that is known dead before its lease was over did not fall silent: its process ended, or it left.
+    # A worker that is known to be dead before its lease was over did not fall silent: its process ended, or it left.
     died = f"its last heartbeat was {length(silent)} earlier"
     how = f"it was silent for {length(silent)}" if silent >= rules.lease else died
     return ErrorInfo("Lost", f"{text}: {how}", details=details)
@@ -148,7 +148,7 @@ def _lose_started(
     if objection is not None or charged >= policy.max_attempts or job.cancel_requested_at is not None:
         fields = over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
     else:
-        # Jobs that were lost together must not come back together, again and again.
+        # Jobs that were lost together must not come back together again and again.
         if delay is None:
             delay = policy.delay(max(0, charged - 1), chance, jitter=not timed_out)
         if died and not job.suspect:

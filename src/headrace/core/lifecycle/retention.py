@@ -1,4 +1,4 @@
-"""How long a job is kept after its end, where its submit or its task says so, and when that is over."""
+"""How long a job is kept after its end, if its submit or its task says so, and when that is over."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled: float | None = None
 
     def of(self, status: Status) -> timedelta | None:
-        """The retention of one terminal status."""
+        """Return the retention of one terminal status."""
         found: float | None = getattr(self, status.value)
         return None if found is None else timedelta(seconds=found)
 
@@ -39,9 +39,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_past(job: Job, before: Mapping[Status, datetime], now: datetime | None) -> bool:
-    """Whether an ended job has been kept long enough: by its own retention, else if it ended by ``before``.
+    """Return whether an ended job was kept long enough: by its own retention, else if it ended by ``before``.
 
-    ``now``: None leaves all jobs with a retention of their own.
+    ``now``: None keeps all jobs with a retention of their own.
     """
     if job.finished_at is None or not job.ended:
         return False
@@ -52,7 +52,7 @@ def is_past(job: Job, before: Mapping[Status, datetime], now: datetime | None) -
 
 
 def up_to(job: Job, before: Mapping[Status, datetime], now: datetime | None) -> datetime | None:
-    """Up to which moment ended jobs with the retention of this one are removed; None: none is."""
+    """Return up to which moment ended jobs with the retention of this one are removed; None: none is."""
     own = None if job.spec.retention is None else job.spec.retention.of(job.status)
     if own is None:
         return before.get(job.status)
@@ -60,15 +60,15 @@ def up_to(job: Job, before: Mapping[Status, datetime], now: datetime | None) -> 
 
 
 def latest_end(before: Mapping[Status, datetime], gone: Iterable[Job]) -> datetime:
-    """The latest moment up to which jobs are removed, given those that were: see ``core.limits.selection.forgets``."""
+    """Return the latest moment up to which jobs are removed, given those: see ``core.limits.selection.forgets``."""
     return max([*before.values(), *(job.finished_at for job in gone if job.finished_at is not None)])
 
 
 def may_be_pruned(id: UUID, retention: Retention, now: datetime) -> bool:
-    """Whether a job of this id that is not here may have been here once, by the time that is in the id.
+    """Return whether a job of this id that is missing may have existed, by the time in the id.
 
-    An id without a time says nothing, and one from the future was made by nobody. A job whose own retention is shorter
-    than the store's may be gone earlier.
+    An id without a time says nothing, and no program made one from the future. A job with a shorter retention than the
+    store's may be gone earlier.
     """
     if id.version != 7:
         return False

@@ -15,11 +15,11 @@ from headrace.errors import ConfigError, shown
 __all__ = ["Backoff", "Retry", "error_names"]
 
 Backoff = Callable[[int, Exception], Seconds]
-"""Says how long to wait before a retry: called with its number, from 1, and with the error of the attempt."""
+"""Returns how long to wait before a retry: called with its number, from 1, and with the error of the attempt."""
 
 
 def error_names(error: type[BaseException]) -> tuple[str, ...]:
-    """Every name an error class answers to: its own and its bases', plain and qualified."""
+    """Return every name of an error class: its own and its bases', plain and qualified."""
     names: list[str] = []
     for cls in error.__mro__:
         if cls not in (object, BaseException):
@@ -48,7 +48,7 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
 
 
 _MAX_POLICY_ENTRIES = 100
-"""Delays, and exceptions, that a policy may name: it is stored with every job."""
+"""Maximum delays, and exceptions, that a policy may name: it is stored with every job."""
 _MAX_FACTOR = 1e6
 
 
@@ -57,7 +57,7 @@ def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, .
         return "exponential"
     if backoff == "fixed":
         return "fixed"
-    # No iterator, whose delays could be read once only.
+    # Not an iterator: its delays could be read only once.
     if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
         accepted = "'exponential', 'fixed', a list of delays such as [5, 15, 30], or a function"
         raise ConfigError(f"backoff must be {accepted}, not {shown(backoff)}")
@@ -69,11 +69,11 @@ def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, .
 
 
 def _function(fn: Callable[..., object]) -> Backoff:
-    """Refuse what could not be called to say how long to wait."""
+    """Refuse what could not be called as a backoff."""
     if not isinstance(fn, type) and not any(map(inspect.iscoroutinefunction, (fn, type(fn).__call__))):
         try:
             inspect.signature(fn).bind(1, Exception())
-        except (TypeError, ValueError):  # ValueError: of a builtin the signature is not known
+        except (TypeError, ValueError):  # ValueError: a builtin's signature is not known
             pass
         else:
             good: Backoff = fn  # type: ignore[assignment]  # what it returns is checked whenever it was called
@@ -82,7 +82,7 @@ def _function(fn: Callable[..., object]) -> Backoff:
 
 
 class _Called:
-    """Where a policy keeps its function, which is no field of it: a function cannot be stored."""
+    """Holds the function of a policy, which is not a field: a function cannot be stored."""
 
     __slots__ = ("_fn",)
 
@@ -93,7 +93,7 @@ class Retry(_Called):
 
     max_retries: int
     backoff: Literal["exponential", "fixed"] | tuple[float, ...]
-    """With a function: what holds where that cannot be called."""
+    """With a function: what applies where it cannot be called."""
     initial: float
     factor: float
     cap: float
@@ -101,7 +101,7 @@ class Retry(_Called):
     retry_on: tuple[str, ...]
     give_up_on: tuple[str, ...]
     by_function: bool = field(init=False, default=False)
-    """Whether the delays are what a function of the task says."""
+    """Whether a function of the task returns the delays."""
 
     def __init__(
         self,
@@ -143,9 +143,8 @@ class Retry(_Called):
         return self.max_retries + 1
 
     def delay(self, n: int, chance: float, *, jitter: bool = False) -> float:
-        """Seconds before retry ``n`` (from 0). With jitter, ``chance`` in [0, 1) makes it 50 to 100 % of the whole.
-
-        ``jitter``: whatever the policy says of it.
+        """Return the seconds before retry ``n`` (from 0). With jitter, ``chance`` in [0, 1) makes it 50 to 100 % of
+        that. ``jitter``: even if the policy has none.
 
         ``cap`` bounds exponential delays only. A list of delays is used as it is; its last delay repeats.
         """
@@ -161,15 +160,15 @@ class Retry(_Called):
         return whole * (0.5 + chance / 2) if self.jitter or jitter else whole
 
     def retries(self, charged: int, names: Sequence[str]) -> bool:
-        """Whether an error with these class names is retried, by a job that was charged so many attempts before."""
+        """Return whether an error with these class names is retried, by a job with so many charged attempts before."""
         return charged + 1 < self.max_attempts and self.allows(names)
 
     def allows(self, names: Sequence[str]) -> bool:
-        """Whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""
+        """Return whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""
         return self.objection(names) is None
 
     def objection(self, names: Sequence[str]) -> str | None:
-        """Why an error with these class names, its own first, may not be retried, in words; None: it may."""
+        """Return why an error with these class names, its own first, may not be retried, in words; None: it may."""
         if (named := next((name for name in names if name in self.give_up_on), None)) is not None:
             return f"give_up_on names {named.removeprefix('builtins.')}"
         if not self.retry_on or any(name in self.retry_on for name in names):

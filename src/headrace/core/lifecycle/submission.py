@@ -1,4 +1,4 @@
-"""Decisions before a job is queued: submit it, admit it to its queue, release it when what it waited for has ended."""
+"""Decisions before a job is queued: submit it, admit it to its queue, release it when its parents have ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def submit(
     waits: int = 0,
     pending: bool = False,
 ) -> Job:
-    """A new job, where the submit verb puts it."""
+    """Return a new job in the status where the submit verb puts it."""
     due, status = now, _QUEUED  # as most jobs are
     if available_at is not None or waits or pending:
         due = now if available_at is None else max(available_at, now)
@@ -52,7 +52,7 @@ def submit(
 
 
 def admit(job: Job, now: datetime, error: ErrorInfo | None = None) -> Change:
-    """A pending job has been checked: in line, or refused for its payload."""
+    """Queue a pending job that was checked, or refuse it for its payload."""
     if error is not None:
         fields = ended(job, Status.FAILED, now, Reason.INVALID_PAYLOAD) | {"error": error}
         return change(job, Verb.ADMIT, now, fields, owner=False, key=key_freed(job))
@@ -63,7 +63,7 @@ def admit(job: Job, now: datetime, error: ErrorInfo | None = None) -> Change:
 def unblock(
     job: Job, now: datetime, *, as_asked: bool = True, cancel: bool = True, error: ErrorInfo | None = None
 ) -> Change:
-    """The last parent ended; if not as asked, ``cancel`` chooses between cancelled and failed."""
+    """Release a job after its last parent ended; if not as requested, ``cancel`` selects cancelled or failed."""
     if not as_asked:
         fields = ended(job, Status.CANCELLED if cancel else Status.FAILED, now, Reason.PARENT)
         fields["error"] = job.error if error is None else error

@@ -1,4 +1,4 @@
-"""Suspects: jobs that ran, on record, when their worker died. One of them may have killed it."""
+"""Suspects: jobs with a stored start that ran when their worker died. One of them may have killed it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 
 REQUIREMENT = "headrace.suspect"
-"""What the line of a suspect requires of a worker, so that only those take it that keep suspects apart."""
+"""What the subqueue of a suspect requires of a worker, so that only workers that keep suspects apart take it."""
 
 AMONG, ALONE = 1, 2
 """The levels of suspects: may run among some others; runs with no other suspect on the same worker."""
 
 
 def level_of(job: Job) -> int:
-    """0 for a job that is not suspect, else ``AMONG`` or ``ALONE``.
+    """Return 0 for a job that is not suspect, else ``AMONG`` or ``ALONE``.
 
-    After a second loss, or on its last attempt, a suspect runs alone among suspects. It does so beside ordinary jobs.
+    After a second loss, or on its last attempt, a suspect runs without other suspects, but beside ordinary jobs.
     """
     if not job.suspect:
         return 0
@@ -41,17 +41,17 @@ def level_of(job: Job) -> int:
 
 
 def requirements_of(job: Job) -> dict[str, Any]:
-    """What a worker must offer to be given the job: what was asked for, and what a suspect requires beside it."""
+    """Return what a worker must offer to be given the job: what was requested, and what a suspect also requires."""
     return job.spec.requires if not job.suspect else job.spec.requires | {REQUIREMENT: level_of(job)}
 
 
 def most_at_once(concurrency: int) -> int:
-    """How many suspects a worker may run at a time."""
+    """Return how many suspects a worker may run at a time."""
     return max(1, concurrency // 4)
 
 
 def told_suspect(job: Job) -> str:
-    """Why a job is suspect and what comes of it, in words that follow its name; empty for a job that is not."""
+    """Return why a job is suspect and what follows, in words that follow its name; empty for a job that is not."""
     if not job.suspect:
         return ""
     times = "its worker died" if job.suspect == 1 else f"its workers died, {job.suspect} times"
@@ -61,10 +61,9 @@ def told_suspect(job: Job) -> str:
 
 
 def open_to(held: Collection[int], concurrency: int) -> tuple[int, frozenset[int]]:
-    """How many suspects a worker may take that runs suspects of these levels, and of which levels they may be.
+    """Return how many suspects a worker may take that runs suspects of these levels, and the levels they may have.
 
-    Which comes first, one that runs alone or one that does not, is not known: so the first of all is asked for by
-    itself.
+    Which comes first, one that runs alone or one that does not, is not known: so the very first is requested by itself.
     """
     if not held:
         return 1, frozenset({AMONG, ALONE})
@@ -73,18 +72,18 @@ def open_to(held: Collection[int], concurrency: int) -> tuple[int, frozenset[int
 
 
 def ran_together(held: Iterable[Job]) -> bool:
-    """Whether of the jobs that a worker held both suspects and others were running: what its burial records."""
+    """Return whether a worker held both running suspects and other running jobs: what its burial records."""
     return len({job.suspect > 0 for job in held if job.status is Status.RUNNING}) == 2
 
 
 def is_spared(job: Job, *, beside_suspect: bool) -> bool:
-    """Whether the loss of a started job is not charged; once, until the job completes or is retried by a person.
+    """Return whether the loss of a started job is not charged; once, until the job completes or is retried by a person.
 
-    Never that of a job with a single attempt: who allows no retry does not want it to be called twice.
+    A job with a single attempt is always charged: its submitter does not want it to be called twice.
 
     ``beside_suspect``: suspects and ordinary jobs ran together on the worker that died. Then an ordinary job is spared,
     because a suspect is more likely to have killed the worker. A suspect is charged, but not for its last attempt: the
-    first start of a job need not be on record, so one that kills may not be suspect when it kills a second time.
+    first start of a job may not be stored, so a job that kills may not be suspect when it kills a second time.
     """
     most = job.spec.retry.max_attempts
     if job.spared or not beside_suspect or most == 1:

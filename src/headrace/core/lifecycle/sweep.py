@@ -1,4 +1,4 @@
-"""What the sweeper does about one job that is held or expiring, decided from its record and its worker."""
+"""What the sweeper does with one job that is held or expiring, decided from its record and its worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEADLINE = {Status.ASSIGNED: Cause.ACCEPT_BY, Status.ACCEPTED: Cause.START_BY, 
 def cause_of(
     job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int = 0, steps: Sequence[ClockStep] = ()
 ) -> Cause | None:
-    """Why a held job must be taken from its worker now, or None if it may keep it.
+    """Return why a held job must be taken from its worker now, or None if it may keep it.
 
     ``steps``: those of the store's time. What was counted from before a step is judged without it.
     """
@@ -59,9 +59,9 @@ def sweep(
     mass_death: bool = False,
     steps: Sequence[ClockStep] = (),
 ) -> Change | None:
-    """The change the sweeper must write about this job, if any.
+    """Return the change that the sweeper must write for this job, if any.
 
-    ``heard_at``: the last beat of its worker; ``beside_suspect``, ``mass_death``: as of ``lose``; ``steps``: as of
+    ``heard_at``: the last beat of its worker; ``beside_suspect``, ``mass_death``: as for ``lose``; ``steps``: as for
     ``cause_of``.
     """
     if job.status in TRANSITIONS[Verb.EXPIRE]:

@@ -52,7 +52,7 @@ TRANSITIONS: dict[Verb, dict[Status, frozenset[Status]]] = {
     V.REPLACE: {
         S.WAITING: frozenset({S.WAITING}),
         **dict.fromkeys((S.QUEUED, S.SCHEDULED, S.RETRYING), frozenset({S.QUEUED, S.SCHEDULED})),
-        # What a worker holds stays as it is, and lets go of its dedup key.
+        # What a worker holds stays as it is, and frees its dedup key.
         **{one: frozenset({one}) for one in (S.ASSIGNED, S.ACCEPTED, S.RUNNING)},
     },
     V.LAPSE: {S.COMPLETED: frozenset({S.COMPLETED})},

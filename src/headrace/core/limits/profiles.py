@@ -1,7 +1,7 @@
-"""Profiles: of how many pairs of task and requirements a store may have live jobs, and each customer.
+"""Profiles: for how many pairs of task and requirements a store, and each customer, may have live jobs.
 
-Each pair is a line that every claim looks at. Names of tasks and requirements are whatever a submit says: without a
-limit of their own, the names of one customer would leave no room for anybody else's.
+Each pair is a subqueue that every claim checks. Submits choose the names of tasks and requirements freely: without a
+limit per customer, the names of one customer would leave no room for the others.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ OURS = ""
 """In place of a customer: headrace itself."""
 
 Pair = tuple[str, str]
-"""A task and what is required, as a text that is the same for the same requirements."""
+"""A task and its requirements, as a text that is the same for the same requirements."""
 
 
 def staked_by(spec: Spec) -> str | None:
-    """For whom the pair of a job counts: its customer; None: the operator; ``OURS``: it is headrace's own, or a
-    schedule fires it. What is ours is few, and never refused; nothing of headrace's own requires anything."""
+    """Return the customer that the pair of a job counts for; None: the operator; ``OURS``: the job is headrace's own,
+    or of a schedule. Ours are few, and never refused; headrace's own jobs require nothing."""
     if (spec.task.startswith("headrace.") and not spec.requires) or spec.schedule is not None:
         return OURS
     return spec.customer
 
 
 def room_for(whose: str | None) -> int | None:
-    """How many pairs may have live jobs once this one's has made a new one; None: any number.
+    """Return how many pairs may have live jobs once this one has made a new one; None: any number.
 
-    For the operator, those alone count of which no customer has live jobs: whatever customers do, it has its room."""
+    For the operator, only pairs without live jobs of customers count: so customers cannot take its room.
+    """
     return MAX_PROFILES if whose is None else MAX_CUSTOMERS_PROFILES if whose != OURS else None
 
 
@@ -65,8 +66,8 @@ _said = msgspec.json.Decoder(_Said).decode
 
 
 def allowed(customer: str, keys: Iterable[str], now: datetime) -> int:
-    """Of how many pairs a customer may have live jobs, by the documents of keys as they are stored: the most that one
-    of its keys says which has not expired."""
+    """Return for how many pairs a customer may have live jobs, by the stored documents of keys: the maximum of its keys
+    that have not expired."""
     found = list[int]()
     for document in keys:
         try:
@@ -80,13 +81,13 @@ def allowed(customer: str, keys: Iterable[str], now: datetime) -> int:
 
 
 def excess(has: Collection[Pair], wanted: Iterable[Pair], most: int) -> set[Pair]:
-    """Which of these pairs are too many for a customer that has some already: the first that come are let in."""
+    """Return which of these pairs are too many for a customer that has some already: the first ones are accepted."""
     fresh = [pair for pair in dict.fromkeys(wanted) if pair not in has]
     return set(fresh[max(0, most - len(has)) :])
 
 
 def checked_profiles(value: object) -> int | None:
-    """The setting of a key; None: the usual.
+    """Return the setting of a key; None: the default.
 
     :raises ConfigError: it is no number of pairs
     """
@@ -94,7 +95,7 @@ def checked_profiles(value: object) -> int | None:
 
 
 def refusal(customer: str, most: int) -> TooManyProfiles:
-    """Why a job of yet another pair is refused to a customer."""
+    """Return why a job of one more pair is refused to a customer."""
     return TooManyProfiles(
         f"the customer {customer!r} has live jobs of {most} different pairs of task and requirements, which is as many"
         " as it may have: use fewer different names and requirements, wait until some of these jobs have ended, or let"
@@ -103,7 +104,7 @@ def refusal(customer: str, most: int) -> TooManyProfiles:
 
 
 def no_room(whose: str | None) -> TooManyProfiles:
-    """Why a job of yet another pair is refused where the store has no room for it."""
+    """Return why a job of one more pair is refused where the store has no room for it."""
     most = MAX_PROFILES if whose is None else MAX_CUSTOMERS_PROFILES
     return TooManyProfiles(
         f"{most} pairs of task and requirements have live jobs, which is as many as a store keeps apart: require fewer"

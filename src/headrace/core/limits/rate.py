@@ -1,16 +1,16 @@
-"""Rates: how many may be begun in a span of time, and when the next one may.
+"""Rates: how many jobs may begin in a span of time, and when the next one may.
 
-A permit is dealt at a claim, and the handler is called a little later. So a permit comes with a *lead*: the handler is
-called within [claim, claim + lead], or not at all. The permit is spent as of the end of that span, and whether there is
-one is judged as of its beginning. Wherever the calls fall within their spans, the promise of each kind then holds:
+A claim gives a permit, and the handler is called a little later. So a permit comes with a *lead*: the handler is called
+within [claim, claim + lead], or not at all. The permit is spent as of the end of that span, and whether there is one is
+judged as of its beginning. Wherever the calls fall within their spans, the promise of each kind then holds:
 
 - ``fixed``: at most ``limit`` calls in each window. A permit counts in every window that its span touches.
 - ``sliding``: at most ``limit`` calls in any ``per`` seconds.
 - ``bucket``: at most ``limit * (1 + T / per)`` calls in any ``T`` seconds.
 
-Why: let p be the last permit dealt of those whose calls fall into one window. Each other one of them still counts at
-the moment p was dealt, since it counts until its call is out of every window that p's call can be in. (A bucket: k
-permits before p have put off the moment when it is full again to k steps after the first call at least.)
+Why: let p be the last permit given of those with calls in one window. Each other one of them still counts at the moment
+p was given, since it counts until its call is out of every window that p's call can be in. (A bucket: k permits before
+p have postponed the moment when it is full again to at least k steps after the first call.)
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from headrace.errors import ConfigError, shown
 __all__ = ["MAX_LEAD_SECONDS", "Rate", "Spent", "micros", "next_permit", "permits", "spend", "trimmed"]
 
 MAX_LEAD_SECONDS = 30.0
-"""Seconds that may be between a claim and the call of a handler that spent a permit, at most."""
+"""Maximum seconds between a claim and the call of a handler that spent a permit."""
 
 Spent = tuple[tuple[datetime, int], ...]
-"""Permits that were used: until when, and how many. Of a bucket: when it will be full again."""
+"""Used permits: until when, and how many. Of a bucket: when it will be full again."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _WINDOW_PARTS = 60
-"""A sliding window remembers what was used in so many parts of it."""
+"""A sliding window remembers what was used in so many parts."""
 _CLAIM_SPREAD_MICROSECONDS = 2 * round(MAX_LEAD_SECONDS * 1_000_000)
-"""By how much later another claim may have spent its permits: leads differ, and claims overtake one another."""
+"""By how much later another claim may have spent its permits: leads differ, and claims overtake each other."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -76,7 +76,7 @@ class Rate:
 
 
 def micros(moment: datetime) -> int:
-    """Microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return (moment - _EPOCH) // _MICRO
 
 
@@ -89,9 +89,9 @@ def _span(rate: Rate) -> int:
 
 
 def _freed(rate: Rate, at: int, lead: int = 0) -> int:
-    """Until when a permit counts that is used between this moment and the end of the lead."""
+    """Return until when a permit counts that is used between this moment and the end of the lead."""
     span, end = _span(rate), at + lead
-    # A long lead is counted in larger parts: there are never many to remember.
+    # A long lead is counted in larger parts, so that there are never many to remember.
     if rate.kind == "fixed":
         windows = span * (1 + lead // (span * _WINDOW_PARTS))
         return (end // windows + 1) * windows
@@ -100,8 +100,8 @@ def _freed(rate: Rate, at: int, lead: int = 0) -> int:
 
 
 def _last(rate: Rate, at: int) -> int:
-    """The latest moment until which anything spent by now can count. What counts for longer was spent before the clock
-    was set back, or when the window was longer."""
+    """Return the latest moment until which anything spent by now can count. What counts for longer was spent before the
+    clock was set back, or when the window was longer."""
     return (
         at + _CLAIM_SPREAD_MICROSECONDS + _span(rate)
         if rate.kind == "bucket"
@@ -110,20 +110,20 @@ def _last(rate: Rate, at: int) -> int:
 
 
 def _kept(rate: Rate, spent: Spent, at: int) -> list[tuple[int, int]]:
-    """What still counts of what was spent; what counts for too long, as if it were spent now."""
+    """Return what still counts of what was spent; what counts for too long, as if it were spent now."""
     last = _last(rate, at)
     found = ((micros(until), count) for until, count in spent)
     return [(until if until <= last else _freed(rate, at), count) for until, count in found if until > at]
 
 
 def _full(rate: Rate, spent: Spent, at: int) -> int:
-    """When a bucket is full again."""
+    """Return when a bucket is full again."""
     full = micros(spent[0][0]) if spent else at
     return max(full, at) if full <= _last(rate, at) else at + _span(rate)
 
 
 def permits(rate: Rate, spent: Spent, now: datetime) -> int:
-    """How many may be begun from now on."""
+    """Return how many jobs may begin from now on."""
     at = micros(now)
     if rate.kind == "bucket":
         span = _span(rate)
@@ -132,7 +132,7 @@ def permits(rate: Rate, spent: Spent, now: datetime) -> int:
 
 
 def spend(rate: Rate, spent: Spent, now: datetime, count: int = 1, lead: float = 0.0) -> Spent:
-    """What is used after so many were allowed to begin within ``lead`` seconds from now."""
+    """Return what is used after so many were allowed to begin within ``lead`` seconds from now."""
     at, ahead = micros(now), math.ceil(lead * 1_000_000)
     if rate.kind == "bucket":
         step = -(-count * _span(rate) // rate.limit)
@@ -141,9 +141,9 @@ def spend(rate: Rate, spent: Spent, now: datetime, count: int = 1, lead: float =
 
 
 def trimmed(rate: Rate, spent: Spent, now: datetime) -> Spent | None:
-    """What was spent, if some of it counts for longer than it can, as if that were spent now; None if nothing does.
+    """Return what was spent, with what counts for longer than it can as if spent now; None if nothing does.
 
-    Who finds it stores this, so that it lapses: read again later, it would count anew from then on.
+    The finder stores this, so that it lapses: read again later, it would count from then on.
     """
     at = micros(now)
     last = _last(rate, at)
@@ -160,7 +160,7 @@ def _summed(used: Iterable[tuple[int, int]]) -> Spent:
 
 
 def next_permit(rate: Rate, spent: Spent, now: datetime) -> datetime:
-    """When one may be begun, if nobody else does: now, or the moment from which on there is a permit."""
+    """Return when a job may begin, if no other does: now, or the moment when there is a permit."""
     at = micros(now)
     if permits(rate, spent, now) > 0:
         return now

@@ -1,7 +1,7 @@
-"""Limits: who may be given to a worker now, when queues, tasks, keys and rates say how many there may be at once.
+"""Selection under limits: which jobs a worker may be given now, within the limits of queues, tasks, keys and rates.
 
-Limits are enforced where jobs are given away and nowhere else: from what is held at that moment, in the commit of the
-claim. So a slot needs no giving back; it is free as soon as its job has left its owner, however that came about.
+Limits are enforced only by claims: from what is held at that moment, in the commit of the claim. So a slot is never
+given back; it is free as soon as its job has left its owner, in whatever way.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headrace.errors import ConfigError
 __all__ = ["Dealt", "QueuedEntry", "Turn", "Usage", "forgets", "lapses", "refusal", "select_jobs", "wanted"]
 
 Turn = tuple[str, str]
-"""A task and a key, whose turn is remembered."""
+"""A task and a key that take turns."""
 
 
 class QueuedEntry(msgspec.Struct, frozen=True, gc=False):
-    """A job in line, with what a deal must know of it."""
+    """A queued job, with what the selection must know of it."""
 
     seq: int
     rank: int
@@ -35,11 +35,11 @@ class QueuedEntry(msgspec.Struct, frozen=True, gc=False):
     unstarted_losses: int = 0
     expired: bool = False
     unread: bool = False
-    """It is no job, but stands where the first of those may stand that were not read."""
+    """It is no job, but marks the position from which jobs were not read."""
 
 
 class Usage(msgspec.Struct):
-    """What is held and spent while jobs are dealt; grows with each job that is given."""
+    """What is held and spent while jobs are selected; grows with each job that is given."""
 
     held: dict[Bound, int] = {}
     """How many jobs of a bound are held."""
@@ -50,37 +50,38 @@ class Usage(msgspec.Struct):
 
 
 class Dealt(msgspec.Struct):
-    """The answer of ``select_jobs``: the jobs that the worker is given, in order, and what must be stored with that."""
+    """The reply of ``select_jobs``: the jobs that the worker is given, in order, and what must be stored with that."""
 
     taken: list[QueuedEntry]
     spent: dict[Bound, Spent]
-    """What has to be remembered of rates."""
+    """What must be remembered of rates."""
     turned: dict[Turn, int]
-    """The keys that had a turn now, and how many jobs they were given."""
+    """The keys that took a turn now, and how many jobs they were given."""
     next_permit: datetime | None = None
-    """When a rate that kept somebody waiting has a permit again."""
+    """When a rate that kept a job waiting has a permit again."""
     full: dict[Bound, int] = {}
-    """Bounds that kept somebody waiting, and how many are held of each."""
+    """Bounds that kept a job waiting, and how many jobs are held of each."""
     cut: bool = False
-    """It ended in front of jobs that were not read: with more of them, more can be given."""
+    """It ended before jobs that were not read: with more of them, more can be given."""
 
 
 def lapses(spent: Spent) -> datetime:
-    """The moment from which on what was spent of a rate counts no more and may be forgotten."""
+    """Return the moment from which on what was spent of a rate no longer counts and may be forgotten."""
     return max(until for until, _ in spent)
 
 
 def forgets(last: int, before: datetime, *, in_line: bool) -> bool:
-    """Whether the last turn of a key is forgotten when a job of that key is pruned.
+    """Return whether the last turn of a key is forgotten when a job of that key is pruned.
 
     ``last`` is the turn in microseconds since 1970, ``before`` the latest moment up to which jobs are pruned. A key
-    with a job in line keeps its place; so does one that had a turn since.
+    with a queued job keeps its turn; so does one that took a turn since.
     """
     return not in_line and last <= micros(before)
 
 
 def refusal(ask: ClaimRequest, limits: Limits) -> ConfigError | None:
-    """Why an ask cannot be answered: it chooses customers where jobs of all stand in one line; None if it can."""
+    """Return why a request cannot be served: it selects customers in queues that are not by customer; None if it
+    can."""
     if ask.customers is None:
         return None
     if ask.queues is None:
@@ -99,14 +100,14 @@ def refusal(ask: ClaimRequest, limits: Limits) -> ConfigError | None:
 
 
 def wanted(group: Group, ask: ClaimRequest, limits: Limits) -> int:
-    """How many jobs of a queue and a task can be given at most: limited ones only into free slots."""
+    """Return the maximum jobs of a queue and a task that can be given: limited ones only into free slots."""
     if limits.closed(group.queue, group.task):
         return 0
     return min(ask.n, ask.free) if limits.bounded(group.queue, group.task) else ask.n
 
 
 class _Kind:
-    """What jobs of one queue and one task are bound by, whatever their keys."""
+    """The bounds of jobs of one queue and one task, whatever their keys."""
 
     __slots__ = ("concurrency", "limited", "max_per_key", "paced", "paced_by_key", "place", "task")
 
@@ -121,9 +122,9 @@ class _Kind:
 
 
 class _Source(msgspec.Struct, eq=False):
-    """One group in a deal, with its jobs that are left.
+    """One group in a selection, with its jobs that are left.
 
-    Of thousands, few are given anything: what binds a group is worked out when it is needed.
+    Of thousands, few are given anything: the bounds of a group are computed when they are needed.
     """
 
     group: Group
@@ -135,11 +136,11 @@ class _Source(msgspec.Struct, eq=False):
     paced: Sequence[tuple[Bound, Rate]] = ()
 
     def __lt__(self, other: _Source) -> bool:
-        """Of two at the same place, that which was not read goes first: it may be a job that has left its line."""
+        """Of two at the same position, the unread one goes first: it may be a job that has left its subqueue."""
         return self.head.unread and not other.head.unread
 
     def room(self, limits: Limits, usage: Usage, now: datetime, dealt: Dealt) -> bool:
-        """Whether one more may be given."""
+        """Return whether one more may be given."""
         concurrency = self.concurrency
         if concurrency is None:
             concurrency = self._bind(limits)
@@ -150,7 +151,7 @@ class _Source(msgspec.Struct, eq=False):
         return not self.paced or _permitted(self.paced, usage, now, dealt)
 
     def take(self, usage: Usage, now: datetime, lead: float, dealt: Dealt) -> bool:
-        """Count one that is given where there was room; whether there is still."""
+        """Count one that is given where there was room; return whether there is still."""
         free, held = True, usage.held
         for bound, most in self.concurrency or ():
             held[bound] = count = held.get(bound, 0) + 1
@@ -173,8 +174,8 @@ class _Source(msgspec.Struct, eq=False):
 
 
 _Place = tuple[int, int, int, int, int, _Source]
-"""Where a group is on the table: smaller goes first. Two have the same order number, which is the last but one, only if
-one of them is unread: an engine may still know a job by the line that it was moved from."""
+"""The position of a group: smaller goes first. Two have the same order number, which is the last but one, only if one
+of them is unread: an engine may still know a job by the subqueue that it was moved from."""
 
 
 def select_jobs(
@@ -186,11 +187,11 @@ def select_jobs(
     usage: Usage,
     held_of: Iterable[str | None] = (),
 ) -> Dealt:
-    """Of jobs in line, group by group in their order, those the ask is given, as ``core.lifecycle.claim.pick`` would,
-    but never beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies.
-    One that a rate counts may begin until ``ask.lead`` seconds from now, and its permit is spent as of then. An entry
-    that is ``unread`` may end a group: whoever cannot read all of it learns whether that mattered. ``held_of``: the
-    customers of the jobs that the worker holds, for ``ask.customers``."""
+    """Return those of queued jobs, group by group in order, that the request is given, as ``core.lifecycle.claim.pick``
+    would, but never beyond a limit. A limited job is given only into a free slot, since in a buffer it would occupy its
+    limit. A job that a rate counts may begin until ``ask.lead`` seconds from now, and its permit is spent as of then.
+    An ``unread`` entry may end a group: a caller that cannot read all of it learns whether that mattered. ``held_of``:
+    the customers of the jobs that the worker holds, for ``ask.customers``."""
     dealt, at = Dealt([], {}, {}, None, {}), micros(now)
     whose, mine = ask.customers, set(held_of)
     taken, turned = dealt.taken, dealt.turned
@@ -215,7 +216,7 @@ def select_jobs(
                 usage.last[source.turn] = at
                 turned[source.turn] = turned.get(source.turn, 0) + 1
             if limited and not source.take(usage, now, ask.lead, dealt):
-                continue  # who is next need not even be looked up
+                continue  # the next one need not even be looked up
         head = next(source.entries, None)
         if head is not None:
             source.head = head
@@ -240,7 +241,7 @@ def _laid_out(lines: Iterable[tuple[Group, Iterable[QueuedEntry]]], limits: Limi
 
 
 def _place(source: _Source, last: Mapping[Turn, int], turned: Mapping[Turn, int]) -> _Place:
-    """A key that has been given to lately goes behind what arrived before that: keys take turns."""
+    """Put a key that was served recently behind what arrived before that: keys take turns."""
     head = source.head
     arrived, turn = head.arrived_at, 0
     if source.turn is not None and (latest := last.get(source.turn, arrived)) > arrived:

@@ -1,4 +1,4 @@
-"""Rules of queues and tasks, as settings have them: in which order, how many at once, how many in a span of time."""
+"""Rules of queues and tasks in settings: priorities, how many jobs at once, how many in a span of time."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ Bound = tuple[str, ...]
 
 
 class QueueRule(msgspec.Struct, frozen=True):
-    """What a ``queue:NAME`` setting says; a queue without one has the defaults."""
+    """The content of a ``queue:NAME`` setting; a queue without one has the defaults."""
 
     priority: int = 0
     paused: bool = False
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
     paused_by: str | None = None
-    """Who paused it last, as far as was said."""
+    """Who paused it last, if known."""
     paused_at: datetime | None = None
     by_customer: bool = False
-    """Jobs of each customer stand in lines of their own, so that workers can choose whose jobs they take."""
+    """Jobs of each customer are in subqueues of their own, so that workers can select customers."""
 
     @property
     def limited(self) -> bool:
-        """Whether it limits anything."""
+        """Return whether it limits anything."""
         return self.max_concurrency is not None or bool(self.rates)
 
 
 class TaskRule(msgspec.Struct, frozen=True):
-    """What a ``limit:TASK`` setting says; a task without one has no limits."""
+    """The content of a ``limit:TASK`` setting; a task without one has no limits."""
 
     max_concurrency: int | None = None
     max_per_key: int | None = None
@@ -61,7 +61,7 @@ class TaskRule(msgspec.Struct, frozen=True):
 
     @property
     def limited(self) -> bool:
-        """Whether it limits anything."""
+        """Return whether it limits anything."""
         return self.max_concurrency is not None or self.max_per_key is not None or bool(self.rates)
 
 
@@ -71,9 +71,9 @@ class Group(msgspec.Struct, frozen=True):
     queue: str
     task: str
     key: str | None = None
-    """As ``core.matching.customers.turn_of`` says it: those of a customer are its own."""
+    """As ``core.matching.customers.turn_of`` gives it: each customer has its own."""
     customer: str | None = None
-    """Whose jobs are in this line of a queue that is set ``by_customer``; it limits nothing by itself."""
+    """The customer of this subqueue, in a queue that is set ``by_customer``; it limits nothing by itself."""
 
 
 def group_of(job: Job) -> Group:
@@ -82,7 +82,7 @@ def group_of(job: Job) -> Group:
 
 
 def counted_by(group: Group) -> list[Bound]:
-    """What a held job of the group counts against, whether that is limited or not."""
+    """Return the bounds that a held job of the group counts against, whether they are limited or not."""
     bounds: list[Bound] = [("queue", group.queue), ("task", group.task)]
     if group.key is not None:
         bounds.append(("key", group.task, group.key))
@@ -90,13 +90,13 @@ def counted_by(group: Group) -> list[Bound]:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Every limit there is, as settings have it."""
+    """All limits, from the settings."""
 
     queues: Mapping[str, QueueRule] = {}
     tasks: Mapping[str, TaskRule] = {}
     rates: Mapping[str, Rate] = {}
     unreadable: Mapping[str, str] = {}
-    """The settings that this version cannot read, by key, and why: nothing of what they name is given to a worker."""
+    """The settings that this version cannot read, by key, and why: no job that they limit is given to a worker."""
 
     def queue(self, name: str) -> QueueRule:
         """The rule of a queue."""
@@ -108,11 +108,11 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def by_customer(self) -> frozenset[str]:
-        """The queues in which jobs of each customer stand in lines of their own."""
+        """The queues in which jobs of each customer are in subqueues of their own."""
         return frozenset(name for name, rule in self.queues.items() if rule.by_customer)
 
     def concurrency(self, group: Group) -> dict[Bound, int]:
-        """How many jobs may be held at once by each bound of the group."""
+        """Return how many jobs may be held at once by each bound of the group."""
         queue, task = self.queue(group.queue), self.task(group.task)
         found: dict[Bound, int] = {}
         if queue.max_concurrency is not None:
@@ -124,12 +124,12 @@ class Limits(msgspec.Struct, frozen=True):
         return found
 
     def named(self, group: Group) -> dict[str, Rate]:
-        """The rates of the group by name; a name that no rate has limits nothing."""
+        """Return the rates of the group by name; a name that no rate has limits nothing."""
         names = (*self.queue(group.queue).rates, *self.task(group.task).rates)
         return {name: self.rates[name] for name in names if name in self.rates}
 
     def paced(self, group: Group) -> dict[Bound, Rate]:
-        """What the rates of the group are counted by."""
+        """Return the bounds that count the rates of the group."""
         found: dict[Bound, Rate] = {}
         for name, rate in self.named(group).items():
             if not rate.keyed:
@@ -139,7 +139,7 @@ class Limits(msgspec.Struct, frozen=True):
         return found
 
     def paces(self, groups: Iterable[Group]) -> set[Bound]:
-        """What the rates of all these groups are counted by."""
+        """Return the bounds that count the rates of all these groups."""
         found: set[Bound] = set()
         rated: dict[tuple[str, str], bool] = {}
         for group in groups:
@@ -147,11 +147,11 @@ class Limits(msgspec.Struct, frozen=True):
             if kind not in rated:
                 rated[kind] = bool(self.named(group))
             if rated[kind]:
-                found.update(self.paced(group))  # in place: an union with what is no set makes a new one
+                found.update(self.paced(group))  # in place: a union with something that is no set makes a new one
         return found
 
     def spending(self, jobs: Iterable[Job]) -> frozenset[UUID]:
-        """Those of the jobs that need a permit of a rate, by id."""
+        """Return those of the jobs that need a permit of a rate, by id."""
         if not self.rates:
             return frozenset()
         found: dict[tuple[str, str, bool], bool] = {}
@@ -166,7 +166,7 @@ class Limits(msgspec.Struct, frozen=True):
         return frozenset(ids)
 
     def undefined(self) -> dict[str, list[str]]:
-        """The rates that queues and tasks name and nobody has defined, and who names them: they limit nothing."""
+        """Return the undefined rates that queues and tasks name, and what names them: they limit nothing."""
         found: dict[str, list[str]] = {}
         for kind, rules in (("queue", self.queues), ("task", self.tasks)):
             for name, rule in rules.items():
@@ -176,15 +176,15 @@ class Limits(msgspec.Struct, frozen=True):
         return found
 
     def bounded(self, queue: str, task: str) -> bool:
-        """Whether jobs of this queue and task have any limit."""
+        """Return whether jobs of this queue and task have any limit."""
         return self.queue(queue).limited or self.task(task).limited
 
     def closed(self, queue: str, task: str) -> bool:
-        """Whether no job of this queue and task can be given at all."""
+        """Return whether no job of this queue and task can be given at all."""
         return self.queue(queue).max_concurrency == 0 or self.task(task).max_concurrency == 0
 
     def in_the_way(self, group: Group) -> list[str]:
-        """The settings that this version cannot read and that close the group, by key."""
+        """Return the settings that this version cannot read and that close the group, by key."""
         rates = (*self.queue(group.queue).rates, *self.task(group.task).rates)
         keys = (f"queue:{group.queue}", f"limit:{group.task}", *(f"rate:{rate}" for rate in rates))
         return [key for key in dict.fromkeys(keys) if key in self.unreadable]
@@ -194,28 +194,27 @@ _QUEUE, _TASK = QueueRule(), TaskRule()
 
 
 def layered(document: str) -> dict[str, Any]:
-    """What a setting says in the end: what was set while running goes before what the code says."""
+    """Return the effective content of a setting: what was set while running goes before what the code says."""
     said = msgspec.json.decode(document, type=dict[str, Any])
     code = msgspec.convert(said.pop("code", None) or {}, dict[str, Any])
     return code | {name: value for name, value in said.items() if value is not None}
 
 
 def queue_rule(document: str | None) -> QueueRule:
-    """Read a ``queue:NAME`` setting; what it leaves out, or says beyond this, changes nothing."""
+    """Read a ``queue:NAME`` setting; missing fields and unknown ones change nothing."""
     return _QUEUE if document is None else msgspec.convert(layered(document), QueueRule)
 
 
 def _rate(document: str) -> Rate:
     said = msgspec.convert(layered(document), Rate)
-    return Rate(said.limit, per=said.per, kind=said.kind, keyed=said.keyed)  # which checks what it says
+    return Rate(said.limit, per=said.per, kind=said.kind, keyed=said.keyed)  # which checks the values
 
 
 def limits_of(settings: Iterable[tuple[str, str]]) -> Limits:
-    """The limits in settings, given by key and document; other settings are passed over.
+    """Return the limits in settings, given by key and document; other settings are passed over.
 
-    What cannot be read (a newer version may say it in another way) closes what it names: its queue, its task, or
-    whoever keeps to its rate, may have no job at once. A limit is never lifted because it was not understood, and
-    nobody else waits for it.
+    What cannot be read (a newer version may write it differently) closes what it names: no job of its queue, its task,
+    or with its rate is given. A limit is never lifted because it was not understood, and all other jobs go on.
     """
     queues, tasks, rates = dict[str, QueueRule](), dict[str, TaskRule](), dict[str, Rate]()
     unreadable: dict[str, str] = {}
@@ -253,7 +252,7 @@ _KINDS = {
 
 
 def told_unreadable(key: str, why: str) -> tuple[str, str]:
-    """A setting that cannot be read and what follows from that, in a sentence; and the remedy, in another."""
+    """Return a setting that cannot be read and what follows from that, in a sentence; and the remedy, in another."""
     kind, _, name = key.partition(":")
     what, group = _KINDS[kind]
     message = f"the setting {key!r} is none that this version of headrace can read ({why}), so {what.format(name=name)}"

@@ -1,5 +1,5 @@
 """Which worker may run which job.
 
 Begin with ``match``, which compares what a job requires with what a worker offers. ``fit`` chooses among several
-workers, ``shortfall`` says what is missing. May import ``core``.
+workers, ``shortfall`` lists what is missing. May import ``core``.
 """

@@ -1,7 +1,7 @@
-"""Capabilities: what a worker in any language says of itself, in the words of the EmProps page and in ours.
+"""Capabilities: what a worker in any language declares about itself, in the words of the EmProps page and in ours.
 
-The page knows ``services``, ``components``, ``hardware``, ``quality_levels`` and ``customer_access``. Every other name
-is an offer as our own workers have them, and meets the requirement of the same name (``core.matching.match``).
+The page has ``services``, ``components``, ``hardware``, ``quality_levels`` and ``customer_access``. Every other name is
+an offer as our own workers have them, and meets the requirement of the same name (``core.matching.match``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Words = _Word | tuple[_Word, ...]
 
 
 class _Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose jobs the worker may be given, in the words of the page."""
+    """The customers of the jobs that the worker may be given, in the words of the page."""
 
     isolation: _Isolation = "loose"
     allow: tuple[_Word, ...] | None = None
@@ -36,7 +36,7 @@ class _Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class _Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page knows of a worker; other names are left alone."""
+    """What the page has about a worker; other names are left alone."""
 
     services: _Words | None = None
     components: _Words | None = None
@@ -46,26 +46,26 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OF_JOBS = {"service_type": "services", "component": "components", "quality_level": "quality_levels"}
-"""What the page calls differently where a job asks for it."""
+"""Names of the page that differ where a job requires them."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a worker offers, and whose jobs it takes."""
+    """What a worker offers, and the customers of the jobs it takes."""
 
     offers: dict[str, Any]
     """By name, as ``core.matching.match`` takes them."""
     customers: Customers | None = None
-    """None: everybody's."""
+    """None: all customers."""
 
 
 def capabilities_of(document: Any, what: str = "capabilities") -> Capabilities:
-    """What this document, as it was decoded from JSON, says of a worker.
+    """Return what this document, as decoded from JSON, declares about a worker.
 
-    ``services`` and ``components`` are a text or a list of texts; ``"all"`` meets whatever is asked for. A worker that
-    lists no ``quality_levels``, or ``"all"``, is not bound by them. Isolation ``none`` is everybody's jobs, ``loose``
-    (also if nothing is said) everybody's within ``allow`` and ``deny``, ``strict`` those of one customer at a time.
+    ``services`` and ``components`` are a text or a list of texts; ``"all"`` meets every requirement. A worker that
+    lists no ``quality_levels``, or ``"all"``, is not bound by them. Isolation ``none`` takes all jobs, ``loose`` (the
+    default) those that ``allow`` and ``deny`` permit, ``strict`` those of one customer at a time.
 
-    :raises ConfigError: it cannot be used; ``field`` says what of it, beginning with ``what``
+    :raises ConfigError: it cannot be used; ``field`` names the part, beginning with ``what``
     """
     _checked(document_text, document, what, what)
     for name in document:
@@ -78,7 +78,7 @@ def capabilities_of(document: Any, what: str = "capabilities") -> Capabilities:
         raise _misfit(error, what) from None
     offers = {name: one for name, one in document.items() if name != "customer_access" and one is not None}
     if page.quality_levels is not None and ("all" in _listed(page.quality_levels) or not page.quality_levels):
-        del offers["quality_levels"]  # jobs take a worker without them for one that has all
+        del offers["quality_levels"]  # jobs treat a worker without them as one that has all
     return Capabilities(offers, _customers(page.customer_access, f"{what}.customer_access"))
 
 
@@ -115,7 +115,7 @@ def _listed(words: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _customers(access: _Access | None, what: str) -> Customers | None:
-    """Whose jobs the worker takes; None: everybody's, in any queue."""
+    """Return the customers of the jobs that the worker takes; None: all, in any queue."""
     if access is None:
         return None
     if access.allow is not None and not access.allow:

@@ -1,7 +1,7 @@
 """Fit: which of several workers that may all take a job wastes least by it.
 
-It never decides who may take a job, and it does not bend the order in which jobs are given: it only says who, of those
-that wait at the same place, is asked about first, and for how long the others hold back.
+It never decides which worker may take a job, nor the order of jobs: it only says which of the claims that wait at the
+same place is tried first, and for how long the others are held back.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from headrace.core.validation import is_within
 __all__ = ["MAX_HOLD_SECONDS", "Loaded", "Waste", "held_back", "loaded_by", "waste"]
 
 MAX_HOLD_SECONDS = 2.0
-"""Seconds for which a claim is held back at most: whoever has waited that long is served like everybody."""
+"""Maximum seconds for which a claim is held back: after that it is served like all others."""
 
 _ALL = "all"
 _UNLISTED_WORDS = 1000
-"""How many words "all" counts for: more than anybody lists."""
+"""How many words "all" counts for: more than any worker lists."""
 _MODELS = ("components", "models")
 """Where jobs name what a worker may have loaded."""
 
 Waste = tuple[int, float, int]
-"""What a worker wastes on a job, smaller is better: whether it has to load something, hardware beyond what is needed,
-words that it lists and the job does not ask for."""
+"""What a worker wastes on a job, smaller is better: whether it must load something, hardware beyond the need, words
+that it lists and the job does not require."""
 
 Loaded = tuple[Any, ...]
-"""What a worker has loaded, as far as its last job tells: what that required of it by name."""
+"""What a worker has loaded, as far as its last job shows: what that required by name."""
 
 
 def loaded_by(requires: Mapping[str, Any]) -> Loaded | None:
-    """What a worker has loaded after a job with these requirements; None: nothing that is known."""
+    """Return what a worker has loaded after a job with these requirements; None: unknown."""
     named = tuple((name, _frozen(requires[name])) for name in _MODELS if name in requires)
     return named or None
 
 
 def waste(requires: Mapping[str, Any], offers: Mapping[str, Any], loaded: Loaded | None = None) -> Waste:
-    """What a worker that offers this, and meets the requirements, wastes on such a job."""
+    """Return what a worker with this offer, which meets the requirements, wastes on such a job."""
     needed = loaded_by(requires)
     spare, words = _unused(requires, offers)
     return int(needed is not None and needed != loaded), round(spare, 9), words
 
 
 def _unused(need: Any, offer: Any) -> tuple[float, int]:
-    """Hardware beyond the need, each number of it from 0 to 1; and words that nobody asked for."""
+    """Return the hardware beyond the need, each number from 0 to 1, and the words that are not required."""
     if isinstance(offer, Mapping):
         parts = [_unused(_within(need, name), one) for name, one in offer.items()]
         return sum(spare for spare, _ in parts), sum(words for _, words in parts)
     if is_number(offer):
         if not is_within(offer) or not is_within(least := _least(need)):
-            return 1.0, 0  # from before they were bounded: nothing is wasted more
+            return 1.0, 0  # from before numbers were bounded: nothing is wasted more
         beyond = max(0.0, offer - least) / max(1.0, abs(least))
         return (beyond / (1 + beyond) if math.isfinite(beyond) else 1.0), 0
     if isinstance(offer, str | list | tuple):
@@ -64,7 +64,7 @@ def _unused(need: Any, offer: Any) -> tuple[float, int]:
 
 def _within(need: Any, name: str) -> Any:
     match need:
-        case {"in": [dict(only)]}:  # beside what a worker must not have, what it must have stands so
+        case {"in": [dict(only)]}:  # requirements are in this form beside what a worker must not have
             return only.get(name)
         case dict():
             return need.get(name)
@@ -72,14 +72,14 @@ def _within(need: Any, name: str) -> Any:
 
 
 def _least(need: Any) -> float:
-    """The number that a requirement asks for at least."""
+    """Return the minimum number that a requirement sets."""
     if isinstance(need, Mapping):
         need = need.get("min", 0)
     return need if is_number(need) else 0.0
 
 
 def _words(need: Any) -> set[str]:
-    """The words that a requirement names."""
+    """Return the words that a requirement names."""
     if isinstance(need, str):
         return {need}
     if isinstance(need, Mapping):
@@ -96,10 +96,10 @@ def _frozen(need: Any) -> Any:
 
 
 def held_back(mine: Mapping[int, Waste], others: Iterable[Mapping[int, Waste]], waited: float) -> frozenset[int]:
-    """Of the profiles that a waiting claim could be given, those that it leaves to others for now.
+    """Return the profiles that a waiting claim could be given and leaves to others for now.
 
-    ``mine`` and ``others``: by the number of a profile, what each wastes on its jobs. ``others``: the claims that wait
-    beside it and have not been asked about yet. ``waited``: for how many seconds it has been held back so far.
+    ``mine`` and ``others``: what each wastes on its jobs, by the number of a profile. ``others``: the claims that wait
+    beside it and were not tried yet. ``waited``: for how many seconds it has been held back so far.
     """
     if waited >= MAX_HOLD_SECONDS:
         return frozenset()

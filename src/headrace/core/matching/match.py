@@ -26,13 +26,13 @@ from headrace.errors import shown
 __all__ = ["TESTS", "Profile", "by_service", "fault_of", "fault_of_numbers", "fits", "is_number", "meets", "serves"]
 
 SERVICES = "services"
-"""What a job requires that asks for a service, in the words of the EmProps page."""
+"""The requirement of a job for a service, in the words of the EmProps page."""
 TESTS = frozenset({"min", "max", "in", "not"})
-"""The names that make tests of an object."""
+"""The names that make an object a test."""
 
 _MANY = (list, tuple, set, frozenset)
 _MAX_DEPTH = 32
-"""What is nested deeper than this is met by nobody."""
+"""No worker meets what is nested deeper than this."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -44,11 +44,11 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class _TooDeep(Exception):
-    """A requirement is nested deeper than anybody looks."""
+    """A requirement is nested too deep to be checked."""
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, which true and false are not."""
+    """Return whether it is a number; true and false are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -78,12 +78,12 @@ def _passes(test: str, value: Any, offer: Any, depth: int) -> bool:
             return isinstance(value, _MANY) and any(_fits(one, offer, depth) for one in value)
         case "not":
             return not _fits(value, offer, depth)
-        case _:  # a test this version does not know, like a bound that is no number, is not met rather than ignored
+        case _:  # an unknown test, like a bound that is no number, is not met rather than ignored
             return False
 
 
 def fits(need: Any, offer: Any) -> bool:
-    """Whether one requirement is met by what is offered under its name; None: nothing is."""
+    """Return whether one requirement is met by the offer under its name; None: there is none."""
     try:
         return _fits(need, offer)
     except _TooDeep:
@@ -91,22 +91,22 @@ def fits(need: Any, offer: Any) -> bool:
 
 
 def meets(requires: Mapping[str, Any], offers: Mapping[str, Any]) -> bool:
-    """Whether the offer meets every requirement."""
+    """Return whether the offer meets every requirement."""
     return all(fits(need, offers.get(name)) for name, need in requires.items())
 
 
 def serves(profile: Profile, tasks: frozenset[str], offers: Mapping[str, Any]) -> bool:
-    """Whether a worker with these tasks and offers may be given jobs of this profile."""
+    """Return whether a worker with these tasks and offers may be given jobs of this profile."""
     return profile.task in tasks and meets(profile.requires, offers)
 
 
 def by_service(task: str, requires: Mapping[str, Any]) -> bool:
-    """Whether jobs like this go to workers that name no tasks: they ask for a service, and are none of headrace's."""
+    """Return whether jobs like this go to workers without tasks: they require a service, and are not headrace's own."""
     return SERVICES in requires and not task.startswith("headrace.")
 
 
 def fault_of(requires: Mapping[str, Any]) -> str | None:
-    """What is wrong with requirements that no worker could ever meet as they are written; None: nothing."""
+    """Return what is wrong with requirements that no worker could ever meet as written; None: nothing."""
     try:
         fault = next((fault for name, need in requires.items() for fault in _faults(name, need)), None)
     except _TooDeep:
@@ -115,7 +115,7 @@ def fault_of(requires: Mapping[str, Any]) -> str | None:
 
 
 def fault_of_numbers(document: Mapping[str, Any]) -> str | None:
-    """Which number in requirements, or in an offer, nobody can reckon with; None: all are within bounds."""
+    """Return which number in requirements, or in an offer, is out of bounds; None: none is."""
     # Not by recursion: an offer may be as deep as JSON may be.
     rest: list[tuple[str, Any]] = list(document.items())[::-1]
     while rest:

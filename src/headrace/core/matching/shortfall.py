@@ -14,21 +14,21 @@ from headrace.core.validation import is_within
 __all__ = ["Lack", "distance", "lacks", "told_lacks", "told_need", "told_offer"]
 
 _MAX_VALUE_CHARACTERS = 80
-"""Characters of a value that are told."""
+"""Maximum characters of a value in a text."""
 
 
 class Lack(msgspec.Struct, frozen=True):
     """One requirement that is not met."""
 
     name: str
-    """Where it stands, such as ``hardware.gpu_memory_gb``."""
+    """Its path, such as ``hardware.gpu_memory_gb``."""
     need: Any
     offer: Any = None
     """What the worker offers there; None: nothing."""
 
 
 def lacks(requires: Mapping[str, Any], offers: Mapping[str, Any]) -> tuple[Lack, ...]:
-    """Every requirement that the offer does not meet; none if ``core.matching.match.meets`` says so."""
+    """Return every requirement that the offer does not meet; none if ``core.matching.match.meets`` is true."""
     return tuple(one for name, need in requires.items() for one in _lacking(name, need, offers.get(name)))
 
 
@@ -49,12 +49,12 @@ def _lacking(name: str, need: Any, offer: Any) -> Iterator[Lack]:
 
 
 def distance(found: Sequence[Lack]) -> tuple[int, float]:
-    """How far a worker is from a job, smaller is nearer: how many requirements it lacks, then by how much."""
+    """Return how far a worker is from a job, smaller is nearer: how many requirements it lacks, then by how much."""
     return len(found), sum(map(_gap, found))
 
 
 def _gap(lack: Lack) -> float:
-    """From 0 to 1: the share of a number that is missing; 1 for all that cannot be measured."""
+    """Return the missing share of a number, from 0 to 1; 1 for all that cannot be measured."""
     need, offer = lack.need, lack.offer
     sign = 1
     if isinstance(need, Mapping):
@@ -63,7 +63,7 @@ def _gap(lack: Lack) -> float:
     if not is_number(need) or not is_number(offer):
         return 1.0
     if not is_within(need) or not is_within(offer):
-        return 1.0  # from before they were bounded
+        return 1.0  # from before numbers were bounded
     missing = sign * (need - offer) / (abs(need) or 1)
     if missing <= 0:
         return 0.0
@@ -71,9 +71,9 @@ def _gap(lack: Lack) -> float:
 
 
 def told_lacks(found: Sequence[Lack], *, discreet: bool = False) -> tuple[str, str]:
-    """What is needed, and what is offered of it, in words for "It needs …; the worker offers …".
+    """Return what is needed, and what is offered of it, in words for "It needs …; the worker offers …".
 
-    ``discreet``: for somebody who must not learn what workers are called by others: only numbers are told.
+    ``discreet``: for a reader who must not learn the names that others gave: only numbers are shown.
     """
     needs = _joined([f"{one.name} {told_need(one.need)}" for one in found])
     offered = [told_offer(one.offer, discreet=discreet) for one in found]
@@ -83,7 +83,7 @@ def told_lacks(found: Sequence[Lack], *, discreet: bool = False) -> tuple[str, s
 
 
 def told_need(need: Any) -> str:
-    """A requirement in words that follow its name, such as "≥ 24"."""
+    """Return a requirement in words that follow its name, such as "≥ 24"."""
     if isinstance(need, Mapping) and len(need) == 1 and TESTS.issuperset(need):
         [(test, value)] = need.items()
         match test:
@@ -103,7 +103,7 @@ def told_need(need: Any) -> str:
 
 
 def _told_choice(values: Sequence[Any]) -> str:
-    # Where one word is asked for, "all" and nothing at all stand beside it for workers that are not bound by it.
+    # Where one word is required, "all" and nothing are alternatives for workers that are not bound by it.
     asked = [one for one in values if one is not None and one != "all"] or list(values)
     words = [told_need(one) for one in asked]
     if all(word.startswith("= ") for word in words):
@@ -119,7 +119,7 @@ def _told_not(value: Any) -> str:
 
 
 def told_offer(offer: Any, *, discreet: bool = False) -> str:
-    """What is offered, in words that follow "offers"."""
+    """Return what is offered, in words that follow "offers"."""
     if offer is None:
         return "none"
     if discreet and not is_number(offer):

@@ -15,19 +15,19 @@ _PREFIX = "continuous:"
 
 
 class Instance(NamedTuple):
-    """One of the runs a continuous schedule keeps up at once, counted from 0."""
+    """One of the parallel runs of a continuous schedule, counted from 0."""
 
     schedule: str
     number: int
 
 
 def instance_key(instance: Instance) -> str:
-    """The dedup key of its jobs."""
+    """Return the dedup key of its jobs."""
     return f"{_PREFIX}{instance.schedule}:{instance.number}"
 
 
 def instance_of(job: Job) -> Instance | None:
-    """The instance whose run this job is; None if it is something else."""
+    """Return the instance that this job is a run of; None if it is something else."""
     name, key = job.spec.schedule, job.spec.dedup
     if name is None or key is None or not key.startswith(f"{_PREFIX}{name}:"):
         return None
@@ -36,7 +36,7 @@ def instance_of(job: Job) -> Instance | None:
 
 
 def resumes_at(rule: Continuous, ended: Job | None, now: datetime) -> datetime:
-    """When the next run may begin: at once, or when the instance has rested from the failure that ended the last."""
+    """Return when the next run may begin: at once, or after the cool-down if the last one failed."""
     if ended is None or ended.status is not Status.FAILED or ended.finished_at is None:
         return now
     return max(now, ended.finished_at + rule.rest)

@@ -5,8 +5,8 @@ Cron rules speak of the clocks on the wall in their zone. Where those are turned
 * A rule that names its minutes and hours (``30 2 * * *``) fires once for each wall time. A time that comes twice fires
   the first time; a time the clocks leap over fires at the first moment after the leap. Times of a rule that fall on
   one moment are one fire: in New York's spring gap ``0 2,3 * * *`` fires once, at 03:00.
-* A rule whose minute or hour begins with ``*`` (``*/15 * * * *``) goes by the time that passes: it fires through a
-  repeated hour twice, and has nothing to fire in an hour that does not exist.
+* A rule with a minute or hour that begins with ``*`` (``*/15 * * * *``) goes by the time that passes: it fires twice
+  through a repeated hour, and has nothing to fire in an hour that does not exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def fires(rule: Rule, after: datetime, anchor: datetime) -> Iterator[datetime]:
-    """The moments after ``after`` at which the rule fires, in order, in UTC; may end, may be endless."""
+    """Yield the moments after ``after`` at which the rule fires, in order, in UTC; may end, may be endless."""
     if isinstance(rule, Continuous):
         return iter(())
     after, start, end = after.astimezone(UTC), rule.start, rule.end
@@ -61,18 +61,18 @@ def _steady(period: timedelta, after: datetime, anchor: datetime, first: int) ->
 
 
 def _named(rule: Cron, after: datetime) -> Iterator[datetime]:
-    """Wall times, each at the first moment it is shown."""
+    """Yield wall times, each at the first moment it is shown."""
     tz = zone(rule.tz)
     for wall in CronSim(rule.fields, local(after, tz)):
         at = moment(wall, tz)
-        # Several times in one gap fall on one moment; and in a repeated hour the first showing has been.
+        # Several times in one gap fall on one moment; and in a repeated hour the first occurrence has fired.
         if at > after:
             after = at
             yield at
 
 
 def _passing(rule: Cron, after: datetime) -> Iterator[datetime]:
-    """Wall times as they pass, stretch by stretch between the turns of the clocks."""
+    """Yield wall times as they pass, stretch by stretch between the turns of the clocks."""
     tz = zone(rule.tz)
     while True:
         offset = after.astimezone(tz).utcoffset() or timedelta(0)
@@ -80,7 +80,7 @@ def _passing(rule: Cron, after: datetime) -> Iterator[datetime]:
             at = (wall - offset).replace(tzinfo=UTC)
             turn = next_turn(after, at, tz)
             if turn is not None:
-                # The turn itself may fire: go on from just before it, with the offset that holds from there.
+                # The turn itself may fire: continue from just before it, with the offset that holds from there.
                 offset = turn.astimezone(tz).utcoffset() or timedelta(0)
                 if _shows(rule, (turn + offset).replace(tzinfo=None)):
                     yield turn
@@ -93,22 +93,22 @@ def _passing(rule: Cron, after: datetime) -> Iterator[datetime]:
 
 
 def _shows(rule: Cron, wall: datetime) -> bool:
-    """Whether the rule fires exactly when the clocks show this."""
+    """Return whether the rule fires exactly when the clocks show this."""
     return next(CronSim(rule.fields, wall - timedelta(seconds=1)), None) == wall
 
 
 def next_fire(rule: Rule, after: datetime, anchor: datetime) -> datetime | None:
-    """The first fire after ``after``; None if there is none in reach (fifty years)."""
+    """Return the first fire after ``after``; None if there is none within fifty years."""
     return next(fires(rule, after, anchor), None)
 
 
 def preview(rule: Rule, after: datetime, anchor: datetime, n: int = 5) -> list[datetime]:
-    """The next ``n`` fires."""
+    """Return the next ``n`` fires."""
     return list(islice(fires(rule, after, anchor), n))
 
 
 def latest_fires(rule: Rule, after: datetime, until: datetime, anchor: datetime, cap: int) -> list[datetime]:
-    """The newest ``cap`` fires in (after, until], oldest first."""
+    """Return the newest ``cap`` fires in (after, until], oldest first."""
     if cap <= 0 or isinstance(rule, Continuous):
         return []
     if rule.end is not None:
@@ -137,7 +137,7 @@ def due_fires(
     horizon: timedelta,
     cap: int = MAX_CATCH_UP_FIRES,
 ) -> list[datetime]:
-    """The fires to make jobs of now: since the cursor, not older than the horizon, thinned as ``catch_up`` says.
+    """Return the fires to make jobs of now: since the cursor, not older than the horizon, thinned by ``catch_up``.
 
     ``once`` makes the newest, ``skip`` the newest unless it was missed, ``all`` every one up to the cap, the newest
     kept.
@@ -158,7 +158,7 @@ def _digest(schedule: str, generation: int, at: datetime, salt: str = "") -> byt
 
 
 def fire_id(schedule: str, generation: int, at: datetime) -> UUID:
-    """The id of the one job this fire makes: a UUIDv7 of the fire's time, the rest hashed from what the fire is."""
+    """Return the id of the one job of this fire: a UUIDv7 of the fire's time, the rest a hash of the fire."""
     since = at.astimezone(UTC) - _EPOCH
     chance = int.from_bytes(_digest(schedule, generation, at)[:10], "big")
     head = ((since // timedelta(milliseconds=1)) << 16) | 0x7000 | (chance & 0xFFF)
@@ -167,7 +167,7 @@ def fire_id(schedule: str, generation: int, at: datetime) -> UUID:
 
 
 def jittered(schedule: str, generation: int, at: datetime, spread: timedelta) -> datetime:
-    """When the job of this fire may start: up to ``spread`` after it, for one fire always the same."""
+    """Return when the job of this fire may start: up to ``spread`` after it, for one fire always the same."""
     if not spread:
         return at
     chance = int.from_bytes(_digest(schedule, generation, at, "jitter\0")[:6], "big") / (1 << 48)

@@ -1,4 +1,4 @@
-"""Wall-clock time in a zone against UTC, where the clocks turn: gaps, repeats, and when the next turn comes."""
+"""Wall-clock time in a zone against UTC, where the clocks turn: gaps, repeats, and the moment of the next turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY = timedelta(days=1)
 
 
 def zone(name: str) -> tzinfo:
-    """The time zone of this IANA name; refuses what is none."""
+    """Return the time zone of this IANA name; refuse what is none."""
     if name == "UTC":
         return UTC
     try:
@@ -25,12 +25,12 @@ def zone(name: str) -> tzinfo:
 
 
 def local(at: datetime, tz: tzinfo) -> datetime:
-    """What the clocks on the wall show at this moment, as a naive datetime."""
+    """Return what the clocks on the wall show at this moment, as a naive datetime."""
     return at.astimezone(tz).replace(tzinfo=None, fold=0)
 
 
 def moment(wall: datetime, tz: tzinfo) -> datetime:
-    """When the clocks first show this time; for a time they leap over, the first moment after the leap."""
+    """Return when the clocks first show this time; for a time they skip, the first moment after the gap."""
     early = wall.replace(tzinfo=tz, fold=1).astimezone(UTC)
     late = wall.replace(tzinfo=tz, fold=0).astimezone(UTC)
     if early <= late and local(late, tz) != wall:
@@ -40,7 +40,7 @@ def moment(wall: datetime, tz: tzinfo) -> datetime:
 
 
 def next_turn(after: datetime, until: datetime, tz: tzinfo) -> datetime | None:
-    """The first moment in (after, until] from which the clocks differ from UTC by something else, if any."""
+    """Return the first moment in (after, until] at which the offset from UTC changes, if any."""
     if tz is UTC:
         return None
     offset, start = after.astimezone(tz).utcoffset(), after
@@ -54,7 +54,7 @@ def next_turn(after: datetime, until: datetime, tz: tzinfo) -> datetime | None:
 
 
 def _bisect(low: datetime, high: datetime, tz: tzinfo) -> datetime:
-    """The first whole second in (low, high] with the offset of ``high``."""
+    """Return the first whole second in (low, high] with the offset of ``high``."""
     low, high = low.replace(microsecond=0), high.replace(microsecond=0) + _SECOND * bool(high.microsecond)
     offset = high.astimezone(tz).utcoffset()
     while high - low > _SECOND:

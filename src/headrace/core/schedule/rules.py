@@ -1,4 +1,4 @@
-"""The rules of schedules: when to fire, between which moments, and what becomes of fires that come too soon or late."""
+"""The rules of schedules: when to fire, between which moments, and what happens to early and late fires."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Overlap = Literal["allow", "skip", "wait"]
 
 _MAX_FIRES = 1000
 _MIN_PERIOD = timedelta(seconds=0.1)
-"""No steady rule fires more often: each fire is a job and a write of its schedule."""
+"""Minimum interval of a steady rule: each fire is a job and a write of its schedule."""
 _MAX_PERIOD = timedelta(seconds=MAX_DURATION_SECONDS)
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -49,7 +49,7 @@ _NICKNAMES = {
 
 _SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a wall time, to see whether the expression can be read
 _SAMPLE_FIRES = 150
-"""Fires among which the shortest distance between two is looked for: more than an hour's minutes, twice."""
+"""Fires in which the shortest interval is searched: more than the minutes of an hour, twice."""
 
 
 def _choice(value: object, name: str, choices: tuple[str, ...]) -> str:
@@ -63,12 +63,12 @@ def _count(value: object, name: str) -> int:
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said about every rule that fires at moments."""
+    """The options of every rule that fires at moments."""
 
     catch_up: CatchUp = "once"
     """Which missed fires are made up for: ``once`` the newest, ``skip`` none, ``all`` all of them."""
     cap: int = MAX_CATCH_UP_FIRES
-    """How many missed fires ``catch_up="all"`` makes up for at most: the newest."""
+    """The maximum of missed fires that ``catch_up="all"`` makes up for: the newest."""
     overlap: Overlap = "allow"
     """What a fire does while a job of an earlier fire is live: ``allow`` submits, ``skip`` does not, ``wait`` waits."""
     jitter: Seconds = 0.0
@@ -79,7 +79,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """No fire after this moment."""
 
     def _check_times(self) -> None:
-        # Frozen, but not made yet: the one place that puts what was given into the form it is used in.
+        # Frozen, but not complete yet: the one place that converts the arguments.
         force_setattr(self, "catch_up", _choice(self.catch_up, "catch_up", get_args(CatchUp)))
         force_setattr(self, "overlap", _choice(self.overlap, "overlap", get_args(Overlap)))
         force_setattr(self, "cap", _count(self.cap, "cap"))
@@ -126,7 +126,7 @@ class Cron(Timed, frozen=True, tag="cron", tag_field="kind"):
 
     @property
     def fields(self) -> str:
-        """The expression with nicknames spelled out."""
+        """Return the expression with nicknames spelled out."""
         return _NICKNAMES.get(self.expr.strip().lower(), self.expr)
 
     def __str__(self) -> str:
@@ -198,7 +198,7 @@ class Continuous(msgspec.Struct, frozen=True, tag="continuous", tag_field="kind"
     def retry(self) -> Retry:
         """The policy of its jobs: the cool-down before every further attempt.
 
-        A job that has failed so often ends, and another takes its place: its record does not grow for ever.
+        A job that has failed so often ends, and another replaces it, so that no record grows for ever.
         """
         return Retry(99, backoff="fixed", initial=self.cool_down, jitter=False)
 
@@ -210,7 +210,7 @@ Rule = Cron | Every | Continuous
 
 
 def same_rule(one: Rule, other: Rule) -> bool:
-    """Whether both fire at the same moments (what they do about late and crowded ones aside)."""
+    """Return whether both fire at the same moments, whatever they do with late and overlapping fires."""
     if isinstance(one, Continuous) or isinstance(other, Continuous):
         return isinstance(one, Continuous) and isinstance(other, Continuous)
     if (one.start, one.end) != (other.start, other.end):

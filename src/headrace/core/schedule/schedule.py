@@ -1,4 +1,4 @@
-"""A schedule: what is stored of it, how it is made, changed, paused and removed, and the jobs that it submits."""
+"""A schedule: how it is stored, made, changed, paused and removed, and the jobs that it submits."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ __all__ = [
 
 
 State = Literal["active", "paused", "retired", "unserved", "ended"]
-"""How a schedule stands: it fires; a person lets it rest; the code of its task asks for it no more; no live worker has
-the code that asked for it; its last fire has been."""
+"""The state of a schedule: it fires; a person paused it; the code of its task no longer declares it; no live worker has
+the code that declared it; its last fire is over."""
 
 
 class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,13 +61,13 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     name: str
     rule: Rule
     spec: Spec
-    """What each fire submits, but for its own times."""
+    """What each fire submits, except its own times."""
     payload_text: str
     created_at: datetime
     anchor: datetime
     """Where ``Every`` counts from: the creation, or the last change of the rule."""
     cursor: datetime
-    """Every fire up to here has been dealt with; moves only forward."""
+    """Every fire up to here is done; moves only forward."""
     generation: int = 1
     """Grows when the rule changes: fires of another generation are other fires."""
     last_fire: datetime | None = None
@@ -80,7 +80,7 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The one fire that makes its job when the live one has ended."""
     paused: bool = False
     retired: bool = False
-    """Its task no longer asks for it; comes back to life when the code does."""
+    """Its task no longer declares it; active again when the code does."""
     source: Literal["code", "dynamic"] = "dynamic"
 
     @property
@@ -95,7 +95,7 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def next_fire(self) -> datetime | None:
-        """The first fire not yet dealt with (in the past when the planner is behind); None while it rests."""
+        """The first fire that is not done (in the past when the planner is behind); None while it is inactive."""
         return next_fire(self.rule, self.cursor, self.anchor) if self.active else None
 
     @property
@@ -109,7 +109,7 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return "allow" if isinstance(self.rule, Continuous) else self.rule.overlap
 
     def state(self, *, served: bool = True) -> State:
-        """How it stands; ``served``: whether a live worker has its task."""
+        """Return its state; ``served``: whether a live worker has its task."""
         if self.retired:
             return "retired"
         if self.paused:
@@ -119,19 +119,20 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return "unserved" if self.source == "code" and not served else "active"
 
     def to_text(self) -> str:
-        """As stored."""
+        """Return it as stored."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_text(cls, text: str) -> ScheduleDoc:
-        """From the store."""
+        """Read it from the store."""
         return msgspec.json.decode(text, type=cls)
 
 
 def fired(doc: ScheduleDoc, cursor: datetime, made: Sequence[datetime], held: Sequence[datetime]) -> ScheduleDoc:
-    """The schedule after a round: ``made`` are the fires that have their job, ``held`` those a live job kept from it.
+    """Return the schedule after a round: ``made`` are fires that have their job, ``held`` those that a live job
+    blocked.
 
-    Of those that were held up, ``overlap="wait"`` keeps the newest; the rest are skipped for good.
+    Of the blocked ones, ``overlap="wait"`` keeps the newest; the rest are skipped for good.
     """
     waiting = max(held) if held and doc.overlap == "wait" else None
     newest = max(made, default=None)
@@ -154,7 +155,7 @@ def new_schedule(
     now: datetime,
     source: Literal["code", "dynamic"] = "dynamic",
 ) -> ScheduleDoc:
-    """A schedule that begins now: its first fire is the next one."""
+    """Return a schedule that begins now: its first fire is the next one."""
     name = checked_name(name, "a schedule's name")
     if not isinstance(rule, Cron | Every | Continuous):
         raise ConfigError(f"schedule {name!r}: the rule must be a Cron, an Every or a Continuous, not {shown(rule)}")
@@ -178,15 +179,15 @@ def new_schedule(
 
 
 def revised(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
-    """What is stored when ``new`` is asked for and ``old`` was there.
+    """Return what is stored when ``new`` is declared and ``old`` exists.
 
-    The same rule keeps its place and goes on; another rule begins at the new document's ``cursor``. A pause goes on: a
-    program that makes its schedules at every start must not undo what a person did.
+    The same rule keeps its cursor and goes on; another rule begins at the new document's ``cursor``. A pause goes on: a
+    program that declares its schedules at every start must not undo a person's action.
     """
     if old is None:
         return new
     if old.retired or not same_rule(old.rule, new.rule):
-        # The past of another rule is not made good by this one.
+        # Missed fires of the old rule are not made up for by the new one.
         return replace(
             new,
             created_at=old.created_at,
@@ -202,7 +203,7 @@ def revised(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
 
 
 def replaced(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
-    """``revised``, asked for by a person or a program.
+    """Return ``revised``, requested by a person or a program.
 
     :raises ConfigError: the name belongs to a schedule that the code of a task defines.
     """
@@ -215,17 +216,17 @@ def replaced(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
 
 
 def paused(doc: ScheduleDoc) -> ScheduleDoc:
-    """The schedule once it is paused: nothing fires until it is resumed."""
+    """Return the schedule once it is paused: nothing fires until it is resumed."""
     return replace(doc, paused=True)
 
 
 def resumed(doc: ScheduleDoc, now: datetime) -> ScheduleDoc:
-    """The schedule once its pause is over; what would have fired meanwhile is not made good."""
+    """Return the schedule once its pause is over; what would have fired meanwhile is not made good."""
     return replace(_without_waiting(doc), paused=False, cursor=max(doc.cursor, now)) if doc.paused else doc
 
 
 def retired(doc: ScheduleDoc, now: datetime) -> ScheduleDoc:
-    """The schedule once its code asks for it no more: it stays, with its cursor and generation, and fires no longer."""
+    """Return the schedule once no code declares it: it keeps its cursor and generation, and does not fire."""
     return replace(_without_waiting(doc), retired=True, cursor=max(doc.cursor, now))
 
 
@@ -243,12 +244,12 @@ def _lives_in_code(doc: ScheduleDoc) -> bool:
 
 
 def _without_waiting(doc: ScheduleDoc) -> ScheduleDoc:
-    """The schedule without the fire that waited for a live job to end: it makes no job any more."""
+    """Return the schedule without the fire that waited for a live job to end: it makes no job any more."""
     return doc if doc.waiting is None else replace(doc, waiting=None, skipped=doc.skipped + 1)
 
 
 def fire(doc: ScheduleDoc, at: datetime, now: datetime) -> Job:
-    """The one job that this fire makes; always of the same id."""
+    """Return the one job that this fire makes; always of the same id."""
     if isinstance(doc.rule, Continuous):
         raise ConfigError(f"schedule {doc.name!r} is continuous and has no fires")
     spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=at, dedup=doc.key)
@@ -257,7 +258,7 @@ def fire(doc: ScheduleDoc, at: datetime, now: datetime) -> Job:
 
 
 def trigger(doc: ScheduleDoc, id: UUID, now: datetime) -> Job:
-    """The job that a trigger by hand makes, apart from the fires.
+    """Return the job of a manual trigger, apart from the fires.
 
     :raises ConfigError: the schedule is continuous, and another run would be one too many.
     """

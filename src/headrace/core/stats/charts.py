@@ -1,4 +1,4 @@
-"""Charts: what was finished, minute by minute, hour by hour or day by day, made of rollups."""
+"""Charts: finished attempts by minute, hour or day, made of rollups."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Point(msgspec.Struct, Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, at: datetime, seconds: int, totals: Totals) -> Point:
-        """The point of these totals."""
+        """Return the point of these totals."""
         counts = {name: getattr(totals, name) for name in _COUNTS}
         return cls(at=at, seconds=seconds, waiting=totals.waited.quantiles(), running=totals.ran.quantiles(), **counts)
 
@@ -51,20 +51,20 @@ _COUNTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "c
 
 
 class Series(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """What was finished of one task in one queue."""
+    """Finished attempts of one task in one queue."""
 
     task: str
     """Empty where tasks are added up."""
     queue: str
     """Empty where queues are added up."""
     total: Point
-    """All of it as one."""
+    """The sum of all points."""
     points: tuple[Point, ...]
     """In order; a span in which nothing ended has none."""
 
 
 class Charts(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """What workers finished between two moments; approximate, as what a worker finished since its last beat is missing
+    """What workers finished between two moments; approximate: what a worker finished since its last beat is missing
     until its next one, and lost if it is killed before."""
 
     since: datetime
@@ -72,11 +72,11 @@ class Charts(msgspec.Struct, Record, frozen=True, kw_only=True):
     step: Step
     """How long a point is; where only hours or days are kept, points are longer."""
     series: tuple[Series, ...]
-    """By task and queue; ``(other)`` is what was beyond the number of series that are kept."""
+    """By task and queue; ``(other)`` is the rest beyond the maximum number of series."""
 
 
 def step_for(since: datetime, until: datetime, now: datetime) -> Step:
-    """The finest step of which everything since then is kept, if that makes not too many points."""
+    """Return the finest step of which everything since then is kept, if that makes not too many points."""
     for step in (Step.MINUTE, Step.HOUR):
         if since >= now - STEP_RETENTION[step] and until - since <= STEP_RETENTION[step]:
             return step
@@ -86,10 +86,10 @@ def step_for(since: datetime, until: datetime, now: datetime) -> Step:
 def charts_of(
     rows: Iterable[Rollup], since: datetime, until: datetime, step: Step, by: By = "series", *, times: bool = True
 ) -> Charts:
-    """The charts of these rows; spans that are partly within the time count as a whole.
+    """Return the charts of these rows; spans that are partly within the time count as a whole.
 
-    ``by``: what has a series of its own. Quantiles cannot be added up, so this is the place to ask for those of all.
-    ``times``: whether how long things took is told, too, which is most of the work.
+    ``by``: what has a series of its own. Quantiles cannot be added up later, so a caller that wants those of all must
+    choose it here. ``times``: whether to include durations, which is the larger part of the work.
     """
     since = begin_of(since, step)
     series: dict[tuple[str, str], dict[tuple[datetime, int], Totals]] = {}

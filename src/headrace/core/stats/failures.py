@@ -1,8 +1,8 @@
-"""Fingerprints: by what errors are known to be the same, and the groups of jobs that failed alike.
+"""Fingerprints, by which equal errors are recognised, and the groups of jobs that failed alike.
 
 A fingerprint is made of the task, the type of the error, and the place in the user's code: the function and the name of
-its file. It survives a deploy. Line numbers do not, nor do the folders of a release, so neither is in it. The message
-is not in it, because it says which customer, which file, which number.
+its file. It survives a deploy. Line numbers and the folders of a release do not, so neither is in it. Nor is the
+message, because it names customers, files and numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 FINGERPRINT_DIGITS = 12
-"""Of the fingerprint, in hexadecimal: short enough to be typed, long enough for a million kinds of errors."""
+"""Hexadecimal digits of a fingerprint: short enough to be typed, long enough for a million kinds of errors."""
 
 _FRAME = re.compile(r'^[\s|+-]*File "(?P<file>.+)", line \d+(?:, in (?P<function>.+))?$', re.MULTILINE)
 _HEAD = re.compile(r"^[\s|+-]*(?:Exception Group )?Traceback \(most recent call last\):$", re.MULTILINE)
@@ -45,12 +45,12 @@ _FOREIGN = re.compile(
     r"|^<frozen ",
     re.IGNORECASE,
 )
-"""Files of installed packages, of Python, and of headrace where it runs from its sources. By their names alone: whoever
-looks at an error, on whichever machine, must come to the same fingerprint."""
+"""Files of installed packages, of Python, and of headrace where it runs from its sources. By their names alone: the
+fingerprint of an error must be the same on every machine."""
 
 
 def fingerprint(task: str, error: ErrorInfo | None) -> str | None:
-    """By what the error of a job of this task is known; None: there is no error."""
+    """Return the fingerprint of the error of a job of this task; None: there is no error."""
     if error is None:
         return None
     text = "\0".join((task, error.type, place_of(error) or ""))
@@ -58,10 +58,10 @@ def fingerprint(task: str, error: ErrorInfo | None) -> str | None:
 
 
 def place_of(error: ErrorInfo) -> str | None:
-    """The place in the user's code, as ``file.py:function``; None where there is no traceback.
+    """Return the place in the user's code, as ``file.py:function``; None without a traceback.
 
     It is the innermost frame that belongs neither to headrace nor to Python nor to an installed package; if all do, the
-    innermost one. Of an error that was raised while another was handled, it is the place of the last one.
+    innermost one. For an error that was raised while another was handled, it is the place of the last one.
     """
     if error.traceback is None:
         return None
@@ -79,7 +79,7 @@ def _is_the_users(file: str) -> bool:
 
 
 class FailureGroup(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """Jobs whose last error has the same fingerprint."""
+    """Jobs with the same fingerprint of their last error."""
 
     fingerprint: str | None
     """None: jobs that failed before fingerprints were kept, grouped by task and type."""
@@ -93,19 +93,19 @@ class FailureGroup(msgspec.Struct, Record, frozen=True, kw_only=True):
     failed: int
     """How many of them have ended ``failed``; the others are to be tried again, or were cancelled."""
     first_seen: datetime
-    """When the first of these jobs last failed; whatever was done to it since does not count."""
+    """When the first of these jobs last failed; actions on it since do not count."""
     last_seen: datetime
     example: UUID
     """The newest job."""
 
 
 def seen_at(job: Job) -> datetime:
-    """When the error of a job happened; of one from before that was kept: its end, or when it last changed."""
+    """Return when the error of a job happened; for a job of an earlier version: its end, or its last change."""
     return job.failed_at or job.finished_at or job.updated_at
 
 
 def group_key(job: Job) -> tuple[str | None, str, str] | None:
-    """What the jobs of a group share; None for a job that is in none."""
+    """Return what the jobs of a group share; None for a job that is in none."""
     if job.error is None:
         return None
     if job.fingerprint is not None:
@@ -116,11 +116,11 @@ def group_key(job: Job) -> tuple[str | None, str, str] | None:
 UNDONE = frozenset({Status.FAILED, Status.CANCELLED})
 """Ended, and perhaps with an error."""
 _WITHOUT = UNDONE | {Status.RETRYING}
-"""In these statuses, jobs are grouped that have an error and no fingerprint: versions before kept none."""
+"""Statuses in which jobs with an error and no fingerprint are grouped: earlier versions stored none."""
 
 
 def group_of(newest: Job, jobs: int, failed: int, first_seen: datetime, last_seen: datetime) -> FailureGroup:
-    """The group whose newest job this is."""
+    """Return the group with this newest job."""
     error = newest.error or ErrorInfo("", "")
     return FailureGroup(
         fingerprint=newest.fingerprint,
@@ -137,10 +137,10 @@ def group_of(newest: Job, jobs: int, failed: int, first_seen: datetime, last_see
 
 
 def grouped(jobs: Iterable[Job], limit: int, among: int | None = None) -> list[FailureGroup]:
-    """The groups of these jobs, the largest first, then that with the newest job; what an engine's search must agree
-    with.
+    """Return the groups of these jobs, the largest first, then by their newest job; an engine's search must agree with
+    it.
 
-    ``among``: of those that failed for good or were cancelled, so many that ended last are looked at, and no others.
+    ``among``: of the failed and the cancelled, only so many that ended last are counted.
     """
     groups: dict[tuple[str | None, str, str], list[Job]] = {}
     for job in jobs if among is None else _latest(jobs, among):
@@ -152,7 +152,7 @@ def grouped(jobs: Iterable[Job], limit: int, among: int | None = None) -> list[F
 
 
 def _latest(jobs: Iterable[Job], among: int) -> Iterator[Job]:
-    """Those that live, and the last of those that ended so that they may have an error."""
+    """Yield the live jobs, and the last of those that ended so that they may have an error."""
     ended = list[Job]()
     for job in jobs:
         if job.status in UNDONE:

@@ -1,4 +1,4 @@
-"""Histograms of lengths of time: fixed buckets, so that any two can be added, and quantiles read from them."""
+"""Histograms of durations: fixed buckets, so that any two can be added, and quantiles read from them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BOUNDS: tuple[float, ...] = tuple(
     _MIN_SECONDS * 10 ** (n / _BUCKETS_PER_DECADE) for n in range(_MAX_DECADES * _BUCKETS_PER_DECADE + 1)
 )
 """The upper ends of the buckets, in seconds: from a millisecond to eleven days, each a third more than the one before.
-They must never change, since stores keep counts by the place of a bucket."""
+They must never change: stores keep counts by the index of a bucket."""
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket that so many seconds fall into; the last one has everything beyond ``BOUNDS``."""
+    """Return the bucket of so many seconds; the last one has everything beyond ``BOUNDS``."""
     return bisect_left(BOUNDS, seconds)
 
 
@@ -41,7 +41,7 @@ class Quantiles(msgspec.Struct, Record, frozen=True, kw_only=True):
 
 
 class Histogram(msgspec.Struct, array_like=True):
-    """How often a length of time fell into each bucket; as JSON, only the buckets that have something."""
+    """How often a duration fell into each bucket; as JSON, only the buckets that are not empty."""
 
     counts: dict[int, int] = {}
     seconds: float = 0.0
@@ -69,11 +69,11 @@ class Histogram(msgspec.Struct, array_like=True):
         return sum(self.counts.values())
 
     def quantile(self, share: float) -> float | None:
-        """The seconds that this share of all took at most, as far as buckets tell; None if nothing was counted."""
+        """Return the maximum seconds of this share of all, as exact as buckets are; None if nothing was counted."""
         return None if not self.counts else next(self._walk((share,)))
 
     def quantiles(self) -> Quantiles | None:
-        """The usual quantiles; None if nothing was counted."""
+        """Return the usual quantiles; None if nothing was counted."""
         if not self.counts:
             return None
         p50, p95, p99 = self._walk((0.5, 0.95, 0.99))
@@ -81,7 +81,7 @@ class Histogram(msgspec.Struct, array_like=True):
         return Quantiles(count=count, mean=self.seconds / count, p50=p50, p95=p95, p99=p99)
 
     def _walk(self, shares: Iterable[float]) -> Iterator[float]:
-        """The quantiles of these shares, which rise."""
+        """Yield the quantiles of these shares, in rising order."""
         total, before = self.count, 0
         places = iter(sorted(self.counts.items()))
         place, count = next(places)
@@ -93,7 +93,7 @@ class Histogram(msgspec.Struct, array_like=True):
 
 
 def _within(place: int, share: float) -> float:
-    """The value at this share of the way through a bucket; as wide as they are, the way is walked in equal ratios."""
+    """Return the value at this share of a bucket, interpolated by equal ratios, since buckets are wide."""
     if place >= len(BOUNDS):
         return BOUNDS[-1]
     if place == 0:

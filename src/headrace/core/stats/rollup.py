@@ -1,8 +1,8 @@
 """Rollups: what workers finished, added up by task, queue and time; minutes become hours, and hours days.
 
-Whoever finishes attempts adds them up (``worker/sums.py``) and hands the sums in with a beat. Every count is in exactly
-one row, and a row only ever moves to a coarser step: so however often and by whomever rows are regrouped, their sum
-stays the same. What a worker had not handed in when it crashed is missing: a beat's worth at most.
+A worker adds up the attempts that it finishes (``runtime/totals.py``) and sends the sums with a beat. Every count is in
+exactly one row, and a row only ever moves to a coarser step: so the sum stays the same however often any process
+regroups rows. What a worker had not sent when it crashed is missing: at most one beat's worth.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Step(StrEnum):
-    """How much time one row stands for."""
+    """The time span of one row."""
 
     MINUTE = "minute"
     HOUR = "hour"
@@ -48,9 +48,9 @@ class Step(StrEnum):
 _SECONDS = {Step.MINUTE: 60, Step.HOUR: 3600, Step.DAY: 86400}
 
 STEP_RETENTION = {Step.MINUTE: timedelta(hours=6), Step.HOUR: timedelta(days=7)}
-"""For how long rows stay minutes, and hours, before they become the next step."""
+"""How long rows stay minutes, and hours, before they become the next step."""
 OTHER = "(other)"
-"""The task and the queue of what is beyond ``MAX_STATS_SERIES``."""
+"""The task and the queue of the rest beyond ``MAX_STATS_SERIES``."""
 
 
 class Totals(msgspec.Struct, array_like=True):
@@ -68,7 +68,7 @@ class Totals(msgspec.Struct, array_like=True):
     waited: Histogram = msgspec.field(default_factory=Histogram)
     """From when the job could be claimed until its handler was called."""
     ran: Histogram = msgspec.field(default_factory=Histogram)
-    """From then on until the handler was done."""
+    """From then on until the handler returned."""
 
     @property
     def attempts(self) -> int:
@@ -82,13 +82,13 @@ class Totals(msgspec.Struct, array_like=True):
         self.ran.seconds += ran
 
     def merge(self, other: Totals) -> None:
-        """Add what the other has counted."""
+        """Add the counts and durations of the other."""
         self.tally(other)
         self.waited.merge(other.waited)
         self.ran.merge(other.ran)
 
     def tally(self, other: Totals) -> None:
-        """Add its counts, and not how long anything took."""
+        """Add its counts, and not its durations."""
         self.completed += other.completed
         self.failed += other.failed
         self.timed_out += other.timed_out
@@ -116,21 +116,21 @@ class Rollup(msgspec.Struct, array_like=True):
 
 
 def begin_of(moment: datetime, step: Step) -> datetime:
-    """The beginning of the minute, hour or day that a moment is in."""
+    """Return the beginning of the minute, hour or day that a moment is in."""
     return _EPOCH + timedelta(seconds=(moment - _EPOCH) // timedelta(seconds=1) // step.seconds * step.seconds)
 
 
 def concerns(row: Rollup, since: datetime, until: datetime, task: str | None = None, queue: str | None = None) -> bool:
-    """Whether the row says something of this task and queue (None: of all) in this time."""
+    """Return whether the row is about this task and queue (None: all) in this time."""
     if row.until <= since or row.at >= until:
         return False
     return (task is None or row.task == task) and (queue is None or row.queue == queue)
 
 
 def due_before(now: datetime) -> dict[Step, datetime]:
-    """For each step, the moment before which rows have become the next one, or, of days, are dropped.
+    """Return, for each step, the moment before which rows have become the next one, or, of days, are dropped.
 
-    An hour becomes one when its last minute is old enough, so that none is half in minutes.
+    An hour is formed when its last minute is old enough, so that none is half in minutes.
     """
     return {
         Step.MINUTE: begin_of(now - STEP_RETENTION[Step.MINUTE], Step.HOUR),
@@ -140,7 +140,7 @@ def due_before(now: datetime) -> dict[Step, datetime]:
 
 
 def merged(rows: Iterable[Rollup]) -> list[Rollup]:
-    """The same counts with one row for each step, moment, task and queue, in that order; at most
+    """Return the same counts with one row for each step, moment, task and queue, in that order; at most
     ``MAX_STATS_SERIES`` for a moment."""
     found: dict[tuple[Step, datetime], dict[tuple[str, str], Totals]] = {}
     for row in rows:
@@ -157,7 +157,7 @@ def merged(rows: Iterable[Rollup]) -> list[Rollup]:
 
 
 def regrouped(rows: Iterable[Rollup], now: datetime) -> list[Rollup]:
-    """The same counts in the rows that they belong into by now; what is older than ``STATS_RETENTION`` is dropped."""
+    """Return the same counts in the rows that they belong into by now, without those older than ``STATS_RETENTION``."""
     before = due_before(now)
     return merged(one for row in rows if (one := _moved(row, before)) is not None)
 
@@ -175,7 +175,7 @@ def _moved(row: Rollup, before: dict[Step, datetime]) -> Rollup | None:
 
 
 def _bounded(series: dict[tuple[str, str], Totals]) -> dict[tuple[str, str], Totals]:
-    """The busiest series, and all others as one."""
+    """Return the busiest series, and all others as one."""
     if len(series) <= MAX_STATS_SERIES:
         return series
     busiest = sorted(series.keys() - {(OTHER, OTHER)}, key=lambda name: (-series[name].attempts, name))

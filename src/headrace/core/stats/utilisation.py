@@ -1,4 +1,4 @@
-"""Utilisation: how much of a worker is used, measured by whoever beats for it."""
+"""Utilisation: how much of a worker is used, measured by the process that beats for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 __all__ = ["WINDOW_SECONDS", "Meter", "Utilisation"]
 
 WINDOW_SECONDS = 300.0
-"""Seconds that "of late" is."""
+"""Seconds that count as recent."""
 _MARK_SECONDS = 10.0
-"""Seconds between two moments that are remembered."""
+"""Seconds between two remembered moments."""
 
 
 class Utilisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How much of a worker is used; what is not known is None."""
+    """How much of a worker is used; unknown values are None."""
 
     busy_share: float | None = None
     """The share of its slots that was busy, from 0 to 1, on average over the last ``WINDOW_SECONDS`` seconds."""
@@ -27,17 +27,17 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     claimed_at: datetime | None = None
     """When it was last given a job."""
     polled_at: datetime | None = None
-    """When it last asked for jobs, whether there were any or not; with all slots busy it does not ask."""
+    """When it last requested jobs, whether there were any or not; with all slots busy it does not."""
     memory: int | None = None
-    """Bytes that its process and its child processes have in RAM; where the system does not say, the most that the
-    process ever had."""
+    """Bytes that its process and its child processes have in RAM; where the system does not say, the peak of the
+    process."""
 
 
 class Meter:
     """Measures how busy the slots of one worker are.
 
-    Whoever keeps it notes how many are busy whenever that changes, or from time to time: between two notes as many are
-    counted as the first of them said. All moments are monotonic seconds.
+    Its user notes how many are busy whenever that changes, or from time to time: between two notes the number of the
+    first one counts. All moments are monotonic seconds.
     """
 
     def __init__(self, at: float) -> None:
@@ -49,7 +49,7 @@ class Meter:
         self._marks = deque([(at, 0.0)])
 
     def note(self, busy: int, slots: int, at: float) -> None:
-        """So many of the slots are busy from now on."""
+        """Note that so many of the slots are busy from now on."""
         self._count(at)
         self._share = min(1.0, busy / slots) if slots > 0 else 0.0
 
@@ -62,7 +62,7 @@ class Meter:
         polled_at: datetime | None = None,
         memory: int | None = None,
     ) -> Utilisation:
-        """What a beat tells of the worker's use, with what is known beside."""
+        """Return the use of the worker as a beat reports it, with the other known values."""
         self._count(at)
         since, used = self._marks[0]
         return Utilisation(
@@ -75,7 +75,7 @@ class Meter:
         )
 
     def _count(self, at: float) -> None:
-        if at <= self._at:  # a note that comes late changes nothing that was counted
+        if at <= self._at:  # a late note changes nothing that was counted
             return
         self._used += self._share * (at - self._at)
         self._at = at

@@ -1,4 +1,4 @@
-"""Books: what a store keeps twice, so that it is found quickly or told for ever, and what must agree."""
+"""Invariants that ``headrace verify`` checks: what a store keeps twice, for speed or as a total, must agree."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ BOOKS: dict[str, str] = {
     "messages": "every message that a job has told of is there, by its number, unless it is old enough to be pruned",
     "settings": "priorities and pauses of queues are, for claims, what the settings say",
 }
-"""The books by name, each with what must hold. An engine that keeps something once has nothing to compare."""
+"""The invariants by name, each with what must hold. An engine that stores something once has nothing to compare."""
 
 MAX_FINDINGS = 10
-"""How many findings of a book are told; all are counted."""
+"""How many mismatches of an invariant are listed; all are counted."""
 
 
 class Mismatch(msgspec.Struct, Record, frozen=True):
@@ -39,7 +39,7 @@ class Mismatch(msgspec.Struct, Record, frozen=True):
 
 
 class Invariant(msgspec.Struct, Record, frozen=True):
-    """One book, compared with what it is about, as of one moment."""
+    """One invariant, checked as of one moment."""
 
     name: str
     holds: str
@@ -53,20 +53,20 @@ class Invariant(msgspec.Struct, Record, frozen=True):
 
     @classmethod
     def of(cls, name: str, checked: int, findings: Iterable[Mismatch] = (), wrong: int | None = None) -> Invariant:
-        """The book of this name; ``wrong``: how many findings there are, if not all are given."""
+        """Return the invariant of this name; ``wrong``: how many mismatches there are, if not all are given."""
         found = tuple(findings)
         return cls(name, BOOKS[name], checked, len(found) if wrong is None else wrong, found[:MAX_FINDINGS])
 
 
 class Verification(msgspec.Struct, Record, frozen=True):
-    """What came of comparing all books."""
+    """The result of checking all invariants."""
 
     ok: bool
     books: tuple[Invariant, ...]
 
 
 def ledger_book(ledger: Ledger) -> Invariant:
-    """The book ``ledger``."""
+    """Return the invariant ``ledger``."""
     found = list[Mismatch]()
     if ledger.unaccounted > 0:
         found.append(Mismatch(f"{ledger.unaccounted} jobs are missing: {ledger.accepted} were submitted"))

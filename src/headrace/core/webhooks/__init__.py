@@ -1,5 +1,5 @@
 """Webhooks as values.
 
-Begin with ``delivery``, which decides which messages a change sends. ``subscription`` says who wants them, ``target``
-what a job carries of that, ``messages`` which numbers are missing. May import ``core``.
+Begin with ``delivery``, which decides which messages a change sends. ``subscription`` is a stored webhook, ``target``
+the reference to it in a job, ``messages`` finds missing numbers. May import ``core``.
 """

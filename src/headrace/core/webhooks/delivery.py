@@ -1,7 +1,8 @@
-"""Webhooks, as decisions: which deliveries follow from a change of a job, and in which order they go out.
+"""Decisions on webhooks: which deliveries follow from a change of a job, and in which order they are sent.
 
-A delivery is a job of its own, which is stored in the commit of what it tells of. The record of the job keeps the last
-delivery to each target, and the next one to that target waits for it to end: so each target hears of a job in order.
+A delivery is a job of its own, stored in the commit of the change that it reports. The record of the job keeps the last
+delivery to each target, and the next one to it waits for its end: so each target receives the messages of a job in
+order.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _ATTEMPT_TIMEOUT_SECONDS = 60.0
 """Seconds for an attempt; the request itself has fewer."""
 
 NUMBER = "number"
-"""The name in its metadata of the number of a message, by which one that is missing is found."""
+"""The name in its metadata of the number of a message, by which a missing one is found."""
 
 
 _RETENTION = Kept(completed=DELIVERY_RETENTION.total_seconds(), failed=30 * 86_400.0, cancelled=30 * 86_400.0)
@@ -55,12 +56,12 @@ _RUNNING, _RETRYING, _PROGRESS = Status.RUNNING, Status.RETRYING, Verb.PROGRESS
 
 
 def is_delivery(spec: Spec) -> bool:
-    """Whether it is a delivery itself: of those nobody is told."""
+    """Return whether it is a delivery itself: deliveries make no deliveries."""
     return spec.task == TASK or spec.queue == QUEUE
 
 
 def occasion_of(before: Job, made: Job, verb: Verb) -> Occasion | None:
-    """What there is to tell of a change that makes ``made`` of ``before``; None: nothing."""
+    """Return the event of a change from ``before`` to ``made``; None: there is none."""
     status = made.status
     if verb is _PROGRESS:
         return "progress"
@@ -75,7 +76,7 @@ def occasion_of(before: Job, made: Job, verb: Verb) -> Occasion | None:
 
 
 def telling(before: Job, change: Change) -> Change:
-    """The change with the deliveries that follow from it."""
+    """Return the change with the deliveries that follow from it."""
     event = occasion_of(before, change.job, change.verb)
     if event is None:
         return change
@@ -84,14 +85,14 @@ def telling(before: Job, change: Change) -> Change:
 
 
 def first_told(job: Job) -> tuple[Job, tuple[Job, ...]]:
-    """A new job with what its targets are told of its submit, and the deliveries, to be stored with it."""
+    """Return a new job with the deliveries of its submit, to be stored with it."""
     return tell(job, "submitted")
 
 
 def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple[Job, ...]]:
-    """The job, which keeps what its targets are told of this event, and the deliveries that tell them.
+    """Return the job, which records the messages of this event, and the deliveries that send them.
 
-    ``seen``: the job as it was at the event, if it has gone on since.
+    ``seen``: the job as it was at the event, if it has changed since.
     """
     shown = job if seen is None else seen
     at = shown.updated_at
@@ -107,7 +108,7 @@ def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple
                 continue
             spoke = at
         count = 1 if last is None else last.count + 1
-        # By the rev, not the count: a worker of the version before forgets what was told.
+        # By the rev, not the count: a worker of the version before drops the record of messages.
         id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{job.rev}")
         after = () if last is None or at - last.at >= DELIVERY_RETENTION else (last.last,)
         message, about = message_of(shown, event), (str(job.id),)
@@ -117,8 +118,8 @@ def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple
 
 
 def unchained(job: Job) -> Job | None:
-    """A delivery that waits for one that is gone, as one that goes out at once: the message counts for more than the
-    order. None: it is none, or waits for nothing."""
+    """Return a delivery that waits for one that is gone as one that is sent at once: the message matters more than the
+    order. None: it is no delivery, or waits for nothing."""
     if not is_delivery(job.spec) or not job.spec.after:
         return None
     return replace(job, spec=replace(job.spec, after=()), status=Status.QUEUED, waits=0)
@@ -134,9 +135,9 @@ def delivery(
     tags: tuple[str, ...] = (),
     number: int | None = None,
 ) -> Job:
-    """The job that sends a message to a target; ``number``: the how many-th it is that tells this target of its job.
+    """Return the job that sends a message to a target; ``number``: the message's among those of its job to it.
 
-    What it is called there (``webhook-id``) is part of the payload: sent again, it is the same message.
+    Its id there (``webhook-id``) is part of the payload: sent again, it is the same message.
     """
     payload = {"webhook": target.id, "id": f"msg_{id.hex}", "message": message}
     spec = Spec(
@@ -166,20 +167,20 @@ def delivery(
 
 
 def _receiver(target: Target) -> str:
-    """The concurrency key of deliveries that share places: those to one webhook of the operator's, or to all of one
-    customer's, whose keys are its own."""
+    """Return the concurrency key that deliveries to one webhook of the operator share, or to all of one customer, which
+    has keys of its own."""
     return target.id if target.customer is None else "webhooks"
 
 
 def _text(payload: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(payload).decode()
-    except UnicodeEncodeError:  # half of a character: then what is told of cannot be stored either
+    except UnicodeEncodeError:  # a lone surrogate: then the job of the message cannot be stored either
         return msgspec.json.encode({**payload, "message": {}}).decode()
 
 
 def message_of(job: Job, event: Occasion) -> dict[str, Any]:
-    """What is told of a job: its state, not its arguments, which may be nobody else's business."""
+    """Return the message about a job: its state, not its arguments, which may be confidential."""
     data: dict[str, Any] = {
         "job_id": job.id,
         "task": job.spec.task,
@@ -209,7 +210,7 @@ def message_of(job: Job, event: Occasion) -> dict[str, Any]:
 
 
 def _result(text: str) -> msgspec.Raw | None:
-    """The result as it is, or None if it is too large, or is no JSON for others: a handler may write what it likes."""
+    """Return the result as it is, or None if it is too large or not valid JSON: a handler may write what it likes."""
     if len(text) > MAX_WEBHOOK_RESULT_BYTES:
         return None
     try:

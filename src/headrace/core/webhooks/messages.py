@@ -1,4 +1,4 @@
-"""Messages of webhooks, by number: which of those that a job has told of are missing."""
+"""Messages of webhooks, by number: which of a job's recorded messages are missing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def lost(one: Notified, made_at: datetime, sent: Mapping[int, datetime | None], now: datetime) -> list[tuple[int, int]]:
-    """The numbers of messages to a target that are missing, from one to another, and cannot have been pruned.
+    """Return the ranges of numbers of messages to a target that are missing and cannot have been pruned.
 
-    ``made_at``: when the job was made; ``sent``: by number the messages that are there, with when they were made, as
-    far as that is known. One that is missing was made after the one before it that is there.
+    ``made_at``: when the job was made; ``sent``: the existing messages by number, with when they were made, if known. A
+    missing one was made after the existing one before it.
     """
     oldest, found = now - DELIVERY_RETENTION, list[tuple[int, int]]()
     at, number = made_at, 0
@@ -32,13 +32,13 @@ def lost(one: Notified, made_at: datetime, sent: Mapping[int, datetime | None], 
 
 
 def missing(jobs: Iterable[Job], now: datetime) -> Iterator[tuple[Job, str]]:
-    """Those of all jobs of a store that have told of messages which are missing, and which these are."""
+    """Yield those of all jobs of a store that recorded messages which are missing, and which ones."""
     everybody = list(jobs)
     sent: dict[tuple[str, ...], dict[int | None, datetime | None]] = {}
     for job in everybody:
         if job.task == TASK and len(job.tags) > 1:
             numbers, number = sent.setdefault(job.tags[:2], {}), _number(job.metadata.get(NUMBER))
-            # Of one that is sent again it is not known when it was first made.
+            # When a message that is sent again was first made is not known.
             numbers[number] = numbers.get(number) or (None if job.rerun_of is not None else job.created_at)
     for job in everybody:
         for one in job.told or ():
@@ -52,5 +52,5 @@ def missing(jobs: Iterable[Job], now: datetime) -> Iterator[tuple[Job, str]]:
 
 
 def _number(said: object) -> int | None:
-    """The number of a message, by its metadata; 0: of none, since what is there is no number."""
+    """Return the number of a message, by its metadata; 0: there is a value that is no number."""
     return None if said is None else said if type(said) is int else 0

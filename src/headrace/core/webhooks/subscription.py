@@ -1,6 +1,6 @@
-"""Webhooks as they are kept: where they lead, what they want to hear, and how they have answered.
+"""Webhooks as stored: their URLs, the events they want, and how their receivers responded.
 
-What they are shown to prove who calls (secrets, tokens) lies apart, in ``Credentials``.
+What authenticates messages (secrets, tokens) is stored apart, in ``Credentials``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 SECRET = "whsec_"
-"""What every secret begins with."""
+"""The beginning of every secret."""
 
 _MAX_URL_CHARACTERS, _MAX_BEARER_CHARACTERS = 2048, 4096
 
@@ -54,28 +54,28 @@ class Webhook(msgspec.Struct, Record, frozen=True, kw_only=True, omit_defaults=T
     url: str
     created_at: datetime
     events: tuple[Occasion, ...] = GROUPS["status_change"]
-    """What a subscription is told of. For jobs that name it, each of them says so."""
+    """The events of a subscription. A job that names the webhook has its own."""
     tasks: tuple[str, ...] = ()
     """Only jobs of these tasks; none: of all."""
     queues: tuple[str, ...] = ()
     """Only jobs that were submitted to these queues; none: to all."""
     customer: str | None = None
-    """Only jobs of this customer, whose webhook it is; None: of all, and it is the operator's."""
+    """Only jobs of this customer, which owns the webhook; None: of all, and it is the operator's."""
     description: str | None = None
     created_by: str | None = None
     signed: bool = False
-    """Whether it has a secret, by which it can tell that a message is ours."""
+    """Whether it has a secret, by which the receiver can verify that a message is ours."""
     bearer: bool = False
-    """Whether it is shown a bearer token."""
+    """Whether messages carry a bearer token."""
     failures: int = 0
-    """How many deliveries in a row were given up."""
+    """How many deliveries in a row failed for good."""
     off_at: datetime | None = None
     """When it was switched off; None: it is on."""
     off_because: str | None = None
     of_jobs: bool = False
     """Whether it is the address of jobs that name it, and no subscription."""
     used_at: datetime | None = None
-    """Of one of jobs: when a submit last named it, by the day."""
+    """For an address of jobs: when a submit last named it, by the day."""
 
     @property
     def on(self) -> bool:
@@ -83,7 +83,7 @@ class Webhook(msgspec.Struct, Record, frozen=True, kw_only=True, omit_defaults=T
         return self.off_at is None
 
     def wants(self, spec: Spec) -> bool:
-        """Whether a subscription is to be told of this new job."""
+        """Return whether a subscription wants messages of this new job."""
         return (
             self.off_at is None
             and (self.customer is None or self.customer == spec.customer)
@@ -94,12 +94,12 @@ class Webhook(msgspec.Struct, Record, frozen=True, kw_only=True, omit_defaults=T
 
     @property
     def target(self) -> Target:
-        """As the record of a job refers to it."""
+        """Return the reference in the record of a job."""
         return Target(self.id, self.events, self.customer)
 
 
 def failed(webhook: Webhook, now: datetime, why: str, *, at_once: bool = False) -> Webhook:
-    """The webhook after a delivery was given up; ``at_once``: it has said that it is gone."""
+    """Return the webhook after a delivery failed for good; ``at_once``: its receiver replied that it is gone."""
     count = webhook.failures + 1
     counted = replace(webhook, failures=count)
     if webhook.of_jobs or not webhook.on or (count < MAX_WEBHOOK_FAILURES and not at_once):
@@ -109,28 +109,28 @@ def failed(webhook: Webhook, now: datetime, why: str, *, at_once: bool = False) 
 
 
 def succeeded(webhook: Webhook) -> Webhook:
-    """The webhook after a message was taken."""
+    """Return the webhook after a message was delivered."""
     return replace(webhook, failures=0) if webhook.failures else webhook
 
 
 class KeptSecret(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A secret by which messages are signed."""
+    """A secret that signs messages."""
 
     text: str = ""
-    """None: it is derived, and not stored."""
+    """Empty: it is derived, and not stored."""
     until: datetime | None = None
-    """Until when messages are also signed with it, after it was replaced; None: it is in use."""
+    """Until when it also signs messages after it was replaced; None: it is in use."""
     generation: str | None = None
-    """Of one that is derived, from this and the webhook's id."""
+    """From this and the webhook's id a derived one is made."""
     given: bool = False
-    """Whether whoever asked for the webhook brought it along."""
+    """Whether the creator of the webhook supplied it."""
 
     def __repr__(self) -> str:  # which may be logged
         return "<KeptSecret>"
 
 
 class Credentials(msgspec.Struct, frozen=True, omit_defaults=True):
-    """By what a webhook knows that a message is ours; kept apart from the webhook, and never shown."""
+    """What proves to a webhook that a message is ours; stored apart from the webhook, and never shown."""
 
     secrets: tuple[KeptSecret, ...] = ()
     """The one in use first."""
@@ -141,21 +141,22 @@ class Credentials(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def derived(self) -> bool:
-        """Whether any of the secrets is not here, and must be derived."""
+        """Return whether any of the secrets is not stored, and must be derived."""
         return any(one.generation is not None for one in self.secrets)
 
     def filled(self, text: Callable[[str], str]) -> Credentials:
-        """With those that are derived, by their generations."""
+        """Return the same with the derived ones filled in, by their generations."""
         found = (one if one.generation is None else replace(one, text=text(one.generation)) for one in self.secrets)
         return replace(self, secrets=tuple(found))
 
     def signing(self, now: datetime) -> list[str]:
-        """The secrets that a message of now is signed with."""
+        """Return the secrets that sign a message now."""
         return [one.text for one in self.secrets if one.until is None or one.until > now]
 
 
 def rotated(kept: Credentials, secret: KeptSecret, now: datetime, until: datetime) -> Credentials:
-    """With a new secret; the old one goes on until then, those before it only for as long as they were given."""
+    """Return the same with a new secret; the old one is used until then, earlier ones only as long as they were to
+    be."""
     old = (replace(one, until=until if one.until is None else one.until) for one in kept.secrets)
     return replace(kept, secrets=(secret, *(one for one in old if one.until and one.until > now)))
 
@@ -177,8 +178,8 @@ _KEYS = {"url", "webhook_url", "events", "secret", "bearer", "authentication"}
 
 
 def checked_wish(value: Any, name: str = "webhook") -> Wish:
-    """A webhook as a submit may name it: a URL, or a mapping with ``url`` and, if they are wanted, ``events``,
-    ``secret`` and ``bearer``. ``webhook_url`` and ``authentication`` are understood as well.
+    """Return a webhook as a submit may name it: a URL, or a mapping with ``url`` and optional ``events``, ``secret``
+    and ``bearer``. ``webhook_url`` and ``authentication`` are accepted as well.
 
     :raises ConfigError: naming what cannot be used
     """
@@ -211,7 +212,7 @@ def _either(one: Any, other: Any, name: str, other_name: str) -> Any:
 
 
 def _token(given: Any, name: str) -> Any:
-    """The bearer token of an ``authentication``."""
+    """Return the bearer token of an ``authentication``."""
     if given is None:
         return None
     if not isinstance(given, Mapping) or set(given) - _AUTHENTICATION or "token" not in given:
@@ -222,7 +223,7 @@ def _token(given: Any, name: str) -> Any:
 
 
 def checked_url(value: Any, name: str = "url") -> str:
-    """An address that a webhook may have; where it leads is tested when something is sent there.
+    """Return a URL that a webhook may have; its address is checked when something is sent there.
 
     :raises ConfigError: saying what is wrong with it
     """
@@ -250,7 +251,7 @@ def checked_url(value: Any, name: str = "url") -> str:
 
 
 def checked_bearer(value: Any, name: str = "bearer") -> str:
-    """A token that can be sent in a header; :raises ConfigError: it is not repeated there"""
+    """Return a token that can be sent in a header; :raises ConfigError: without repeating it"""
     if (
         not isinstance(value, str)
         or not 1 <= len(value) <= _MAX_BEARER_CHARACTERS
@@ -263,7 +264,7 @@ def checked_bearer(value: Any, name: str = "bearer") -> str:
 
 
 def checked_secret(value: Any, name: str = "secret") -> str:
-    """A secret to sign with, as ``secret_of`` makes it; :raises ConfigError: it is not repeated there"""
+    """Return a secret to sign with, as ``secret_of`` makes it; :raises ConfigError: without repeating it"""
     how = f"{name} must be {SECRET} and 24 to 64 bytes in base64"
     if not isinstance(value, str) or not value.startswith(SECRET):
         raise ConfigError(how)
@@ -277,12 +278,12 @@ def checked_secret(value: Any, name: str = "secret") -> str:
 
 
 def secret_of(data: bytes) -> str:
-    """A secret of these random bytes."""
+    """Return a secret of these random bytes."""
     return SECRET + base64.b64encode(data).decode()
 
 
 def checked_names(value: Sequence[str], name: str) -> tuple[str, ...]:
-    """Names of tasks or queues; :raises ConfigError:"""
+    """Return names of tasks or queues; :raises ConfigError:"""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"{name} must be a sequence of names, not {shown(value)}")
     return tuple(dict.fromkeys(checked_name(one, f"each of {name}") for one in value))

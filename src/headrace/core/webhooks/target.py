@@ -1,4 +1,4 @@
-"""Whom webhooks tell of a job, and what each of them was told so far; small values that the record is made of."""
+"""Targets of webhooks in a job, and what each of them was sent so far; small values that are part of the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.errors import ConfigError, shown
 __all__ = ["EVENTS", "GROUPS", "Notified", "Occasion", "Target", "checked_events", "messages_ahead"]
 
 Occasion = Literal["submitted", "started", "progress", "retrying", "completed", "failed", "cancelled"]
-"""What a webhook tells of."""
+"""The events that a webhook reports."""
 
 EVENTS: tuple[Occasion, ...] = get_args(Occasion)
 
@@ -26,41 +26,41 @@ GROUPS: dict[str, tuple[Occasion, ...]] = {
     "completion": _ENDS,
     "ended": _ENDS,
 }
-"""Several at once, by one name."""
+"""Several events under one name."""
 
 
 class Target(msgspec.Struct, Record, frozen=True, omit_defaults=True):
-    """A webhook that is told of a job: a reference to it, and of what it wants to hear."""
+    """A webhook that receives messages of a job: a reference to it, and the events it wants."""
 
     id: str
-    """The id of the webhook, ``wh_…``; where it is and what it is shown lies apart."""
+    """The id of the webhook, ``wh_…``; its URL and its credentials are stored apart."""
     events: tuple[Occasion, ...]
     customer: str | None = None
-    """Whose webhook it is; None: the operator's."""
+    """The customer of the webhook; None: the operator."""
 
 
 class Notified(msgspec.Struct, frozen=True, array_like=True):
-    """What one target was told of a job: how often, and by which delivery the last time."""
+    """What one target was sent of a job: how many messages, and which delivery was the last."""
 
     target: str
     count: int
     last: UUID
     at: datetime
     progress_at: datetime | None = None
-    """When it was last told of progress."""
+    """When it was last sent progress."""
 
 
 def messages_ahead(events: Iterable[Occasion], *, new: bool = False) -> int:
-    """How many messages are foreseen, to somebody who wants to hear of these events, of a live job: of its start and of
-    its end, and of its submit if it is ``new``. Of retries and reports of progress nobody knows how many there will
-    be: one, for somebody who wants to hear of nothing else."""
+    """Return how many messages of a live job are expected for a receiver of these events: of its start and of its end,
+    and of its submit if it is ``new``. The numbers of retries and of progress reports are unknown: they count as one,
+    for a receiver of nothing else."""
     wanted = set(events)
     ahead = ("started" in wanted) + (not wanted.isdisjoint(_ENDS)) + (new and "submitted" in wanted)
     return ahead or int(not wanted.isdisjoint(("retrying", "progress")))
 
 
 def checked_events(given: Iterable[object], name: str = "events") -> tuple[Occasion, ...]:
-    """The events of these names, in their order, each once; ``job.completed`` is ``completed``.
+    """Return the events of these names, in their order, each once; ``job.completed`` is ``completed``.
 
     :raises ConfigError: one is unknown, or there is none
     """

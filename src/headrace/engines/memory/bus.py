@@ -20,7 +20,7 @@ class Sessions:
 
 
 class MemoryBus:
-    """Hands a hint to every open session of the store."""
+    """Delivers a hint to every open session of the store."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -28,13 +28,13 @@ class MemoryBus:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def connect(self) -> None:
-        """Take part, on the loop that is running."""
+        """Take part, on the running loop."""
         self._loop = asyncio.get_running_loop()
         with self._sessions.lock:
             self._sessions.buses.add(self)
 
     def disconnect(self) -> None:
-        """Take part no longer."""
+        """Stop taking part."""
         with self._sessions.lock:
             self._sessions.buses.discard(self)
 
@@ -53,7 +53,7 @@ class MemoryBus:
             return
         try:
             self._loop.call_soon_threadsafe(self._local.deliver, hint)
-        except RuntimeError:  # its loop is closed: nobody is left to listen
+        except RuntimeError:  # its loop is closed: it has no listeners any more
             pass
 
     def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:

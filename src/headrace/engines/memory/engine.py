@@ -22,7 +22,7 @@ __all__ = ["MemoryEngine"]
 
 
 class _Shared:
-    """What all sessions of one store have in common."""
+    """What all sessions of one store share."""
 
     def __init__(self, rules: Rules) -> None:
         self.state, self.lock, self.sessions = State(rules), threading.Lock(), Sessions()

@@ -36,7 +36,7 @@ __all__ = ["Index", "JobTable", "KeptEntries", "Sort"]
 
 
 Sort = tuple[Any, ...]
-"""What an index is sorted by; ends in the order number, so no two entries are equal before their ids are compared."""
+"""The sort key of an index; ends in the order number, so no two entries are equal before their ids are compared."""
 
 
 class Index:
@@ -44,7 +44,7 @@ class Index:
 
     def __init__(self) -> None:
         self._entries: list[tuple[Sort, UUID]] = []
-        # Entries before this one were removed. Lines are emptied from the front, and moving a long list for every
+        # Entries before this one were removed. Subqueues are emptied from the front, and moving a long list for every
         # job taken would make draining it quadratic.
         self._front = 0
 
@@ -56,11 +56,11 @@ class Index:
             yield self._entries[at]
 
     def add(self, sort: Sort, id: UUID) -> None:
-        """Put an id in its place."""
+        """Insert an id in order."""
         insort(self._entries, (sort, id), lo=self._front)
 
     def remove(self, sort: Sort, id: UUID) -> None:
-        """Take an id out that was added with this key."""
+        """Remove an id that was added with this key."""
         at = bisect_left(self._entries, (sort, id), lo=self._front)
         if at > self._front:
             del self._entries[at]
@@ -71,21 +71,21 @@ class Index:
             self._front = 0
 
     def first(self) -> Sort | None:
-        """The smallest key."""
+        """Return the smallest key."""
         return self._entries[self._front][0] if self else None
 
     def before(self, sort: Sort) -> Iterator[UUID]:
-        """The ids whose key is smaller, in order."""
+        """Yield the ids with a smaller key, in order."""
         for at in range(self._front, bisect_left(self._entries, sort, lo=self._front, key=lambda entry: entry[0])):
             yield self._entries[at][1]
 
     def last(self) -> Iterator[tuple[Sort, UUID]]:
-        """From the greatest key down."""
+        """Yield all from the greatest key down."""
         for at in range(len(self._entries) - 1, self._front - 1, -1):
             yield self._entries[at]
 
     def upto(self, bound: Any) -> Iterator[UUID]:
-        """The ids whose key begins with something no greater than the bound, in order."""
+        """Yield the ids with keys that begin with something no greater than the bound, in order."""
         for sort, id in self:
             if sort[0] > bound:
                 return
@@ -111,7 +111,7 @@ class KeptEntries:
                 kept.insert(place, entry)
 
     def tail(self, job: UUID, kind: Kind, after: Cursor, limit: int, newest: bool) -> list[Entry]:
-        """The first, or the last, behind the cursor."""
+        """Return the first, or the last, behind the cursor."""
         kept = self._kept.get(job, {}).get(kind, [])
         behind = kept[bisect_right(kept, after, key=_cursor) :]
         return behind[max(0, len(behind) - limit) :] if newest else behind[:limit]
@@ -122,18 +122,18 @@ class KeptEntries:
 
 
 Line = tuple[str, int, str | None, tuple[str | None, ...]]
-"""A queue, a profile, a concurrency key and, where the queue is ``by_customer``, the customer: jobs that only differ in
-their place in line."""
+"""A queue, a profile, a concurrency key and, where the queue is ``by_customer``, the customer: jobs that differ only in
+their position."""
 
 
 class JobTable:
-    """Every job, indexed by what the verbs ask for; an index follows from the record and is never set by itself."""
+    """Every job, indexed for the verbs; an index follows from the record and is never set by itself."""
 
     def __init__(self) -> None:
         self.records: dict[UUID, Job] = {}
         """In order of their order numbers."""
         self.keys: dict[tuple[str, str], UUID] = {}
-        """The job that has a dedup key of a task."""
+        """The job that holds a dedup key of a task."""
         self.merged: dict[UUID, UUID] = {}
         """The job that took over what was submitted under an id, by that id."""
         self._merged_into: dict[UUID, list[UUID]] = {}
@@ -143,9 +143,9 @@ class JobTable:
         """What each worker holds, and how many beats in a row did not name it."""
         self.lines: dict[Line, Index] = {}
         self._line_of: dict[UUID, Line] = {}
-        """Where each job stands that is in line."""
+        """The subqueue of each queued job."""
         self.by_customer: frozenset[str] = frozenset()
-        """The queues in which customers have lines of their own, from the next job on that comes into line."""
+        """The queues in which customers have subqueues of their own, from the next queued job on."""
         self.deferred = Index()
         self.watched = Index()
         """Those with an ``act_by``."""
@@ -154,10 +154,10 @@ class JobTable:
         self.profiles_rev = 0
         self._users: Counter[int] = Counter()
         self._staked: dict[str, Counter[Pair]] = {}
-        """By customer the live jobs of each pair of task and requirements."""
+        """The live jobs of each pair of task and requirements, by customer."""
         self.ended = {status: Index() for status in ENDED}
         self.outlived = Index()
-        """Ended jobs with a retention of their own, by when that is over."""
+        """Ended jobs with a retention of their own, by its end."""
         self.last_change: dict[UUID, int] = {}
         self.attempts: dict[UUID, dict[int, Attempt]] = {}
         self.events: dict[UUID, list[Event]] = {}
@@ -168,7 +168,7 @@ class JobTable:
     # -- writing
 
     def insert(self, job: Job) -> Job:
-        """Give a new job its order number and keep it."""
+        """Give a new job its order number and store it."""
         self.accepted += 1
         job = replace(job, seq=self.accepted)
         if (dedup := dedup_of(job.spec)) is not None and not job.ended:
@@ -192,26 +192,26 @@ class JobTable:
             self.held.setdefault(job.worker, {})[job.id] = unnamed if same_owner else 0
 
     def holder(self, job: Job) -> Job | None:
-        """The other job that has the dedup key of this one."""
+        """Return the other job that holds the dedup key of this one."""
         dedup = dedup_of(job.spec)
         id = None if dedup is None else self.keys.get((job.spec.task, dedup))
         return None if id is None or id == job.id else self.records[id]
 
     def attempt(self, id: UUID, number: int) -> Attempt | None:
-        """What is on record of an attempt of a job."""
+        """Return the stored attempt of a job."""
         return self.attempts.get(id, {}).get(number)
 
     def first(self, job: Job) -> Job | None:
-        """The job that was made when this request came for the first time."""
+        """Return the job that this request made the first time."""
         request = request_of(job)
         id = None if request is None else self.requests.get(request)
         return None if id is None else self.records[id]
 
     def change(self, change: Change) -> None:
-        """Make the change, with all that goes with it."""
+        """Apply the change, with all that goes with it."""
         job = change.job
         self.put(job)
-        if change.verb is not Verb.PROGRESS or change.inserts:  # else it may be repeated without being known
+        if change.verb is not Verb.PROGRESS or change.inserts:  # else a repeat does not matter
             self.last_change[job.id] = change.id
         if (dedup := dedup_of(job.spec)) is not None and change.key is not KeyEffect.KEEP:
             if change.key is KeyEffect.TAKE:
@@ -235,7 +235,7 @@ class JobTable:
         limit: int,
         needed: Callable[[UUID], bool],
     ) -> list[Job]:
-        """Forget up to ``limit`` ended jobs that are past their retention and not needed, and count them as pruned."""
+        """Remove up to ``limit`` ended jobs that are past their retention and not needed, and count them as pruned."""
         ended = (id for status, moment in before.items() for id in self.ended[status].upto(moment))
         past = (id for id in ended if is_past(self.records[id], before, None))
         own = () if now is None else self.outlived.upto(now)
@@ -257,18 +257,18 @@ class JobTable:
         return old
 
     def _keeps_key(self, job: Job, moment: datetime | None) -> bool:
-        """Whether an ended job holds its dedup key for a period that was not over by then."""
+        """Return whether an ended job holds its dedup key for a period that was not over by then."""
         return moment is not None and self._has_key(job) and not has_lapsed(job, moment)
 
     def _has_key(self, job: Job) -> bool:
-        """Whether the job holds its dedup key."""
+        """Return whether the job holds its dedup key."""
         dedup = dedup_of(job.spec)
         return dedup is not None and self.keys.get((job.spec.task, dedup)) == job.id
 
     # -- reading
 
     def served(self, ask: ClaimRequest, limits: Limits) -> Iterator[tuple[Group, Index]]:
-        """The lines of this ask, and what limits them; those of paused queues are left out."""
+        """Yield the subqueues of this request, and what limits them; those of paused queues are left out."""
         tasks = {profile.id: profile.task for profile in self.profiles.values()}
         for (queue, profile, key, whose), line in self.lines.items():
             asked = profile in ask.profiles and (ask.queues is None or queue in ask.queues)
@@ -278,12 +278,12 @@ class JobTable:
                 yield Group(queue, tasks[profile], key, whose[0] if whose else None), line
 
     def turns_in_line(self) -> set[Turn]:
-        """The keys of which a job is in line."""
+        """Return the keys with a queued job."""
         tasks = {profile.id: profile.task for profile in self.profiles.values()}
         return {(tasks[profile], key) for _, profile, key, _ in self.lines if key is not None}
 
     def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, int]) -> Usage:
-        """What is in use now."""
+        """Return what is in use now."""
         usage = Usage(spent=dict(spent), last=dict(last))
         for worker in self.held.values():
             for id in worker:
@@ -293,12 +293,12 @@ class JobTable:
         return usage
 
     def recent(self, since: datetime) -> Iterator[Job]:
-        """Jobs that were done after this, the last first."""
+        """Yield the jobs that were done after this, the last first."""
         places = merge(*(self.ended[status].last() for status in BY_WORK), reverse=True)
         for _, id in takewhile(lambda place: place[0][0] > since, places):
             yield self.records[id]
 
-    # -- where a job is found
+    # -- positions of jobs
 
     def _places(self, job: Job) -> Iterator[tuple[Index, Sort]]:
         if job.status is Status.QUEUED:
@@ -318,7 +318,7 @@ class JobTable:
         return job.queue, self._profile(job), turn_of(job.spec), whose
 
     def realign(self, limit: int) -> int:
-        """Put jobs that are in line where they would stand if they came now; how many."""
+        """Move queued jobs into the subqueues that they would have if they came now; return how many."""
         wrong = [line for line in self.lines if bool(line[3]) is not (line[0] in self.by_customer)]
         found = list(islice((id for line in wrong for _, id in self.lines[line]), limit))
         for id in found:
@@ -326,11 +326,11 @@ class JobTable:
         return len(found)
 
     def held_of(self, worker: UUID) -> set[str | None]:
-        """The customers of the jobs that a worker holds."""
+        """Return the customers of the jobs that a worker holds."""
         return {self.records[id].customer for id in self.held.get(worker, ())}
 
     def _displace(self, job: Job) -> int:
-        """Take the job from every place it is found in; how many beats did not name it."""
+        """Remove the job from every index; return how many beats did not name it."""
         for index, sort in self._places(job):
             index.remove(sort, job.id)
         if job.status in LIVE:
@@ -349,7 +349,8 @@ class JobTable:
     # -- profiles
 
     def want_of_room(self, jobs: Iterable[Job], allowed: Callable[[str], int]) -> dict[UUID, HeadraceError]:
-        """Which of these new jobs would need a profile too many, and why; ``allowed``: how many a customer may have."""
+        """Return which of these new jobs need a profile too many, and why; ``allowed``: how many a customer may
+        have."""
         spots = {job.id: (staked_by(job.spec), _profile_key(job)) for job in jobs}
         refused = dict[UUID, HeadraceError]()
         for customer in {whose for whose, _ in spots.values() if whose}:
@@ -395,7 +396,7 @@ class JobTable:
 
     def _profile(self, job: Job) -> int:
         key = _profile_key(job)
-        # An ended job's profile may have been collected; it needs one again when it comes back.
+        # An ended job's profile may have been collected; it needs one again when it is retried.
         return (self.profiles.get(key) or self._add_profile(key, job)).id
 
 

@@ -147,7 +147,7 @@ def _promote(state: State, now: datetime, limit: int | None) -> int:
 
 
 def _deal(state: State, worker: UUID, ask: ClaimRequest, now: datetime) -> tuple[Dealt, list[Job]]:
-    """Deal jobs within the limits; what was spent and which keys had their turn is remembered."""
+    """Select jobs within the limits, and remember what was spent and which keys took their turn."""
     table, limits = state.table, state.limits
     found: dict[int, Job] = {}
 

@@ -100,7 +100,7 @@ def _by_kind(counts: Mapping[Status, int]) -> tuple[int, int, int]:
 
 
 def _position(table: JobTable, job: Job, now: datetime, window: float, most: int) -> Position:
-    """How many jobs are before this one, and the recent pace of its queue."""
+    """Return how many jobs are before this one, and the recent pace of its queue."""
     due = [table.records[id] for id in islice(table.deferred.upto(now), most + 1)]
     looked_at = list(islice(_before(table, as_seen(job, now), due, now), most + 1))
     ahead = [one for one in looked_at if not expired(one, now)][:most]

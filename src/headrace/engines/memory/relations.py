@@ -1,4 +1,4 @@
-"""The relations of jobs in a memory store (who waits for whom, children, batches), and the notes to be processed."""
+"""The relations of jobs in a memory store (which waits for which, children, batches), and the notes to be processed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _made(batch: Batch) -> tuple[int, UUID]:
 
 
 class Relations:
-    """Who waits for whom, who is whose child, batches, and stored notes."""
+    """Which job waits for which, children, batches, and stored notes."""
 
     def __init__(self, records: Mapping[UUID, Job], rules: Rules) -> None:
         self._records, self._rules = records, rules
@@ -46,7 +46,7 @@ class Relations:
         """Notes, each with its job or batch, and the order number of the last job that it was processed for."""
 
     def refusal(self, job: Job, coming: Container[UUID] = ()) -> HeadraceError | None:
-        """Why a new job is refused because of its relatives, which are stored or ``coming``; None if it is not."""
+        """Return why a new job is refused for its relatives, which are stored or ``coming``; None if it is not."""
         spec = job.spec
         if spec.parent is not None and (parent := self._records.get(spec.parent)) is not None:
             why = family.refusal(parent.id, parent.status, parent.cancel_requested_at is not None, job)
@@ -60,7 +60,7 @@ class Relations:
         return None if missing is None else family.unknown_parent(missing)
 
     def add(self, job: Job) -> None:
-        """Keep the relations of a job that was stored."""
+        """Store the relations of a job that was stored."""
         spec = job.spec
         for id in spec.after:
             self._waiting.setdefault(id, []).append(job.id)
@@ -74,7 +74,7 @@ class Relations:
         self.notes.extend((note, job.id, 0) for note in family.note_of_new(job))
 
     def follow(self, change: Change) -> bool:
-        """Keep the notes of a change, and count it in its batch; whether others wait for the job."""
+        """Store the notes of a change, and count it in its batch; return whether others wait for the job."""
         job, tied = change.job, False
         for note in change.notes:
             if note is not Note.ENDED or job.id in self._waiting:
@@ -107,7 +107,7 @@ class Relations:
         return Processed(tuple(changes), tuple(self._over(now)), bool(self.notes), tuple(left_out))
 
     def _hearing(self, limit: int) -> list[tuple[Note, UUID]]:
-        """The jobs that the first notes concern, up to the limit; these notes are removed."""
+        """Return the jobs that the first notes concern, up to the limit, and remove these notes."""
         hearing: list[tuple[Note, UUID]] = []
         while self.notes and len(hearing) < limit:
             note, id, heard = self.notes.popleft()
@@ -165,20 +165,20 @@ class Relations:
                 yield over
 
     def find(self, limit: int, cursor: str | None, customer: str | None = None) -> Page[Batch]:
-        """Batches, newest first; of this customer, or all."""
+        """Return batches, newest first; of this customer, or all."""
         below = cursor_at(cursor)
         older = (one for one in self.batches.values() if _made(one) < below and customer in (None, one.customer))
         return newest_first(nlargest(limit + 1, older, key=_made), limit)
 
     def seal(self, id: UUID, now: datetime) -> bool:
-        """Seal a batch; whether it is stored."""
+        """Seal a batch; return whether it is stored."""
         batch = self.batches.get(id)
         if batch is not None:
             self.batches[id] = sealed(batch, now)
         return batch is not None
 
     def cancel(self, id: UUID, now: datetime, by: str | None) -> Batch | None:
-        """Cancel a batch: it takes no more jobs, and a note is left for those that it has."""
+        """Cancel a batch: it takes no more jobs, and a note is stored for those that it has."""
         batch = self.batches.get(id)
         if batch is not None and (made := cancelled(batch, now, by)) is not None:
             batch = self.batches[id] = made
@@ -191,14 +191,14 @@ class Relations:
             self.batches[id] = replace(batch, settled=True)
             self._unsettled.pop(id, None)
 
-    # -- the end of it all
+    # -- removal
 
     def waited_for(self, id: UUID) -> bool:
-        """Whether a live job waits for this one, or waited and may ask for its result."""
+        """Return whether a live job waits for this one, or waited and may read its result."""
         return any((job := self._records.get(other)) and not job.ended for other in self._waiting.get(id, ()))
 
     def needed(self, id: UUID, before: datetime) -> bool:
-        """Whether this job, which has ended, is to be kept for another."""
+        """Return whether this ended job is to be kept for another."""
         job = self._records[id]
         late = job.finished_at is not None and job.finished_at > before
         looked_for = job.spec.parent is not None and family.may_be_looked_for(self._status(job.spec.parent))
@@ -212,7 +212,7 @@ class Relations:
             named = ((self._waiting, spec.after), (self._children, (spec.parent,)), (self._members, (spec.batch,)))
             for others, ids in named:
                 for id in ids:
-                    # What is known of a job or batch that is gone begins anew with the next one that names it.
+                    # What is known of a removed job or batch begins anew with the next one that names it.
                     if id is not None and job.id in others.get(id, ()):
                         others[id].remove(job.id)
         # The children of a parent are known for longer than itself: the note of its cancel may not be processed yet.

@@ -1,4 +1,4 @@
-"""The state of a memory store, which all its sessions share, and how one of them gets at it."""
+"""The state of a memory store, which all its sessions share, and how a session accesses it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Worker:
 
 
 class State:
-    """Everything that is kept, and the writes that more than one role makes."""
+    """Everything that is stored, and the writes that more than one role makes."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -62,31 +62,31 @@ class State:
         self.spent: dict[Bound, Spent] = {}
         """What was used of rates."""
         self.rollups: list[Rollup] = []
-        """What workers have handed in."""
+        """What workers have reported."""
         self.turns: dict[Turn, int] = {}
         """When each concurrency key was last given a job."""
         self._limits_cache = LimitsCache()
 
     def is_alive(self, worker: UUID) -> bool:
-        """Whether the worker is known and not buried."""
+        """Return whether the worker is known and not buried."""
         return worker in self.workers and self.workers[worker].alive
 
     def die(self, worker: UUID) -> None:
-        """The worker is dead, and has no duties any more."""
+        """Mark the worker as dead, and free its duties."""
         if worker in self.workers:
             self.workers[worker].alive = False
         self.leases = {name: given_back(lease, worker) for name, lease in self.leases.items()}
 
     @property
     def limits(self) -> Limits:
-        """The limits, as the settings have them."""
+        """Return the limits of the settings."""
         if self._limits_cache.rev != self.settings_rev:
             self._limits_cache.read(self.settings_rev, ((one.key, one.value) for one in self.settings.values()))
         return self._limits_cache.limits
 
     @property
     def usage(self) -> Usage:
-        """What is in use."""
+        """Return what is in use."""
         return self.table.usage(self.spent, self.turns)
 
     def insert(self, job: Job, now: datetime | None = None) -> InsertAnswer:
@@ -111,7 +111,7 @@ class State:
         return Inserted(stored)
 
     def refusal(self, jobs: Sequence[Job], now: datetime | None = None) -> HeadraceError | None:
-        """Why one of these jobs is refused, None if none is; ``now`` as of ``insert``."""
+        """Return why one of these jobs is refused, None if none is; ``now``: as for ``insert``."""
         coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
         requests = dict[tuple[str, str] | None, Job]()
         for job in jobs:
@@ -139,12 +139,12 @@ class State:
         return next(iter(out.values()), None)
 
     def _allowed(self, now: datetime) -> Callable[[str], int]:
-        """Says of how many pairs of task and requirements a customer may have live jobs now."""
+        """Return a function for how many pairs of task and requirements a customer may have live jobs now."""
         keys = [one.value for key, one in self.settings.items() if key.startswith("key:")]
         return lambda customer: allowed(customer, keys, now)
 
     def apply(self, change: Change, now: datetime) -> Verdict:
-        """Apply one change as a whole, if possible; the verdict."""
+        """Apply one change as a whole, if possible; return the verdict."""
         job = self.table.records.get(change.job.id)
         holder = self.table.holder(change.job) if change.key is KeyEffect.TAKE else None
         closed = None if change.attempt is None else self.table.attempt(change.job.id, change.attempt.number)
@@ -162,7 +162,7 @@ class State:
         return Applied(change.job, self.relations.follow(change), lost)
 
     def _insert_of_change(self, job: Job) -> LeftOut | None:
-        """Store what a change inserts; what is left out, if anything is."""
+        """Store what a change inserts; return what is left out, if anything is."""
         answer = self.insert(job)
         if isinstance(answer, Refused) and (alone := unchained(job)) is not None:
             answer = self.insert(alone)
@@ -170,7 +170,7 @@ class State:
 
 
 class Session:
-    """One session's way to the state: open or not, and one verb at a time over all sessions."""
+    """One session's access to the state: open or not, and one verb at a time over all sessions."""
 
     def __init__(self, state: State, lock: threading.Lock) -> None:
         self.is_open = False
@@ -178,7 +178,7 @@ class Session:
 
     @contextmanager
     def state(self) -> Iterator[State]:
-        """The state, for one verb.
+        """Give the state to one verb.
 
         :raises NotOpen: the session is closed.
         """

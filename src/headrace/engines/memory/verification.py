@@ -1,4 +1,4 @@
-"""Books of a memory store: what it keeps beside the records of its jobs, compared with them."""
+"""Invariants of a memory store: what it keeps beside the records of its jobs, compared with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["verify"]
 
 
 def verify(state: State, book: str, now: datetime | None) -> Invariant:
-    """Compare one book, other than the ledger."""
+    """Check one invariant, other than the ledger."""
     if book == "messages":
         found = [] if now is None else missing(state.table.records.values(), now)
         return Invariant.of(book, _jobs(state), (_about(*one) for one in found))
@@ -50,7 +50,7 @@ def _keys(state: State) -> Iterator[Mismatch]:
     for job in state.table.records.values():
         if job.status not in LIVE or job.spec.dedup is None or job.id in held:
             continue
-        # One that was replaced while a worker had it has let go.
+        # A job that was replaced while a worker had it has freed its key.
         if not any(event.verb == Verb.REPLACE for event in state.table.events.get(job.id, ())):
             yield _about(job, "it is live, and does not hold its dedup key")
     for key, count in Counter(keys.values()).items():

@@ -16,7 +16,7 @@ __all__ = ["Workers"]
 class Workers:
     """The role ``workers`` of one session."""
 
-    gone_after = 0.0  # nobody is ever found gone: what shares this store shares its process
+    gone_after = 0.0  # no worker is ever found gone: all users of this store share its process
 
     def __init__(self, session: Session) -> None:
         self._state = session.state

@@ -39,7 +39,7 @@ class Documents(SqlDocuments):
         rev, was = written
         before = readable_queue(was) if rule is not None else None
         if rule is not None and (before is None or before.by_customer is not rule.by_customer):
-            # Where its jobs stand is another matter now: sessions forget the subqueues that they know. After the
-            # commit, because all see this at once, and then read the settings.
+            # The subqueues of its jobs are others now: sessions forget those that they know. After the commit, because
+            # all see this at once, and then read the settings.
             await self._cold.fetch(f"SELECT nextval('{self._schema}.collections')")
         return Setting(key, "null" if was is None else was, expect) if value is None else Setting(key, value, rev)

@@ -42,11 +42,10 @@ _TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint"
 class PostgresEngine:
     """Jobs in one schema of a PostgreSQL database.
 
-    ``pool`` is the most connections a session opens for its own statements, and again for transactions of handlers; it
-    opens as many as it needs at once.
-    ``listen_url`` names the server directly when ``url`` leads through a pooler, and ``pgbouncer`` says that it does;
-    without it such a session hears no hints and polls, and its death is not known at once. ``migrate`` lets it bring an
-    older schema up to date by itself.
+    ``pool`` is the maximum of connections that a session opens for its own statements, and again for transactions of
+    handlers; it opens as many as it needs at once. ``listen_url`` names the server directly when ``url`` leads through
+    a pooler, and ``pgbouncer`` says that it does; without it such a session gets no hints and polls, and its death is
+    not known at once. ``migrate`` lets it bring an older schema up to date by itself.
     """
 
     name = "postgresql"
@@ -72,10 +71,10 @@ class PostgresEngine:
         hot = Pool(url, size=pool - _REST, settings=HOT, pgbouncer=pgbouncer)
         warm = Pool(url, size=_WARM_CONNECTIONS, settings=WARM, pgbouncer=pgbouncer, replan=host)
         cold = Pool(url, size=_COLD_CONNECTIONS, settings=COLD, pgbouncer=pgbouncer)
-        # A pool of its own, because a search or a count may have to look at every job.
+        # A pool of its own, because a search or a count may have to read every job.
         search = Pool(url, size=_SEARCH_CONNECTIONS, settings=COLD, pgbouncer=pgbouncer, long=True)
         # A pool of its own, because a handler's transaction may take long. No settings, so that its isolation level is
-        # what the user's role or database has.
+        # that of the user's role or database.
         lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
         self._hot, self._pools = hot, (hot, warm, cold, search, lent)
         connect = None if self._listen_url is None else self._connect_directly
@@ -145,7 +144,7 @@ class PostgresEngine:
             return await migrate.apply(connection, self._schema, self._host.clock.now())
 
     async def migrations(self) -> tuple[list[str], list[str]]:
-        """The names of the applied migrations, and of the pending ones."""
+        """Return the names of the applied migrations, and of the pending ones."""
         async with self._aside() as connection:
             done = await migrate.applied(connection, self._schema)
             return done, [step.name for step in await migrate.pending(connection, self._schema)]
@@ -159,7 +158,7 @@ class PostgresEngine:
 
     @asynccontextmanager
     async def _aside(self) -> AsyncIterator[Connection]:
-        """A connection outside of the pools, whether the session is open or not."""
+        """Open a connection outside of the pools, whether the session is open or not."""
         connection = await connect_once(self._url, pgbouncer=self._pgbouncer)
         try:
             yield connection

@@ -37,7 +37,7 @@ class Entries(SqlEntries):
             return []
         took = set(_places((await self._pool.fetch(self._append, *columns(rows, _TEXTS)))[0][0]))
         missed = [row[:4] for row in rows if row[0] not in took]
-        # These were not stored: either another had locked the job, or the worker does not own it any more.
+        # These were not stored: another transaction had locked the job, or the worker does not own it any more.
         busy = (
             {place for (place,) in await self._pool.fetch(self._owned, *columns(missed, frozenset()))} if missed else ()
         )

@@ -32,11 +32,11 @@ _MAX_DELTA_ROWS = 10_000
 
 
 _LOCK_TIMEOUT_MILLISECONDS = 250
-"""Milliseconds to wait for what another transaction has locked; the batch is settled later then."""
+"""Milliseconds to wait for another transaction's lock; then the batch is settled later."""
 
 
 class _Refusal(Exception):
-    """A job that follows the end of a batch is refused, so that nothing is to be written."""
+    """A job that follows the end of a batch is refused, so that nothing is written."""
 
     def __init__(self, answer: Refused) -> None:
         self.answer = answer
@@ -92,12 +92,12 @@ class Families(SqlFamilies):
 
 
 def _silent_since(now: datetime, rules: Rules) -> int:
-    """The moment since which a batch must have got no more jobs to count as silent now."""
+    """Return the moment since which a silent batch must have got no more jobs."""
     return micros(now - timedelta(seconds=rules.batch_silence))
 
 
 async def _over(pool: Pool, schema: str, now: datetime, rules: Rules) -> list[Batch]:
-    """Add up the deltas and seal silent batches; the batches that are over and not settled."""
+    """Add up the deltas and seal silent batches; return the batches that are over and not settled."""
     while True:
         rows = await pool.fetch(sql("fold", schema), micros(now), _silent_since(now, rules), _MAX_DELTA_ROWS)
         if rows[0][0] < _MAX_DELTA_ROWS:

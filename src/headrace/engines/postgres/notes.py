@@ -1,4 +1,4 @@
-"""Process notes in rounds, each in a transaction of its own; the changes of one round may leave notes for the next."""
+"""Processing of notes in rounds, each in its own transaction; the changes of one round may leave notes for the next."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _places = msgspec.json.Decoder(list[int]).decode
 
 
 async def batches_by_id(connection: Connection, schema: str, ids: Collection[UUID]) -> dict[UUID, Batch]:
-    """The batches with these ids, as far as they are stored."""
+    """Return the batches with these ids, as far as they are stored."""
     if not ids:
         return {}
     rows: list[Any] = await connection.fetch(sql("batches", schema), list(ids))
@@ -53,14 +53,14 @@ class _Round(msgspec.Struct):
     """The result of one round."""
 
     last: int
-    """The last note it looked at."""
+    """The last note it read."""
     used: int
-    """How many jobs and notes it looked at."""
+    """How many jobs and notes it read."""
     changes: list[Change]
     busy: bool
-    """Whether a job was skipped because another had locked it; its note is still there."""
+    """Whether a job was skipped because another transaction had locked it; its note is still stored."""
     moved: bool
-    """Whether anything was done about any note."""
+    """Whether any note was processed."""
     over: bool
     """Whether no further round is needed: the notes did not reach the limit, and the changes left no new ones."""
     left_out: Sequence[LeftOut] = ()
@@ -73,7 +73,7 @@ class _Page(msgspec.Struct):
     notes: dict[int, Note]
     hearing: dict[int, list[int]]
     partly: int | None
-    """The note that concerns more jobs than this round may look at; its rest is for the next one."""
+    """The note that concerns more jobs than this round may read; its rest is for the next one."""
 
     @property
     def concerned(self) -> set[int]:
@@ -91,7 +91,7 @@ class _Page(msgspec.Struct):
         return {seq for id, seqs in self.hearing.items() if self.notes[id] is note for seq in seqs}
 
     def rest(self, busy: Collection[int]) -> dict[int, int]:
-        """The notes that are still needed, with their new cursors."""
+        """Return the notes that are still needed, with their new cursors."""
         found: dict[int, int] = {}
         for id, seqs in self.hearing.items():
             missed = min((seq for seq in seqs if seq in busy), default=None)
@@ -115,7 +115,7 @@ class Notes:
         self._hurry_until = -math.inf
 
     async def process(self, now: datetime, limit: int, changes: list[Change], left_out: list[LeftOut]) -> bool:
-        """Process notes until there are none left, or ``limit`` jobs were looked at; whether there may be more.
+        """Process notes until there are none left, or ``limit`` jobs were checked; return whether there may be more.
 
         Each round adds what it applied to ``changes``, and what these did not insert to ``left_out``, so that the
         caller knows of it even if a later round fails.
@@ -145,9 +145,11 @@ class Notes:
         return limit <= 0 and moved
 
     async def _round(self, now: datetime, last: int, limit: int, patience: int | None = None) -> _Round:
-        """Process the notes behind the last one. A job that another has locked is skipped, or waited for with patience.
+        """Process the notes behind the last one. A job that another has locked is skipped, or awaited until the
+        timeout.
 
-        All jobs of a round are locked by one statement, in the same order by everybody, so that there is no deadlock.
+        All jobs of a round are locked by one statement, in the same order in all transactions, so that there is no
+        deadlock.
         """
         async with self._cold.transaction() as connection:
             if patience is not None:
@@ -174,7 +176,7 @@ class Notes:
 
     async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
         ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
-        # As texts: for arrays of any other type the driver first asks the server about the type, on each connection.
+        # As texts: for arrays of any other type the driver first queries the server for the type, on each connection.
         given = (literal(ids), kinds, literal(seqs), literal(cursors))
         rows: list[Any] = await connection.fetch(sql("concerned", self._schema), *given, limit + 1)
         end, partly = None, None
@@ -188,7 +190,8 @@ class Notes:
         return _Page({id: _NOTES[kind] for id, kind in zip(ids, kinds, strict=True)}, hearing, partly)
 
     async def _hold(self, connection: Connection, page: _Page, *, wait: bool) -> tuple[list[Job], set[int]]:
-        """Lock the jobs that may have to change; these jobs, and the order numbers of those that another has locked."""
+        """Lock the jobs that may have to change; return these, and the order numbers of those that another has
+        locked."""
         if not page.concerned:
             return [], set()
         text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
@@ -220,7 +223,7 @@ class Notes:
         return [change for change in changes if change is not None]
 
     async def _write(self, connection: Connection, changes: list[Change]) -> tuple[bool, Lost]:
-        """Apply the changes; whether they left notes, and what they should have inserted and did not."""
+        """Apply the changes; return whether they left notes, and what they should have inserted and did not."""
         if not changes:
             return False, {}
         places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))

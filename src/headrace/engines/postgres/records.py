@@ -89,7 +89,7 @@ class Finding(Finder):
 
     def text(self, text: str) -> Asked:
         if not askable(text):
-            return "j.error IS NOT NULL", []  # what others said may hold anything
+            return "j.error IS NOT NULL", []  # the error is a user's text and may have anything
         asked = sql("find_text", self._schema)
         return asked, [text] * asked.count("?")
 
@@ -103,8 +103,8 @@ class Records(SqlRecords):
 
     async def _standing(self, at: int) -> list[Any]:
         async with self._pool.snapshot() as connection:
-            # One long queue is most of the table, and looks as if it were best counted by reading all history, too.
-            # Nor is it for several processes: it is asked again and again beside workers, which need them more.
+            # One long queue is most of the table, so the planner would count it by reading all history, too. Nor may it
+            # use several processes: it runs repeatedly beside workers, which need them more.
             await connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL max_parallel_workers_per_gather = 0")
             return await connection.fetch(sql("count_standing", self._schema), at, Status.FAILED.value, _PARKED)
 

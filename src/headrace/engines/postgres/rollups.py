@@ -1,4 +1,4 @@
-"""Rollups: rows that are only ever taken and written, so that nobody waits for another."""
+"""Rollups: rows that are only ever taken and written, so that no session waits for another."""
 
 from __future__ import annotations
 

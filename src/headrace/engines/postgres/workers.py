@@ -1,4 +1,4 @@
-"""The role ``workers``: which are known, which are alive, and the answers to their beats."""
+"""The role ``workers``: which are known, which are alive, and the replies to their beats."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from headrace.engines.sql.workers import CHANGED, SqlWorkers, report_of, row_of_
 __all__ = ["Workers"]
 
 _TEXTS = frozenset({2, *(place for place, column in enumerate(CHANGED, 3) if column.type == "text")})
-"""Which of the columns of a beat are texts: the report, and what is kept of the beat."""
+"""Which of the columns of a beat are texts: the report, and what is stored of the beat."""
 
 _numbers = msgspec.json.Decoder(list[tuple[UUID, int]]).decode
 _pairs = msgspec.json.Decoder(list[tuple[UUID, UUID]]).decode
 
 
 def _by_worker(found: str) -> dict[UUID, list[UUID]]:
-    """Jobs by worker, of pairs."""
+    """Return jobs by worker, from pairs."""
     jobs: dict[UUID, list[UUID]] = {}
     for worker, job in _pairs(found):
         jobs.setdefault(worker, []).append(job)
@@ -52,7 +52,7 @@ class Workers(SqlWorkers):
         if not beats:
             return {}
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
-        # In order, so that two who beat for the same workers do not wait for each other.
+        # In order, so that two that beat for the same workers do not wait for each other.
         said = [(worker, *report_of(beat), *row_of_beat(beat, now)) for worker, beat in sorted(beats.items())]
         named = [literal([worker for worker, beat in beats.items() for _ in beat.held])]
         named.append(literal([job for beat in beats.values() for job in beat.held]))
@@ -82,7 +82,7 @@ class Workers(SqlWorkers):
         }
 
     async def _unknown(self, forgotten: Mapping[UUID, Sequence[UUID]]) -> dict[UUID, list[Job]]:
-        """Those of these jobs, by worker, that it still holds: some may be finished or another's by now."""
+        """Return those of these jobs, by worker, that it still holds: some may be finished or another's by now."""
         found: dict[UUID, list[Job]] = {}
         if forgotten:
             holder = {job: worker for worker, jobs in forgotten.items() for job in jobs}

@@ -1,4 +1,4 @@
-"""The remote engine: the contract, spoken over HTTP with a hub that has the store.
+"""The remote engine: the contract over HTTP, with a hub that has the store.
 
 Begin with ``engine`` and ``calls``. May import ``runtime`` and below; ``engine.wire`` has the bytes.
 """

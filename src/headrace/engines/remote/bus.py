@@ -1,5 +1,5 @@
-"""Hints between this session and a hub, over one WebSocket, which also shows that a worker lives; nothing but speed
-depends on it."""
+"""Hints between this session and a hub, over one WebSocket, which also shows that a worker lives; only speed depends on
+it."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 __all__ = ["PROOF", "RemoteBus"]
 
 PROOF = "hub "
-"""What a proof begins with that names a connection to a hub, and that nobody can judge."""
+"""The prefix of a proof that names a connection to a hub, which no engine can judge."""
 
 _log = logging.getLogger("headrace.remote")
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 10.0
 _CONNECT_TIMEOUT_SECONDS = 10.0
 _CLOSE_TIMEOUT_SECONDS = 2.0
-"""Seconds for the last hints to go out."""
+"""Seconds to send the last hints."""
 _PING_SECONDS = 20.0
-"""Seconds between two signs of life of a connection on which nothing is said."""
+"""Seconds between two signs of life of a silent connection."""
 _MAX_WAITING_HINTS = 1000
-"""Hints that may wait for a connection; of more, only their topics are told."""
+"""Hints that may wait for a connection; of more, only their topics are sent."""
 _MAX_FRAME_HINTS = 20
-"""Hints in one frame: with a thousand names each they are well below what a hub takes."""
+"""Hints in one frame: with a thousand names each they are well below the limit of a hub."""
 _FIRST_CONNECT_SECONDS = 1.0
 """Seconds that a worker waits for its first connection, before it registers without one."""
 _LINGER_SECONDS = 5.0
-"""Seconds for which a topic is still listened for when nobody here does: many listen again at once."""
+"""Seconds for which a topic stays listened for without a listener here: many listen again at once."""
 
 
 class RemoteBus:
-    """Sends and hears the hints of one session. It connects when somebody listens, or there is something to send.
+    """Sends and receives the hints of one session. It connects when there is a listener, or something to send.
 
-    A hint of this session goes to the hub, which passes it on to all who listen, this session among them: so it
-    comes back once, in the order in which others hear it.
+    A hint of this session goes to the hub, which sends it to all listeners, this session among them: so it comes back
+    once, in the order in which others receive it.
     """
 
     def __init__(self, address: Address, host: Host, beat: float) -> None:
@@ -61,29 +61,29 @@ class RemoteBus:
     def _begin(self) -> None:
         self._outbox: list[Hint] = []
         self._said = asyncio.Event()
-        """There is something to tell the hub."""
+        """Set when there is something to send to the hub."""
         self._sent = asyncio.Event()
         self._sent.set()
-        """All that was to be sent is on its way."""
+        """Set when all that was to be sent is on its way."""
         self._told: frozenset[Topic] = frozenset()
-        """What the hub knows that is listened for here."""
+        """The topics that the hub knows are listened for here."""
         self._missed: frozenset[Topic] = frozenset()
-        """What was listened for on a connection that was lost: hints of these may have been missed."""
+        """The topics of a lost connection: hints of these may have been missed."""
         self._wanted: frozenset[Topic] | None = None
         self._worker: UUID | None = None
-        """Whose session this is."""
+        """The worker of this session."""
         self._told_of: UUID | None = None
-        """Of whom the hub knows, by the present connection, that this is theirs."""
+        """The worker that the hub knows by the present connection."""
         self._shows = asyncio.Event()
-        """Set while that is so."""
+        """Set while the hub knows the worker."""
         self._proof = ""
         """Another one for each connection."""
         self._patience = _FIRST_CONNECT_SECONDS
 
-    # -- a session's life
+    # -- open and close
 
     def open(self) -> None:
-        """Take part, on the loop that is running."""
+        """Take part, on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._begin()
         self._task = self._loop.create_task(self._run(), name="headrace-hints")
@@ -97,7 +97,7 @@ class RemoteBus:
             return
         await self._host.wait(self._sent, _CLOSE_TIMEOUT_SECONDS)
         task.cancel()
-        # With a limit: a hub that does not answer must not keep a program from ending.
+        # With a limit: a hub that does not reply must not keep a program from ending.
         await asyncio.wait({task}, timeout=_CLOSE_TIMEOUT_SECONDS)
 
     # -- the contract
@@ -123,8 +123,8 @@ class RemoteBus:
     async def attend(self, worker: UUID) -> Attended | None:
         """Show the hub by the connection of this session that this worker lives; None: there is none for now.
 
-        The hub tells the others if the connection ends without a goodbye. The worker that notices it beats at
-        once, and again when it has another; one that does not goes on beating when it is time.
+        The hub notifies the others if the connection ends without a goodbye. A worker that notices it beats at once,
+        and again when it has another connection; one that does not notice beats on schedule.
         """
         if self._task is None:
             return None
@@ -142,7 +142,7 @@ class RemoteBus:
         if asyncio._get_running_loop() is loop:
             work()
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to listen
+            with suppress(RuntimeError):  # the loop is closed: it has no listeners any more
                 loop.call_soon_threadsafe(work)
 
     def _send(self, hint: Hint) -> None:
@@ -177,9 +177,12 @@ class RemoteBus:
             self._told, self._wanted, self._told_of = frozenset(), None, None
             self._shows.clear()
             self._said.set()
-            if monotonic() - began > 2 * _MAX_PAUSE_SECONDS:  # else a hub that accepts only to close is asked at once
-                pauses.reset()
-            await pauses.sleep()
+            if (
+                monotonic() - began > 2 * _MAX_PAUSE_SECONDS
+            ):  # else a server that accepts only to close would be called again at once
+                pause = _FIRST_PAUSE_SECONDS
+            await self._host.sleep(pause * (0.5 + self._host.dice.chance()))
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
     async def _connect(self) -> ClientConnection:
         from websockets.asyncio.client import connect
@@ -197,7 +200,7 @@ class RemoteBus:
         )
 
     async def _serve(self, connection: ClientConnection) -> None:
-        """Say and hear on an open connection, until it ends."""
+        """Send and receive on an open connection, until it ends."""
         saying = asyncio.create_task(self._say(connection), name="headrace-hints-out")
         try:
             async for frame in connection:
@@ -226,7 +229,7 @@ class RemoteBus:
                 if not self._outbox:
                     self._sent.set()
                     await self._said.wait()
-        except (ValueError, TypeError):  # a hint that cannot be written is lost; the socket must not stay mute
+        except (ValueError, TypeError):  # a hint that cannot be written is lost; the socket must go on
             _log.exception("hints could not be sent, connecting anew")
             await connection.close()
 
@@ -234,7 +237,7 @@ class RemoteBus:
         try:
             told: Hints = decode(frame if isinstance(frame, bytes) else frame.encode(), Hints)
         except msgspec.MsgspecError:
-            # Of a version that knows more topics, perhaps: whatever it was, everybody looks.
+            # Perhaps of a version that knows more topics: whatever it was, all listeners check.
             self._look(self._local.topics)
             return
         if told.wanted is not None:
@@ -247,6 +250,6 @@ class RemoteBus:
             self._local.deliver(hint)
 
     def _look(self, topics: Iterable[Topic]) -> None:
-        """Have everybody look, since hints of these topics may have been missed."""
+        """Make all listeners check, since hints of these topics may have been missed."""
         for topic in topics:
             self._local.deliver(Hint(topic))

@@ -1,4 +1,4 @@
-"""Calls of a hub: a verb and its arguments there, and its reply or its error back; what other replies mean."""
+"""Calls of a hub: a verb and its arguments, and its reply or its error; what other replies mean."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REFUSING = frozenset({"draining", "too-many-sockets", "too-slow", "too-many", "
 
 
 class Draining(Unavailable):
-    """The hub does not serve for now, and has not done what it was asked for."""
+    """The hub does not serve for now, and has not done the request."""
 
 
 class OtherProtocol(NotSupported):
@@ -53,7 +53,7 @@ class _Problem(msgspec.Struct):
 
 
 def decoded(body: bytes, kind: Any, address: Address) -> Any:
-    """What a hub has answered.
+    """Return the reply of a hub.
 
     :raises EngineError: it is not of this type
     """
@@ -65,7 +65,7 @@ def decoded(body: bytes, kind: Any, address: Address) -> Any:
 
 
 def meaning(answer: Answer, address: Address, verb: WireCall | None, *, admitted: bool) -> HeadraceError:
-    """The error that an answer is. ``admitted``: whether this session was let in before; ``verb``: None for hello."""
+    """Return the error of a reply. ``admitted``: whether this session was accepted before; ``verb``: None for hello."""
     if answer.kind == MSGPACK and verb is not None:
         error: HeadraceError = decoded(answer.body, HeadraceError, address)
         return error
@@ -74,7 +74,7 @@ def meaning(answer: Answer, address: Address, verb: WireCall | None, *, admitted
         return _of_others(answer, address, admitted)
     where = f"the hub at {address}"
     if answer.status in (401, 403):
-        # Who was let in and is no longer has lost the store: a key that was revoked never comes back.
+        # A session that was accepted and is no longer has lost the store: a revoked key never comes back.
         text = f"{where} answered {answer.status} to {address.whose}: {problem.words}. {_REMEDY}"
         return StoreLost(text) if admitted else ConfigError(text)
     if problem.kind in _REFUSING:
@@ -97,7 +97,7 @@ def _problem(answer: Answer) -> _Problem | None:
 
 
 def _of_others(answer: Answer, address: Address, admitted: bool) -> HeadraceError:
-    """Of an answer that no hub gave, but something in its place or in front of it."""
+    """Return the error of a reply that no hub sent, but something in its place or in front of it."""
     kind = answer.kind.decode("latin-1") or "without a media type"
     if admitted or answer.status >= 500:  # the hub was there before, so that it may come back
         text = f"something in front of the hub at {address} answered {answer.status} ({kind}) in its place"
@@ -120,7 +120,7 @@ def _not_understood(answer: Answer, problem: _Problem, where: str, verb: WireCal
 
 
 TIMEOUT_SECONDS, LONG_TIMEOUT_SECONDS = 30.0, 300.0
-"""Seconds for an answer, and for one that may have to look at every job: as engines have for their servers."""
+"""Seconds for a reply, and for one that may have to read every job: as engines have for their servers."""
 
 
 class Calls:
@@ -134,13 +134,13 @@ class Calls:
         self._most: int | None = None
         self._protocol = PROTOCOL
         self._admitted = False
-        """Whether the hub let this session in before."""
+        """Whether the hub accepted this session before."""
 
     async def open(self) -> Hello:
         """Connect, and agree on a protocol.
 
-        :raises Unavailable: the hub cannot be reached
-        :raises ConfigError: it does not let this key in, or speaks another protocol
+        :raises Unavailable: the hub cannot be reached :raises ConfigError: it does not accept this key, or speaks
+        another protocol
         """
         pool = Pool(self._address)
         try:
@@ -158,7 +158,7 @@ class Calls:
             await pool.close()
 
     async def greet(self) -> Hello:
-        """What the hub says of itself; for this, the session need not be open."""
+        """Return what the hub says about itself; for this, the session need not be open."""
         if self._pool is not None:
             return await self._greet(self._pool)
         pool = Pool(self._address)
@@ -190,9 +190,9 @@ class Calls:
         return hello
 
     async def call(self, verb: WireCall, arguments: Any) -> Any:
-        """The hub's answer to a verb.
+        """Return the hub's reply to a verb.
 
-        :raises Unavailable: it could not be asked, or it did not answer
+        :raises Unavailable: it could not be reached, or it did not reply
         """
         pool = self._pool
         if pool is None:
@@ -257,7 +257,7 @@ class Calls:
 
 
 def _without_halves(value: Any) -> Any:
-    """A question whose text no line can carry, as one that finds nothing either: no store has a NUL in a text."""
+    """Return a query with an unencodable text as one that finds nothing either: no store has a NUL in a text."""
     if isinstance(value, str):
         return "".join("\0" if "\ud800" <= one <= "\udfff" else one for one in value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as a client of a hub needs it: its address, and connections that are kept, one request on each at a time.
+"""HTTP/1.1 as a client of a hub needs it: its address, and persistent connections, one request on each at a time.
 
 A library for everything that HTTP can be costs five times as much for each call (docs/decisions/remote-engine.md).
 """
@@ -25,7 +25,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     tls: bool = False
     root: str = ""
-    """What stands before all of its paths, as in ``/jobs``; a proxy may have put it there."""
+    """The prefix of all of its paths, as in ``/jobs``; a proxy may have added it."""
     key: str | None = None
 
     def __repr__(self) -> str:  # the key opens everything
@@ -42,22 +42,22 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hints(self) -> str:
-        """Where hints are heard."""
+        """The URL for hints."""
         return f"{'wss' if self.tls else 'ws'}://{self.authority}{self.root}/rpc/hints"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What opens the door."""
+        """The header that authenticates."""
         return {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
 
     @property
     def whose(self) -> str:
-        """The key in words, without what opens the door."""
+        """The key in words, without its secret part."""
         return "no key" if self.key is None else f"the key {self.key[:SHOWN_KEY_CHARACTERS]}…"
 
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Bytes of the head of an answer, and of what stands between chunks."""
+"""Bytes of the head of a reply, and of what is between chunks."""
 MAX_CONNECTIONS = 16
 """How many calls are under way at once; more wait for one of them."""
 _CONNECT_TIMEOUT_SECONDS = 10.0
@@ -66,7 +66,7 @@ _SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch
 
 
 class Answer(NamedTuple):
-    """What a hub, or whoever stands in front of it, has answered."""
+    """The reply of a hub, or of a proxy in front of it."""
 
     status: int
     kind: bytes
@@ -79,41 +79,41 @@ class NotSent(Exception):
 
 
 class Lost(Exception):
-    """The request was sent, and no whole answer came."""
+    """The request was sent, and no whole reply came."""
 
     def __init__(self, why: str, *, untouched: bool = False) -> None:
         super().__init__(why)
         self.untouched = untouched
-        """Nothing came on a connection that was kept: most likely the other side had just closed it."""
+        """Nothing came on a reused connection: most likely the other side had just closed it."""
 
 
 class Reading:
-    """One answer, as its bytes come."""
+    """One reply, as its bytes come."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._left: int | None = 0
-        """Bytes of the body, or of the chunk, that are not here yet; None: it ends with the connection."""
+        """Bytes of the body, or of the chunk, that are missing; None: it ends with the connection."""
         self._chunks: list[bytes] | None = None
         self._kind, self.status = b"", 0
         self.keeps = True
         """Whether the connection can be used again."""
         self.body: bytes | None = None
-        """Once all of it is here."""
+        """Set once all of it is here."""
 
     @property
     def begun(self) -> bool:
-        """Whether anything has come."""
+        """Return whether anything has come."""
         return self.status != 0 or bool(self._data)
 
     @property
     def answer(self) -> Answer:
-        """The whole of it."""
+        """Return the whole reply."""
         assert self.body is not None
         return Answer(self.status, self._kind, self.body)
 
     def feed(self, data: bytes) -> bool:
-        """Take what has come; whether the answer is whole.
+        """Take received bytes; return whether the reply is whole.
 
         :raises ValueError: this is no HTTP
         """
@@ -129,7 +129,7 @@ class Reading:
         return True
 
     def end(self) -> bool:
-        """Nothing more comes; whether the answer is whole."""
+        """Note that nothing more comes; return whether the reply is whole."""
         if self.status and self._chunks is None and self._left is None:
             self.body = bytes(self._data)
         return self.body is not None
@@ -205,7 +205,7 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is kept: a request, its answer, the next request."""
+    """A persistent connection: a request, its reply, the next request."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def ask(self, request: bytes) -> asyncio.Future[Answer]:
-        """Send a request; its answer, or ``Lost``."""
+        """Send a request; return its reply, or ``Lost``."""
         assert self._transport is not None
         self._waiter = waiter = asyncio.get_running_loop().create_future()
         self._reading = Reading()
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reading, waiter = self._reading, self._waiter
         if reading is None or waiter is None or waiter.done():
-            self.cut()  # nobody has asked
+            self.cut()  # there is no request
             return
         try:
             if not reading.feed(data):
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
             waiter.set_exception(Lost(why, untouched=self._answered and not reading.begun))
 
     def cut(self) -> None:
-        """Use it no more."""
+        """Close it at once."""
         self.usable = False
         if self._transport is not None:
             self._transport.abort()
@@ -275,10 +275,9 @@ class Pool:
         self._tls: ssl.SSLContext | None = None
 
     async def ask(self, request: bytes, patience: float, *, fresh: bool = False) -> Answer:
-        """Send a request, and wait so many seconds for its answer; ``fresh``: not on a connection that was kept.
+        """Send a request, and wait so many seconds for its reply; ``fresh``: not on a reused connection.
 
-        :raises NotSent: there is no connection
-        :raises Lost: no whole answer came
+        :raises NotSent: there is no connection :raises Lost: no whole reply came
         """
         async with self._room:
             if fresh:
@@ -292,7 +291,7 @@ class Pool:
                 raise Lost(f"it did not answer within {patience:g} s") from None
             finally:
                 if waiter.cancelled() or not waiter.done():
-                    connection.cut()  # what it still answers is nobody's
+                    connection.cut()  # no caller waits for its reply
             if connection.usable:
                 self._idle.append(connection)
             return answer
@@ -320,7 +319,7 @@ class Pool:
         return connection
 
     def drop_idle(self) -> None:
-        """Close what is kept and not in use."""
+        """Close idle connections."""
         while self._idle:
             self._idle.pop().cut()
 
@@ -338,6 +337,6 @@ def _words(error: OSError) -> str:
         return f"its certificate is not trusted ({error.verify_message}): SSL_CERT_FILE names those that are"
     if isinstance(error, ssl.SSLError):
         return f"no TLS ({error.reason or error}): is it hub+http:// and not hub+https://?"
-    if error.errno is not None and error.errno > 0:  # asyncio says where it failed, which is known
+    if error.errno is not None and error.errno > 0:  # asyncio adds the address, which is known
         return os.strerror(error.errno).lower()
     return (error.strerror or str(error)).lower()

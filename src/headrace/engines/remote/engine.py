@@ -32,15 +32,15 @@ from headrace.runtime.host import Host
 __all__ = ["RemoteEngine"]
 
 _GONE_AFTER_SECONDS = 5.0
-"""What ``Workers.gone_after`` is until the hub has said what it is of its engine."""
+"""``Workers.gone_after`` until the hub has sent that of its engine."""
 
 
 class RemoteEngine:
-    """The store of a hub, from far away: every verb is a call, and the hub's engine does it.
+    """The store of a hub, remotely: every verb is a call, and the hub's engine does it.
 
-    What is held for a worker while its process lives cannot be held from here, nor by the hub, whose death would look
-    like the worker's: so a worker behind a hub is judged by its beats. If its connection is cut off, the hub says so,
-    and the worker has a grace in which to beat again.
+    Nothing can be held from here for a worker while its process lives, nor by the hub, since the hub's death would look
+    like the worker's: so a worker behind a hub is judged by its beats. If its connection is cut off, the hub reports
+    it, and the worker has a grace in which to beat again.
     """
 
     name = "hub"
@@ -81,7 +81,7 @@ class RemoteEngine:
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         await self._calls.greet()
-        return []  # a hub that answers has opened its store, and so has found it up to date
+        return []  # a hub that replies has opened its store, and so has found it up to date
 
     async def time(self) -> datetime | None:
         said: datetime | None = await self._session.time()
@@ -93,8 +93,8 @@ class RemoteEngine:
         return [_about(hello, self._address), *_rules(hello, self.rules), *found]
 
     async def _gone(self, rows: Sequence[WorkerRow]) -> Gone:
-        """Ask the hub, unless nobody of these could be found gone, or all are programs beside the store: others beside
-        it look after those, and every worker far away would ask once a second for nothing."""
+        """Query the hub, unless none of these could be found gone, or all are programs beside the store: others beside
+        it watch those, and every remote worker would call once a second for nothing."""
         judged = [row for row in rows if row.proof and row.info.concurrency and not row.proof.startswith(PROOF)]
         found: Gone = await self._far_gone(judged) if judged else Gone()
         return found
@@ -108,7 +108,7 @@ def _about(hello: Hello, address: Address) -> Check:
 
 
 def _rules(hello: Hello, here: Rules) -> list[Check]:
-    """Whether the hub goes by other numbers than this machine."""
+    """Return whether the hub has other rules than this machine."""
     there = hello.rules
     others = [name for name in here.__struct_fields__ if getattr(here, name) != getattr(there, name)]
     if not others:

@@ -1,10 +1,9 @@
 """Row formats: which column keeps which field of a job, and how its value is written and read.
 
-The columns are listed once (``_JOB``), and each engine says what is different there (``sqlite/columns.py``,
-``postgres/columns.py``). Its statements, and the functions that make rows of jobs and jobs of rows, are made from that
-list when the engine is imported. What is written and read
-is said as a Python expression, and these are compiled into one function, as ``namedtuple`` and ``dataclass`` do: a loop
-over the columns would take twice as long, and this is done several times for every job.
+The columns are listed once (``_JOB``), and each engine says what is different there (``jobs/columns.py``). Its
+statements, and the functions that make rows of jobs and jobs of rows, are made from that list when the engine is
+imported. What is written and read is a Python expression, and these are compiled into one function, as ``namedtuple``
+and ``dataclass`` do: a loop over the columns would take twice as long, and this is done several times for every job.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ __all__ = [
 
 
 FOR_OTHERS = " "
-"""In place of what is read: the column is read, but only for what other columns make of it."""
+"""In place of what is read: the column is read, but only for other columns."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a row. Expressions may use ``job``, ``change``, and ``at``, which turns moments into numbers when
-    something is written, and numbers into moments when it is read."""
+    """A column of a row. Expressions may use ``job``, ``change``, and ``at``, which turns moments into numbers on
+    writes, and numbers into moments on reads."""
 
     name: str
     type: str
@@ -68,33 +67,33 @@ class Column(msgspec.Struct, frozen=True):
     """The arguments for ``Job`` that are made of it, with commas between them; empty: it is not read."""
     table: str = "jobs"
     select: str = ""
-    """The SQL by which it is read, if not just its name."""
+    """The SQL that reads it, if not just its name."""
     set: str = ""
-    """The SQL by which a change sets it, if not just the value, which is written ``{}`` here."""
+    """The SQL with which a change sets it, if not just the value, which is written ``{}`` here."""
     given: str | None = None
     """For an engine that does not read from a claimed row what the claim itself has just written: what is made of the
     ``given`` grant instead of ``read``. None: it is read from the row."""
 
     @property
     def selected(self) -> str:
-        """How it is read: from ``jobs j``, ``bodies b`` or ``ends e``."""
+        """The SQL that reads it: from ``jobs j``, ``bodies b`` or ``ends e``."""
         return self.select or f"{self.table[0]}.{self.name}"
 
 
 def plain(name: str, type: str, *, new: bool = False, given: str | None = None) -> Column:
-    """A column that keeps a field of the job as it is."""
+    """Return a column that keeps a field of the job as it is."""
     value = f"job.{name}"
     return Column(name, type, value if new else "", value, f"{name}={name}", given=given)
 
 
 def moment(name: str, *, new: bool = False, given: str | None = None) -> Column:
-    """A column that keeps a moment, in microseconds."""
+    """Return a column that keeps a moment, in microseconds."""
     value = f"at[job.{name}]"
     return Column(name, "bigint", value if new else "", value, f"{name}=at[{name}]", given=given)
 
 
 def document(name: str) -> Column:
-    """A column that keeps a value as JSON."""
+    """Return a column that keeps a value as JSON."""
     value = f"None if job.{name} is None else encode(job.{name})"
     return Column(name, "text", "", value, f"{name}=None if {name} is None else read_{name}({name})")
 
@@ -108,9 +107,9 @@ class Specs(dict[str, Spec]):
 
 
 CUT_OFF = "[1]"
-"""The state, as it is kept, of a job whose first attempt was lost when several workers died at once: all that were in
-flight have it after a power cut, and whatever writes their rows reads it. It stands for more than it says as an array;
-who takes it for that stores the start of the job before its call, as after any other loss."""
+"""The stored state of a job if its first attempt was lost when several workers died at once: all that were in flight
+have it after a power cut, and what writes their rows reads it. It means more than its array says; a reader that takes
+it as an array stores the start of the job before its call, as after any other loss."""
 _CUT_OFF = State(attempt=1, blameless_losses=1)
 
 _read = msgspec.json.Decoder(State).decode
@@ -138,7 +137,7 @@ NAMES: dict[str, Any] = {
 
 
 def function(name: str, parameters: str, lines: Sequence[str], **names: Any) -> Callable[..., Any]:
-    """The function with these lines, the last of which is an expression: what it returns."""
+    """Return the function with these lines, the last of which is the expression that it returns."""
     *before, last = lines
     body = "".join(f"    {line}\n" for line in (*before, f"return {last}"))
     space = NAMES | names
@@ -148,39 +147,39 @@ def function(name: str, parameters: str, lines: Sequence[str], **names: Any) -> 
 
 
 def names(columns: Iterable[Column]) -> str:
-    """The names of these columns."""
+    """Return the names of these columns."""
     return ", ".join(column.name for column in columns)
 
 
 def parameters(columns: Sequence[Column], first: int = 1) -> list[str]:
-    """A parameter of a statement for each column, from number ``first`` on."""
+    """Return a parameter of a statement for each column, from number ``first`` on."""
     return [f"${number}" for number in range(first, first + len(columns))]
 
 
 def sets(columns: Iterable[Column], values: Iterable[str]) -> str:
-    """What an update sets these columns to, with this SQL for their values."""
+    """Return what an update sets these columns to, with this SQL for their values."""
     pairs = zip(columns, values, strict=True)
     return ", ".join(f"{column.name} = {(column.set or '{}').replace('{}', value)}" for column, value in pairs)
 
 
 def arguments(columns: Iterable[Column]) -> str:
-    """The arguments that are made of these columns."""
+    """Return the arguments that are made of these columns."""
     return ", ".join(column.read for column in columns)
 
 
 def row(values: Iterable[str]) -> str:
-    """The expression for a row of these values."""
+    """Return the expression for a row of these values."""
     return f"({', '.join(values)},)"
 
 
 def job_of(arguments: Iterable[str]) -> str:
-    """The expression for a job of these arguments, in the order of its fields, in which it is made the fastest."""
+    """Return the expression for a job of these arguments, in the order of its fields, which is the fastest."""
     given = dict(one.split("=", 1) for each in arguments if each.strip() for one in each.split(", "))
     return f"Job({', '.join(f'{name}={given[name]}' for name in Job.__struct_fields__ if name in given)})"
 
 
 def tuple_type(columns: Iterable[Column]) -> Any:
-    """The type that a row of these columns has in a JSON document."""
+    """Return the type that a row of these columns has in a JSON document."""
     return tuple[tuple(_TYPES.get(column.type.lower(), int | None) for column in columns)]  # type: ignore[misc]
 
 
@@ -189,7 +188,7 @@ def _moments_in(type: Any) -> set[str]:
 
 
 def fields_to(kept: type[msgspec.Struct], source: str, type: Any, but: int = 0) -> str:
-    """The expression for the fields of ``kept``, which keeps moments as numbers, taken from a ``source`` of a type.
+    """Return the expression for the fields of ``kept``, which has moments as numbers, from a ``source`` of a type.
 
     ``but``: so many of the last are left out.
     """
@@ -199,7 +198,7 @@ def fields_to(kept: type[msgspec.Struct], source: str, type: Any, but: int = 0) 
 
 
 def fields_of(kept: type[msgspec.Struct], source: str, type: Any) -> str:
-    """The arguments for a type that are made of the fields of a ``source``, which is a ``kept``."""
+    """Return the arguments for a type that are made of the fields of a ``source``, which is a ``kept``."""
     moments = _moments_in(type)
     return ", ".join(
         f"{name}=at[{source}.{name}]" if name in moments else f"{name}={source}.{name}"
@@ -211,17 +210,17 @@ READ_STATE = fields_of(State, "state", Job)
 """The arguments for ``Job`` that are made of its state."""
 
 _ENDS = ("reason", "moved_to")
-"""The fields of a state in front of which it ends, if all from there on is as on a new job: the first for nearly all
-that are kept, the second for jobs that were lost."""
+"""The fields before which a state ends, if all from there on is as on a new job: the first for nearly all stored
+states, the second for jobs that were lost."""
 
 
 def _new_from(fields: Iterable[msgspec.structs.FieldInfo]) -> str:
-    """The expression for whether a job has these fields of its state as a new one."""
+    """Return the expression for whether a job has these fields of its state as a new one."""
     return " and ".join(f"job.{one.name} is None" if one.default is None else f"not job.{one.name}" for one in fields)
 
 
 def _states() -> list[str]:
-    """The lines of a function that makes the text of a state."""
+    """Return the lines of a function that makes the text of a state."""
     fields, texts = msgspec.structs.fields(State), list[str]()
     for end in _ENDS:
         rest = fields[State.__struct_fields__.index(end) :]
@@ -233,7 +232,7 @@ def _states() -> list[str]:
 
 
 state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", _states(), CUT_OFF=CUT_OFF)
-"""What no statement looks at, as it is kept: without the last fields, where these are as on a new job."""
+"""What no statement reads, as it is stored: without the last fields, where these are as on a new job."""
 
 NAMES["state_of"] = state_of
 
@@ -263,7 +262,7 @@ _JOB = (
     moment("cancel_requested_at", given=""),
     document("progress"),
     Column("state", "text", NEW_STATE, "state_of(job, at)", READ_STATE),
-    # With a change: null keeps it, an empty text releases it, any other takes it.
+    # With a change: null keeps it, an empty text frees it, any other takes it.
     Column(
         "held_key",
         "text",
@@ -286,29 +285,28 @@ REPORTED = ("updated_at", "progress")
 
 
 def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:
-    """What is kept of a job, with PostgreSQL's types; ``own`` says by column what is different in one engine. A new
-    field of ``Job`` is one line above."""
+    """Return what is stored of a job, with PostgreSQL's types; ``own`` says by column what is different in one engine.
+    A new field of ``Job`` is one line above."""
     return tuple(msgspec.structs.replace(column, **own.get(column.name, {})) for column in _JOB)
 
 
 PLAIN = frozenset({"id", "subqueue", "rank", "created_at", "payload", "spec"})
-"""The columns in which new jobs differ that are queued at once (``record.is_at_once``)."""
+"""The columns that differ in new jobs that are queued at once (``encoding.is_at_once``)."""
 
 
 def at_once(plain: Mapping[str, str]) -> dict[str, str]:
-    """By column the SQL for what is kept of a job that is queued at once, given that for ``PLAIN``; all others are
-    null."""
+    """Return by column the SQL for a job that is queued at once, given that for ``PLAIN``; all others are null."""
     moments = dict.fromkeys(("available_at", "arrived_at", "updated_at"), plain["created_at"])
     return {"status": f"'{Status.QUEUED.value}'", "stage": str(STAGES[Status.QUEUED]), **moments, **plain}
 
 
 def fields_in(columns: Iterable[Column]) -> list[str]:
-    """The fields of a new job that these columns are made of."""
+    """Return the fields of a new job that these columns are made of."""
     return list(dict.fromkeys(re.findall(r"\bjob\.(\w+)", " ".join(column.new for column in columns))))
 
 
 def is_new(columns: Iterable[Column]) -> Callable[[Job], bool]:
-    """A function that returns whether a job has nothing more than what is written of a new one."""
+    """Return a function that returns whether a job has no more than what is written of a new one."""
     written = {"seq", *fields_in(columns)}
     rest = [one for one in msgspec.structs.fields(Job) if not one.required and one.name not in written]
     tests = [f"job.{one.name} {'is' if one.default is None else '=='} {one.default!r}" for one in rest]

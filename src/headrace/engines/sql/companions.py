@@ -13,11 +13,11 @@ from headrace.errors import HeadraceError
 __all__ = ["NO_GROUPS", "Groups", "Sorted"]
 
 Sorted = tuple[list[int], list[tuple[UUID, UUID | None]], Admission]
-"""Some jobs as ``record.sort_out`` sorts them out: the places of those to store, what each is answered with, and why
-some are refused."""
+"""Some jobs as ``encoding.sort_out`` sorts them: the indexes of those to store, the reply for each, and why some are
+refused."""
 
 Answers = Callable[[Mapping[UUID, Job]], list[InsertAnswer]]
-"""Makes the answers, given the jobs that are stored by then."""
+"""Makes the replies, given the jobs that are stored by then."""
 
 
 class Groups:
@@ -32,28 +32,28 @@ class Groups:
         return bool(self._leaders)
 
     def joined(self, jobs: Sequence[Job]) -> list[Job]:
-        """The jobs, each with its companions behind it."""
+        """Return the jobs, each with its companions behind it."""
         if not self._leaders:
             return list(jobs)
         return [one for job in jobs for one in (job, *self._companions.get(job.id, ()))]
 
     def of(self, ids: Iterable[UUID]) -> set[UUID]:
-        """The ids of all who are in a group with one of these."""
+        """Return the ids of all that are in a group with one of these."""
         leaders = {self._leaders.get(id, id) for id in ids}
         return leaders | {one.id for id in leaders for one in self._companions.get(id, ())}
 
     def leaders(self, answers: Iterable[tuple[Job, InsertAnswer]]) -> list[InsertAnswer]:
-        """The answers for those who are nobody's companions."""
+        """Return the replies for jobs that are not companions."""
         return [answer for job, answer in answers if job.id not in self._leaders]
 
     def refusals(self, refused: Mapping[UUID, HeadraceError]) -> dict[UUID, HeadraceError]:
-        """Why leaders are refused, where these jobs are."""
+        """Return why leaders are refused, where these jobs are."""
         return {self._leaders.get(id, id): why for id, why in refused.items()}
 
     def sort_out(
         self, jobs: Sequence[Job], sort: Callable[[Sequence[Job]], Sorted]
     ) -> tuple[list[int], Answers, list[HeadraceError]]:
-        """Which of these jobs to store, what to answer, and why some are refused.
+        """Return which of these jobs to store, what to reply, and why some are refused.
 
         The companions of a job that is not new are left out. Where a companion is refused, so is its job.
         """
@@ -80,7 +80,7 @@ class Groups:
         def answers(known: Mapping[UUID, Job]) -> list[InsertAnswer]:
             found = dict(zip((job.id for job in rest), admission.answers(told, known), strict=True))
             found |= {id: Refused(why) for id, why in refused.items()}
-            # Nobody is told what became of companions that were left out.
+            # There is no reply for companions that were left out.
             return [found.get(job.id) or found[self._leaders[job.id]] for job in jobs]
 
         errors = [*admission.refused.values(), *refused.values()]

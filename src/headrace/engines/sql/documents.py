@@ -1,4 +1,4 @@
-"""What the role ``documents`` does alike in every SQL engine."""
+"""The shared part of the role ``documents`` for all SQL engines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SqlDocuments:
     """Of the role ``documents``: profiles, settings, leases."""
 
     def __init__(self, read: Fetch, write: Fetch, askable: Callable[[str], bool]) -> None:
-        """``askable``: whether a store can be asked for this text."""
+        """``askable``: whether a store accepts this text in a query."""
         self._read, self._write, self._askable = read, write, askable
 
     async def profiles(self) -> Profiles:

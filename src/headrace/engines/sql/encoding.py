@@ -1,6 +1,6 @@
-"""How an SQL engine stores a job: what its columns and documents contain, and what the answer to a write must be.
+"""How an SQL engine stores a job: what its columns and documents contain, and the reply to a write.
 
-A job is labelled with the ids of submits that were merged into it: it is found by each of them, and they are forgotten
+A job has labels with the ids of submits that were merged into it: it is found by each of them, and they are removed
 with it.
 """
 
@@ -76,7 +76,7 @@ STAGES: dict[Status, int] = {
     Status.FAILED: 5,
     Status.CANCELLED: 5,
 }
-"""What a status comes to for the indexes: a number they can be cut by, where a list of words is slow and brittle."""
+"""The number of a status for the indexes, which ranges can use; a list of words is slow and brittle."""
 
 BY_KEY = -1
 """The stage of a queued job with a concurrency key: keys take turns, so these jobs have an index of their own."""
@@ -93,8 +93,8 @@ _QUEUED = Status.QUEUED  # looked up once: in Python 3.11 that is a call
 
 
 def is_at_once(job: Job) -> bool:
-    """Whether a new job is queued from the moment it was created, as ``core.lifecycle.submission.submit`` makes most:
-    what is kept of it follows from that moment. By identity, since it is one object."""
+    """Return whether a new job is queued from the moment it was created, as ``core.lifecycle.submission.submit`` makes
+    most: what is stored of it follows from that moment. By identity, since it is one object."""
     return (
         job.status is _QUEUED
         and job.spec.created_at is job.updated_at is job.arrived_at is job.available_at
@@ -106,7 +106,7 @@ def is_at_once(job: Job) -> bool:
 
 
 def stages_of(statuses: Iterable[Status]) -> list[int]:
-    """The stages of jobs in these statuses."""
+    """Return the stages of jobs in these statuses."""
     found = {STAGES[status] for status in statuses}
     return sorted(found | {BY_KEY} if STAGES[Status.QUEUED] in found else found)
 
@@ -120,19 +120,19 @@ LOWEST = -(2**62)
 
 
 def keep_of(retention: Kept) -> dict[str, int]:
-    """A retention as it is stored beside a job: microseconds by status."""
+    """Return a retention as it is stored beside a job: microseconds by status."""
     spans = {status.value: retention.of(status) for status in sorted(ENDED)}
     return {status: span // _MICRO for status, span in spans.items() if span is not None}
 
 
 def micros(moment: datetime) -> int:
-    """A moment as it is stored."""
+    """Return a moment as it is stored."""
     since = moment - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # a division takes twice as long
 
 
 def moment(stored: int) -> datetime:
-    """A stored moment."""
+    """Return a stored moment."""
     return _EPOCH + timedelta(microseconds=stored)
 
 
@@ -170,17 +170,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode(document: Any, by: Callable[[Any], bytes] = _encode) -> str:
-    """JSON text for the store; refuses text that has no place in a database."""
+    """Return JSON text for the store; refuse text that a database cannot store."""
     try:
         return by(document).decode()
-    except UnicodeEncodeError as error:  # half of a surrogate pair
+    except UnicodeEncodeError as error:  # a lone surrogate
         raise Unstorable(f"text that is not valid Unicode cannot be stored: {error}") from error
     except UNENCODABLE as error:
         raise Unstorable(f"it cannot be stored: {error}") from error
 
 
 class State(msgspec.Struct, array_like=True):
-    """What no statement looks at, kept together: taking a row apart costs the store by the column."""
+    """What no statement reads, stored together: the cost of reading a row grows with its columns."""
 
     attempt: int = 0
     charged: int = 0
@@ -202,18 +202,18 @@ class State(msgspec.Struct, array_like=True):
 
 
 def key_of(job: Job) -> str | None:
-    """The dedup key of a job as it is stored: unique over all tasks and customers."""
+    """Return the dedup key of a job as it is stored: unique over all tasks and customers."""
     return None if job.spec.dedup is None else encode((job.spec.task, dedup_of(job.spec)))
 
 
 def request_of(job: Job) -> str | None:
-    """The request key of a job as it is stored: unique over all tasks and customers."""
+    """Return the request key of a job as it is stored: unique over all tasks and customers."""
     request = requests.request_of(job)
     return None if request is None else encode(request)
 
 
 def labels_of(job: Job) -> Iterable[str]:
-    """What the job is found by beside its subqueue and status."""
+    """Yield what the job is found by beside its subqueue and status."""
     labels = {f"t{tag}" for tag in job.spec.tags}
     spec = job.spec
     if spec.schedule is not None:
@@ -227,7 +227,7 @@ def labels_of(job: Job) -> Iterable[str]:
 
 
 def labels_asked(filter: Filter) -> list[list[str]]:
-    """What the jobs asked for are labelled with: with one of each list; any one list leads to all."""
+    """Return the labels of the requested jobs: each has one of every list, so any one list finds all."""
     pairs = (
         ("p", filter.parent),
         ("o", filter.rerun_of),
@@ -241,14 +241,14 @@ def labels_asked(filter: Filter) -> list[list[str]]:
 
 
 Place = tuple[str, str, str, str]
-"""Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): what makes a
+"""Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): the key of a
 subqueue."""
 
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def place_of(job: Job, by_customer: Container[str] = frozenset()) -> Place:
-    """Where the job stands; ``by_customer``: the queues in which customers have subqueues of their own."""
+    """Return the place of the job; ``by_customer``: the queues in which customers have subqueues of their own."""
     spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
     queue = spec.queue if job.moved_to is None else job.moved_to
     whose = encode(spec.customer) if queue in by_customer else ""
@@ -256,13 +256,13 @@ def place_of(job: Job, by_customer: Container[str] = frozenset()) -> Place:
 
 
 def pair_of(place: Place) -> Pair:
-    """The task and the requirements of whoever stands there."""
+    """Return the task and the requirements of the jobs in a place."""
     return place[1], place[2]
 
 
 def requires_of(place: Place) -> str:
-    """What the profile of a subqueue requires, as it is kept: subqueues of customers have profiles of their own, each
-    of which stands for that of the task and its requirements alone."""
+    """Return what the profile of a subqueue requires, as it is stored: subqueues of customers have profiles of their
+    own, each with the profile of the task and its requirements alone as its base."""
     _, _, needs, whose = place
     if not whose:
         return needs
@@ -271,12 +271,12 @@ def requires_of(place: Place) -> str:
 
 
 def queues_by_customer(settings: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """The queues in which customers have subqueues of their own, from settings by key and document."""
+    """Return the queues in which customers have subqueues of their own, from settings by key and document."""
     return limits_of(settings).by_customer
 
 
 def rank_of(job: Job) -> int:
-    """Its priority as subqueues are ordered by it: smaller is claimed first."""
+    """Return its priority as subqueues are ordered by it: smaller is claimed first."""
     return -job.priority
 
 
@@ -291,13 +291,13 @@ def sort_out(
     key_of: Callable[[Job], str | None] = key_of,
     request_of: Callable[[Job], str | None] = request_of,
 ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
-    """Which of these jobs to store, given the ids that are stored already, which job has which dedup key, and which was
-    made for which request.
+    """Return which of these jobs to store, given the ids that are stored already, which job has which dedup key, and
+    which was made for which request.
 
-    Also, for each job, the id it is answered with, or that of the job it is a duplicate of. ``refused`` is asked, in
-    order, of each that would be stored, with its place, whether there is something against it; it is also told of
-    those that cannot be stored, and why. ``merged``: the jobs that took over what was submitted under some ids.
-    ``key_of`` and ``request_of``: the keys of a job as this engine stores them.
+    Also, for each job, the id for its reply, or that of the job it is a duplicate of. ``refused`` is called, in order,
+    for each that would be stored, with its index, and returns whether it is refused; it is also called for those that
+    cannot be stored, with the reason. ``merged``: the jobs that took over what was submitted under some ids. ``key_of``
+    and ``request_of``: the keys of a job as this engine stores them.
     """
     here, holders, firsts = set(ids), dict(keys), dict(requests)
     fresh, told = list[int](), list[tuple[UUID, UUID | None]]()
@@ -334,7 +334,7 @@ _bound = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def usage_of(held: Iterable[Sequence[Any]], spent: Iterable[Sequence[Any]] = ()) -> Usage:
-    """What is in use: of what is held, queue, task, key and how many; of what was spent, name and data."""
+    """Return what is in use: of what is held, queue, task, key and how many; of what was spent, name and data."""
     usage = Usage(spent={_bound(name): _spent(data) for name, data in spent})
     for queue, task, key, jobs in held:
         for bound in counted_by(Group(queue, task, key)):
@@ -343,17 +343,17 @@ def usage_of(held: Iterable[Sequence[Any]], spent: Iterable[Sequence[Any]] = ())
 
 
 def rows_of_spent(spent: Mapping[Bound, Spent]) -> list[tuple[str, str, int]]:
-    """What was used of rates as it is kept: name, data, and from when on it says nothing."""
+    """Return what was used of rates as it is stored: name, data, and from when on it no longer counts."""
     return [(encode(bound), encode(one), micros(lapses(one))) for bound, one in spent.items()]
 
 
 def asked_for(jobs: Iterable[Job]) -> list[UUID]:
-    """The ids of those jobs that may have been merged into another; most calls have none."""
+    """Return the ids of those jobs that may have been merged into another; most calls have none."""
     return [job.id for job in jobs if job.spec.dedup is not None and replaces(job.spec)]
 
 
 def replaced(jobs: Sequence[Job], answers: Sequence[InsertAnswer], merged: Mapping[UUID, Job]) -> list[InsertAnswer]:
-    """The answers, with what is said of submits that were merged before."""
+    """Return the replies, with those for submits that were merged before."""
     if not merged:
         return list(answers)
     pairs = zip(jobs, answers, strict=True)
@@ -361,6 +361,6 @@ def replaced(jobs: Sequence[Job], answers: Sequence[InsertAnswer], merged: Mappi
 
 
 def row_of_merge(change: Change) -> str:
-    """What ``merge.sql`` takes: the order number and the id of the job, its payload, and its new label."""
+    """Return what ``merge.sql`` takes: the order number and the id of the job, its payload, and its new label."""
     job = change.job
     return encode((job.seq, job.id, job.payload_text, f"m{change.merges}"))

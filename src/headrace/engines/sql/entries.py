@@ -1,4 +1,4 @@
-"""Entries as rows, and what the role ``entries`` does alike in every SQL engine."""
+"""Entries as rows, and the shared part of the role ``entries`` for all SQL engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = (
     Column("name", "text", "entry.name", read="name=name"),
     Column("data", "text", "entry.data", read="data=data"),
 )
-"""What is kept of an ``entry``, beside the order number of its job; whoever reads entries knows their kind."""
+"""What is stored of an ``entry``, beside the order number of its job; its reader knows the kind."""
 
 READ = [column for column in COLUMNS if column.read]
 
@@ -31,7 +31,7 @@ WORDS = {
     "entry_parameters": ", ".join(parameters(COLUMNS, 2)),
     "entry_read": names(READ),
 }
-"""The words that statements have in place of lists of columns; parameters begin with $2."""
+"""The words in statements that are replaced by lists of columns; parameters begin with $2."""
 
 row_of_entry: Callable[[Entry], tuple[Any, ...]] = function(
     "row_of_entry", "entry", [row(column.new for column in COLUMNS)], micros=micros
@@ -42,7 +42,7 @@ _entry: Callable[..., Entry] = function(
 
 
 class SqlEntries:
-    """Of the role ``entries``: tail."""
+    """Part of the role ``entries``: tail."""
 
     def __init__(self, read: Fetch) -> None:
         self._read = read

@@ -1,4 +1,4 @@
-"""What the role ``families`` does alike in every SQL engine, with batches as rows."""
+"""The shared part of the role ``families`` for all SQL engines, with batches as rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COLUMNS = (
     Column("calls", "text", "calls_of(batch)", read=f"on_complete=calls[0], on_failure=calls[1], {_TALLY}"),
     Column("customer", "text", "batch.customer", read="customer=customer"),
 )
-"""What is kept of a ``batch``, with PostgreSQL's types, in the order of rows."""
+"""What is stored of a ``batch``, with PostgreSQL's types, in the order of rows."""
 
 
 def _calls_of(batch: Batch) -> str | None:
@@ -73,12 +73,12 @@ _batch: Callable[..., Batch] = function(
 
 
 def batch_of(row: Sequence[Any]) -> Batch:
-    """The batch in a row."""
+    """Return the batch in a row."""
     return _batch(Moments(), *row)
 
 
 class SqlFamilies:
-    """Of the role ``families``: batches, find_batches and seal."""
+    """Part of the role ``families``: batches, find_batches and seal."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write

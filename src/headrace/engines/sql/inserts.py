@@ -1,4 +1,4 @@
-"""What changes insert: stored with them, whatever else the store is full of; what is left out is on record."""
+"""Jobs that changes insert: stored with them without regard to limits; what is left out is recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Lost = dict[UUID, tuple[LeftOut, ...]]
 def storing_inserts(
     changes: Sequence[Change], insert: Callable[[Sequence[Job]], Statements[list[InsertAnswer]]], record: str
 ) -> Statements[Lost]:
-    """Store what these changes insert, which were applied; ``record``: the statement that keeps events of jobs."""
+    """Store what these applied changes insert; ``record``: the statement that stores events of jobs."""
     pairs = [(change, job) for change in changes for job in change.inserts]
     answers = yield from insert([job for _, job in pairs])
     lost = [(*pair, answer.error) for pair, answer in zip(pairs, answers, strict=True) if isinstance(answer, Refused)]
@@ -29,7 +29,7 @@ def storing_inserts(
         return {}
     anew = dict[UUID, Job]()
     for _, job, _ in lost:
-        # A delivery is refused if the one is gone that it waits for; and so are those that wait for it.
+        # A delivery is refused if the one that it waits for is gone; and so are those that wait for it.
         if (one := job if anew.keys() & job.spec.after else unchained(job)) is not None:
             anew[job.id] = one
     if anew:

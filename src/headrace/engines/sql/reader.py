@@ -20,7 +20,7 @@ __all__ = ["Past", "PastRow", "RecordReader", "Sight", "Stored", "attempt_of", "
 
 
 class Past(msgspec.Struct, array_like=True):
-    """An attempt as it is kept; the count and the end come first, because folding looks for them."""
+    """An attempt as it is stored; the count and the end come first, because folding reads them."""
 
     count: int
     finished_at: int
@@ -59,13 +59,13 @@ _events = msgspec.json.Decoder(tuple[Event, ...]).decode
 
 
 def history_of(attempts: str, events: str) -> History:
-    """The history in two JSON arrays."""
+    """Return the history in two JSON arrays."""
     at = Moments()
     return History(tuple(attempt_of(row, at) for row in _pasts(attempts)), _events(events))
 
 
 def attempt_of(row: PastRow, at: Moments) -> Attempt:
-    """The attempt in one row of a history."""
+    """Return the attempt in one row of a history."""
     number, folded, until, past = row
     past.count += folded
     past.finished_at = past.finished_at if until is None else until
@@ -73,8 +73,8 @@ def attempt_of(row: PastRow, at: Moments) -> Attempt:
 
 
 Sight = tuple[int | None, Job | None, Job | None, Attempt | None]
-"""The id of a job's last change, the job, the other job that has the dedup key it wants, and what is on record of the
-attempt that a change would close."""
+"""The id of a job's last change, the job, the other job that has the dedup key it wants, and the stored attempt that a
+change would close."""
 
 Stored = tuple[dict[UUID, Job], list[UUID], dict[str, UUID], dict[str, Job]]
 """The jobs that are stored already, by id or key; which of these ids are stored; which job has each dedup key; and the
@@ -82,16 +82,16 @@ job of each request."""
 
 
 class RecordReader:
-    """Makes jobs from records, and reuses the parts that records of one answer share."""
+    """Makes jobs from records, and reuses the parts that records of one result share."""
 
     def __init__(self, make: Callable[..., Job], names: Sequence[str]) -> None:
-        """``make``: makes a job from what is shared, ``Moments`` and ``Specs``, and the columns of a record, whose
-        ``names`` these are."""
+        """``make``: makes a job from what is shared, ``Moments`` and ``Specs``, and the columns of a record with these
+        ``names``."""
         self._at, self._specs, self._make = Moments(), Specs(), make
         self._names = names
 
     def jobs(self, records: Sequence[Sequence[Any]]) -> list[Job]:
-        """The jobs in these records; :raises Unreadable: one of them is none"""
+        """Return the jobs in these records; :raises Unreadable: one of them is none"""
         at, specs, make = self._at, self._specs, self._make
         try:
             return [make(at, specs, *record) for record in records]
@@ -104,7 +104,7 @@ class RecordReader:
             raise
 
     def shown(self, records: Sequence[Sequence[Any]]) -> list[Job]:
-        """The jobs in these records, for somebody to look at: something stands in for each that cannot be read."""
+        """Return the jobs in these records for display, with a stand-in for each that cannot be read."""
         try:
             return self.jobs(records)
         except Unreadable:
@@ -118,17 +118,17 @@ class RecordReader:
             return stand_in(id, error, seq=seq, status=status)
 
     def _about(self, record: Sequence[Any]) -> tuple[UUID, int, Status]:
-        """Which job a record is of, that is none."""
+        """Return the id, order number and status of a record that cannot be read."""
         id, seq, status = (record[self._names.index(name)] for name in ("id", "seq", "status"))
         known = Status(status) if status in set(Status) else Status.FAILED
         return id if isinstance(id, UUID) else UUID(str(id)), seq if isinstance(seq, int) else 0, known
 
     def job(self, record: Sequence[Any]) -> Job:
-        """The job in a record."""
+        """Return the job in a record."""
         return self._make(self._at, self._specs, *record)
 
     def sights(self, rows: Iterable[tuple[int | None, Any, Any, PastRow | None]]) -> list[Sight]:
-        """The answer of ``second_look.sql``."""
+        """Return the result of ``second_look.sql``."""
         return [
             (
                 last,
@@ -140,7 +140,7 @@ class RecordReader:
         ]
 
     def stored(self, rows: Iterable[tuple[str | None, Any]]) -> Stored:
-        """The answer of ``known.sql``: of each record, by what it was found.
+        """Return the result of ``known.sql``: of each record, by what it was found.
 
         That is null for its id, "d" and the dedup key as it is stored, or "r" and the request key.
         """

@@ -1,4 +1,4 @@
-"""What the role ``records`` does alike in every SQL engine."""
+"""The shared part of the role ``records`` for all SQL engines."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = ["SqlRecords", "ledger_check", "ledger_of", "position_asked", "positio
 
 
 def _told_moment(at: datetime) -> str:
-    """A moment as what was told of a job is kept with it."""
+    """Return a moment as it is stored in the record of a job's messages."""
     text: str = msgspec.to_builtins(at)
     return text
 
 
 class SqlRecords:
-    """Of the role ``records``: what is found by a filter, count, ledger, books and usage."""
+    """Part of the role ``records``: searches by a filter, count, ledger, invariants and usage."""
 
     def __init__(self, read: Fetch, search: Fetch, finder: Finder) -> None:
-        """``search``: for statements that may look at many jobs."""
+        """``search``: for statements that may read many jobs."""
         self._read, self._search, self._finder = read, search, finder
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
@@ -77,7 +77,7 @@ class SqlRecords:
         return book_of(book, await self._compare(book))
 
     async def _compare(self, book: str, *args: Any) -> Sequence[Any]:
-        """The answer of the statement of a book, ``counting`` it."""
+        """Return the result of the statement of an invariant, ``counting`` it."""
         raise NotImplementedError
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
@@ -86,11 +86,11 @@ class SqlRecords:
 
 
 Asked = tuple[str, int, int, int, int, int, list[str], int]
-"""Queue; rank, arrival and order number of the job; the moment; how many to look at; statuses, and from when on."""
+"""Queue; rank, arrival and order number of the job; the moment; how many to read; statuses, and from when on."""
 
 
 def position_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
-    """The parameters of the statement."""
+    """Return the parameters of the statement."""
     arrived_at = micros(as_seen(job, now).arrived_at)
     since = micros(now - timedelta(seconds=window))
     statuses = [status.value for status in BY_WORK]
@@ -98,7 +98,7 @@ def position_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
 
 
 def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first_claimed_at: int | None) -> Position:
-    """The position in the answer of the statement."""
+    """Return the position in the result of the statement."""
     return Position(
         ahead=ahead,
         keyed=keyed,
@@ -112,13 +112,13 @@ def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first
 def ledger_of(
     accepted: int, live: int, completed: int, failed: int, cancelled: int, pruned: int, *pruned_as: int
 ) -> Ledger:
-    """The ledger in the answer of the statement."""
+    """Return the ledger in the result of the statement."""
     done, dead, stopped = pruned_as
     return Ledger.of(accepted, live, (completed, failed, cancelled), pruned, (done, dead, stopped))
 
 
 def ledger_check(ledger: Ledger) -> Check:
-    """Whether all jobs that were ever submitted are accounted for."""
+    """Return whether all jobs that were ever submitted are accounted for."""
     if ledger.unaccounted:
         return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
     return Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for")

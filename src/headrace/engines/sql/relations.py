@@ -1,4 +1,4 @@
-"""Decide which new jobs may have the relations that they ask for."""
+"""Admission: which new jobs may have the relations that they request."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Admission", "Stand", "answers_of_stored", "is_related"]
 Stand = tuple[Status, bool]
 """The status of a job, and whether its cancel was requested."""
 
-_WAITING = Status.WAITING  # to look it up in its class costs more than the question does
+_WAITING = Status.WAITING  # a lookup in its class costs more than the comparison
 
 
 def is_related(job: Job) -> bool:
-    """Whether the job has relations, waits, or has its own retention: more than the job itself must be stored."""
+    """Return whether the job has relations, waits, or has its own retention: then more than the job is stored."""
     spec = job.spec
     if spec.parent is not None or spec.batch is not None or spec.retention is not None:
         return True
@@ -31,20 +31,20 @@ def is_related(job: Job) -> bool:
 
 
 class Admission:
-    """Admits new jobs one after the other: those that were admitted may be relatives of later ones."""
+    """Admits new jobs one after the other: admitted ones may be relatives of later ones."""
 
     def __init__(self, here: Mapping[UUID, Stand], cancelled: Container[UUID]) -> None:
         """``here``: the jobs that new ones name, as far as they are stored; ``cancelled``: their cancelled batches."""
         self._given, self._here, self._cancelled = here, dict(here), cancelled
         self.refused: dict[int, HeadraceError] = {}
-        """The places of the jobs that were refused, and why."""
+        """The indexes of the jobs that were refused, and why."""
 
     def anew(self) -> Admission:
-        """One that has admitted nobody yet."""
+        """Return one that has admitted no job yet."""
         return Admission(self._given, self._cancelled)
 
     def refuses(self, place: int, job: Job, why: HeadraceError | None = None) -> bool:
-        """Whether the job at this place is refused, ``why`` or for its relatives; otherwise it counts as stored."""
+        """Return whether the job at this index is refused, ``why`` or for its relatives; else it counts as stored."""
         why = why or self._refusal(job)
         if why is None:
             self._here.setdefault(job.id, (job.status, job.cancel_requested_at is not None))
@@ -66,7 +66,7 @@ class Admission:
         return None if missing is None else family.unknown_parent(missing)
 
     def answers(self, told: Iterable[tuple[UUID, UUID | None]], jobs: Mapping[UUID, Job]) -> list[InsertAnswer]:
-        """The answer for each job, from the result of ``record.sort_out``."""
+        """Return the reply for each job, from the result of ``encoding.sort_out``."""
         return [
             Refused(self.refused[place])
             if place in self.refused
@@ -85,7 +85,7 @@ def answers_of_stored(
     key_of: Callable[[Job], str | None] = key_of,
     request_of: Callable[[Job], str | None] = request_of,
 ) -> dict[UUID, InsertAnswer]:
-    """What is answered to those of these jobs that are not new, whether or not there is room for them."""
+    """Return the replies for those of these jobs that are not new, whether or not there is room for them."""
     known, here, holders, firsts = stored
     wrong, new = dict[int, HeadraceError](), set[int]()
 

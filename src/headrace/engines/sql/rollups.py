@@ -24,7 +24,7 @@ _totals = msgspec.json.Decoder(Totals).decode
 
 
 def read_rows(rows: Iterable[Any]) -> list[Rollup]:
-    """The rollups in these rows."""
+    """Return the rollups in these rows."""
     found, moments = list[Rollup](), dict[int, datetime]()  # a moment has a row of every task
     for seconds, at, task, queue, data in rows:
         if seconds == 0:
@@ -37,7 +37,7 @@ def read_rows(rows: Iterable[Any]) -> list[Rollup]:
 
 
 def asked(rows: Iterable[Any], since: datetime, until: datetime, task: str | None, queue: str | None) -> list[Rollup]:
-    """Those that are asked for: the statement has left out others, but not of reports."""
+    """Return those that are requested: the statement has left out others, but not within reports."""
     found, timely = list[Rollup](), dict[tuple[Step, datetime], bool]()
     for row in read_rows(rows):
         place = row.step, row.at
@@ -49,26 +49,26 @@ def asked(rows: Iterable[Any], since: datetime, until: datetime, task: str | Non
 
 
 def due(now: datetime) -> list[int]:
-    """The moments before which minutes, hours and days are due."""
+    """Return the moments before which minutes, hours and days are due."""
     before = due_before(now)
     return [micros(before[step]) for step in Step]
 
 
 def together(rows: Iterable[Any], now: datetime) -> list[Rollup]:
-    """What becomes of rows that were taken."""
+    """Return taken rows regrouped."""
     return regrouped(read_rows(rows), now)
 
 
 def places_of(rows: Iterable[Rollup]) -> list[tuple[int, int]]:
-    """The steps and moments of these."""
+    """Return the steps and moments of these."""
     return sorted({(row.step.seconds, micros(row.at)) for row in rows})
 
 
 def written(moved: Sequence[Rollup], there: Iterable[Any]) -> list[Any]:
-    """The rows to write: those that were moved, with those that were there before."""
+    """Return the rows to write: those that were moved, with those that were stored before."""
     return _rows_of(merged([*moved, *read_rows(there)]))
 
 
 def _rows_of(rollups: Iterable[Rollup]) -> list[Any]:
-    """The rows of these rollups."""
+    """Return the rows of these rollups."""
     return [(one.step.seconds, micros(one.at), one.task, one.queue, encode(one.totals)) for one in rollups]

@@ -28,17 +28,17 @@ class Migration(msgspec.Struct, frozen=True):
 
 @cache
 def available(package: str) -> tuple[Migration, ...]:
-    """What this version knows, in order: the files in the folder ``migrations`` of an engine's package."""
+    """Return what this version knows, in order: the files in the folder ``migrations`` of an engine's package."""
     folder = resources.files(package).joinpath("migrations")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return tuple(Migration(file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")) for file in files)
 
 
 def missing(known: Sequence[Migration], done: Sequence[str], place: object) -> list[Migration]:
-    """The migrations that a store still needs.
+    """Return the migrations that a store still needs.
 
-    :raises SchemaTooNew: it went through more than this version knows.
-    :raises SchemaTooOld: a version before the first release made it.
+    :raises SchemaTooNew: it went through more than this version knows. :raises SchemaTooOld: a version before the first
+    release made it.
     """
     names = [migration.name for migration in known]
     # Every version since then begins a store with the same migration.
@@ -56,7 +56,7 @@ def missing(known: Sequence[Migration], done: Sequence[str], place: object) -> l
 
 
 def refuse_old(steps: Sequence[Migration], place: object) -> None:
-    """Refuse a store that has steps before it.
+    """Refuse a store that still needs steps.
 
     :raises SchemaTooOld:
     """

@@ -1,7 +1,7 @@
 """Inserting into subqueues: a session remembers the subqueues that it has interned, until subqueues are collected.
 
-A customer has a stake in each subqueue in which it has, or had, live jobs: by these its pairs of task and requirements
-are counted (``core.limits.profiles``). A session remembers them, too. An insert makes sure that they are still there.
+A customer has a stake in each subqueue in which it has, or had, live jobs: these count its pairs of task and
+requirements (``core.limits.profiles``). A session remembers them, too. An insert makes sure that they still exist.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.runtime.clock import Clock
 __all__ = ["Collected", "Interned", "KnownSubqueues", "Learned", "Recounts", "Spot", "Stakes", "spot_of", "stakes_of"]
 
 Spot = tuple[Place, str | None]
-"""A place, and for whom it counts (``staked_by``)."""
+"""A place, and the customer that it counts for (``staked_by``)."""
 
 Stakes = frozenset[tuple[str, int]]
 """Customers, each with a subqueue in which it has a stake."""
@@ -37,12 +37,12 @@ valid."""
 
 
 def spot_of(job: Job, by_customer: Container[str]) -> Spot:
-    """Where a new job stands, and for whom that counts."""
+    """Return the place of a new job, and the customer that it counts for."""
     return place_of(job, by_customer), staked_by(job.spec)
 
 
 def stakes_of(jobs: Iterable[Job], subqueues: Iterable[int]) -> Stakes:
-    """The stakes that jobs need which stand in these subqueues."""
+    """Return the stakes that jobs in these subqueues need."""
     pairs = zip(jobs, subqueues, strict=True)
     return frozenset(
         (whose, subqueue) for job, subqueue in pairs if job.spec.customer and (whose := staked_by(job.spec))
@@ -54,9 +54,9 @@ class Collected(Exception):
 
 
 class Recounts:
-    """When a session may count anew of what a customer has live jobs. That looks at all jobs of the customer: so it is
-    done only when there is a pair too many, and takes a second at once, then a twentieth of the time; for all customers
-    together five seconds, then a quarter. So it is with collecting, for customers (``OURS``) and for the operator
+    """When a session may recount which live jobs a customer has. That reads all jobs of the customer: so it is done
+    only when there is a pair too many, and takes a second at once, then a twentieth of the time; for all customers
+    together five seconds, then a quarter. Collecting has the same limits, for customers (``OURS``) and for the operator
     (None)."""
 
     _AT_ONCE, _SHARE, _MOST = 1.0, 20, 1000
@@ -65,11 +65,11 @@ class Recounts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._spent: dict[str | None, tuple[float, float]] = {}
-        """What was spent for whom, as of when."""
+        """The time spent for each, as of when."""
         self._spent_in_all = 0.0, 0.0
 
     def may(self, whose: str | None) -> bool:
-        """Whether it may be done now; what was done for customers does not keep the operator from it."""
+        """Return whether it may be done now; the time spent for customers does not count for the operator."""
         now = self._clock.monotonic()
         return self._left(whose, now) < self._AT_ONCE and (
             whose is None or self._left_of_all(now) < self._AT_ONCE_OF_ALL
@@ -77,7 +77,7 @@ class Recounts:
 
     @contextmanager
     def counting(self, whose: str | None) -> Iterator[None]:
-        """Do it."""
+        """Do it, and count its time."""
         begun = self._clock.monotonic()
         yield
         now = self._clock.monotonic()
@@ -107,20 +107,20 @@ class Learned(msgspec.Struct, frozen=True):
     by_customer: frozenset[str] = frozenset()
     """The queues in which customers have subqueues of their own."""
     stakes: Stakes = frozenset()
-    """Those that the jobs need which were not refused."""
+    """The stakes that the jobs need which were not refused."""
 
     def subqueue_of(self, job: Job) -> int:
-        """The subqueue of a job that was not refused one."""
+        """Return the subqueue of a job that was not refused one."""
         return self.subqueues[place_of(job, self.by_customer)]
 
     def subqueues_of(self, jobs: Sequence[Job]) -> list[int]:
-        """The subqueues of those of the jobs, in their order, that were not refused one."""
+        """Return the subqueues of those of the jobs, in their order, that were not refused one."""
         if len(jobs) == len(self.spots):
             return [self.subqueues[place] for place, _ in self.spots]
         return [self.subqueue_of(job) for job in jobs]
 
     def refusals(self, jobs: Sequence[Job]) -> dict[UUID, HeadraceError]:
-        """Why some of the jobs, which were learned of, have no subqueue."""
+        """Return why some of the learned jobs have no subqueue."""
         if not self.refused:
             return {}
         pairs = zip(jobs, self.spots, strict=True)
@@ -137,12 +137,12 @@ class KnownSubqueues:
         self._by_customer: frozenset[str] = frozenset()
 
     async def _intern(self, spots: list[Spot], now: datetime | None) -> Interned:
-        """Make the subqueues and stakes of these spots that are missing; ``now``: unless that is a profile too many by
-        the keys that are valid then."""
+        """Make the missing subqueues and stakes of these spots; ``now``: unless that is a profile too many by the keys
+        that are valid then."""
         raise NotImplementedError
 
     async def _queues(self) -> tuple[int, frozenset[str]]:
-        """The count of collections, and the queues in which customers have subqueues of their own, read after it."""
+        """Return the count of collections, and the queues with subqueues for each customer, read after it."""
         raise NotImplementedError
 
     @property
@@ -151,7 +151,7 @@ class KnownSubqueues:
         return self._collected
 
     def known(self, job: Job) -> int | None:
-        """The subqueue of a job, if this session remembers it."""
+        """Return the subqueue of a job, if this session remembers it."""
         return self._subqueues.get(place_of(job, self._by_customer))
 
     def forget(self, collected: int) -> None:
@@ -162,9 +162,9 @@ class KnownSubqueues:
             self._collected = -1
 
     def doubt(self, learned: Learned) -> None:
-        """Look again at what was learned, because it was not valid any more."""
+        """Forget what was learned, because it was not valid any more."""
         if learned.stakes:
-            self._stakes -= learned.stakes  # whoever interns them anew hears whether subqueues were collected, too
+            self._stakes -= learned.stakes  # interning them again also shows whether subqueues were collected
         else:
             self.forget(learned.collected)
 
@@ -174,7 +174,7 @@ class KnownSubqueues:
             self.forget(self._collected)
 
     def recall(self, job: Job) -> tuple[int, int] | None:
-        """The subqueue of a job and the count of collections for which it is valid, if both are known; from any
+        """Return the subqueue of a job and the count of collections for which it is valid, if both are known; from any
         thread."""
         collected, by_customer = self._collected, self._by_customer
         subqueue = self._subqueues.get(place_of(job, by_customer))
@@ -185,13 +185,13 @@ class KnownSubqueues:
             and (whose, subqueue) not in self._stakes
         ):
             return None
-        # The session's own thread forgets all subqueues before it learns anew: what is still so was so all the while.
+        # The session's own thread forgets all subqueues before it learns again: what is unchanged was valid throughout.
         if subqueue is None or collected != self._collected or by_customer is not self._by_customer:
             return None
         return subqueue, collected
 
     async def learn(self, jobs: Sequence[Job], *, now: datetime | None) -> Learned:
-        """The subqueues of these jobs; those that this session does not remember are interned.
+        """Return the subqueues of these jobs; those that this session does not remember are interned.
 
         ``now``: those that would need one profile too many by the keys that are valid then are refused; None: none is.
         """
@@ -214,7 +214,7 @@ class KnownSubqueues:
                 self._stakes.clear()
                 refused.clear()
                 self._collected, self._by_customer = await self._queues()
-                # Unless all were asked for: to intern the others now could take the room of what was just made.
+                # Unless all were requested: interning the others now could take the room of those just made.
                 if self._collected != collected or len(missing) < len(wanted):
                     continue
             for (place, whose), subqueue in found.items():
@@ -229,7 +229,7 @@ class KnownSubqueues:
         return Learned(spots, subqueues, self._collected, refused, self._by_customer, stakes)
 
     def _knows(self, spot: Spot) -> bool:
-        """Whether the subqueue of a spot is known, and the stake that it takes."""
+        """Return whether the subqueue of a spot is known, and the stake that it needs."""
         place, whose = spot
         subqueue = self._subqueues.get(place)
         return subqueue is not None and (not whose or (whose, subqueue) in self._stakes)
@@ -244,10 +244,10 @@ class KnownSubqueues:
         write: Callable[[list[Job], Learned, Batch | None, bool, Groups], Awaitable[list[InsertAnswer]]],
         look: Callable[[list[Job]], Awaitable[dict[UUID, InsertAnswer]]],
     ) -> list[InsertAnswer]:
-        """The verb ``Jobs.insert``; ``write`` stores the jobs that have subqueues, or raises ``Collected``; ``look``
-        knows the answers to those that are not new.
+        """Run the verb ``Jobs.insert``; ``write`` stores the jobs that have subqueues, or raises ``Collected``;
+        ``look`` returns the replies for those that are not new.
 
-        A group one of whom is refused a subqueue is refused, unless its leader is not new.
+        A group with a member that is refused a subqueue is refused, unless its leader is not new.
         """
         groups = Groups(companions) if companions else NO_GROUPS
         joined, whole = groups.joined(jobs), whole or batch is not None

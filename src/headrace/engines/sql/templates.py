@@ -1,8 +1,8 @@
-"""The SQL of the engines: a file for each statement, with words in braces for what is filled in. A word that is the
-name of a file stands for its text.
+"""The SQL of the engines: a file for each statement, with words in braces that are filled in. A word that is the name
+of a file is replaced by its text.
 
-Statements that the engines do alike are in ``engines/sql/sql``, written as PostgreSQL takes them; the others are in the
-package of each engine.
+Statements that the engines share are in ``engines/sql/sql``, in PostgreSQL's dialect; the others are in the package of
+each engine.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ __all__ = ["Fetch", "filled", "text"]
 
 
 class Fetch(Protocol):
-    """Runs the statement of this name, in a commit of its own; the rows that it answers."""
+    """Runs the statement of this name, in a commit of its own, and returns its rows."""
 
     async def __call__(self, name: str, *args: Any) -> list[Any]: ...
 
 
 @cache
 def text(package: str, name: str) -> str:
-    """The text of a statement's file, that of the engine or else the shared one, with the files that it includes."""
+    """Return the text of a statement's file, of the engine or else the shared one, with the files that it includes."""
     own, shared = (resources.files(one).joinpath("sql", f"{name}.sql") for one in (package, __package__))
     found = (own if own.is_file() else shared).read_text(encoding="utf-8")
     return re.sub(r"\{(\w+)\.sql\}", lambda part: text(package, part[1]).strip(), found)
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:
-    """The text with each ``{word}`` replaced."""
+    """Return the text with each ``{word}`` replaced."""
     for word, value in words.items():
         text = text.replace(f"{{{word}}}", value)
     return text

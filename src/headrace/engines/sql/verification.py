@@ -1,4 +1,4 @@
-"""Books that an SQL engine compares with its rows: a statement for each, which answers with what does not agree.
+"""Invariants that an SQL engine checks: a statement for each, which returns the mismatches.
 
 Each is one statement, so that it sees the store as of one moment, while others write.
 """
@@ -17,7 +17,7 @@ from headrace.engines.sql.encoding import BY_KEY, STAGES, State
 __all__ = ["STATE", "WORDS", "book_of", "counting", "settings_book"]
 
 STATE = {name: place for place, name in enumerate(State.__struct_fields__)}
-"""Where each field is in the array ``state`` of a job."""
+"""The index of each field in the array ``state`` of a job."""
 
 _stages = " ".join(f"WHEN '{status}' THEN {stage}" for status, stage in STAGES.items() if status is not Status.QUEUED)
 
@@ -29,15 +29,15 @@ WORDS = {
         f"CASE j.status {_stages} ELSE CASE WHEN j.turn_key IS NULL THEN {STAGES[Status.QUEUED]} ELSE {BY_KEY} END END"
     ),
 }
-"""The words that statements have for statuses, and for the stage that a job should have (``record.stage_of``)."""
+"""The words in statements for statuses, and for the stage that a job should have (``encoding.stage_of``)."""
 
 _ROWS = {"batches": "batches", "turns": "heads", "waits": "waits"}
-"""The table with as many rows as a book compares, where that is not the jobs."""
+"""The table with as many rows as an invariant compares, where that is not the jobs."""
 
 
 def counting(book: str, statement: str, schema: str = "") -> str:
-    """A book's statement in one that answers how many rows were compared, how many are wrong, and the first of those;
-    ``schema``: with a dot, before the name of a table."""
+    """Return an invariant's statement within one that returns how many rows were compared, how many are wrong, and the
+    first of those; ``schema``: with a dot, before the name of a table."""
     counted = f"(SELECT count(*) FROM {schema}{_ROWS.get(book, 'jobs')})"
     return (
         f"SELECT {counted} AS checked, count(*) OVER () AS wrong, about, what FROM (\n{statement}\n) AS found\n"
@@ -46,13 +46,13 @@ def counting(book: str, statement: str, schema: str = "") -> str:
 
 
 def book_of(book: str, rows: Sequence[Any]) -> Invariant:
-    """The book in the answer of the statement."""
+    """Return the invariant in the result of the statement."""
     found = [Mismatch(what, about) for _, _, about, what in rows if what is not None]
     return Invariant.of(book, rows[0][0], found, wrong=rows[0][1])
 
 
 def settings_book(rows: Iterable[Any]) -> Invariant:
-    """The book ``settings`` in the answer of its statement."""
+    """Return the invariant ``settings`` in the result of its statement."""
     found, checked = list[Mismatch](), 0
     for name, value, priority, paused in rows:
         checked, rule = checked + 1, readable_queue(value)

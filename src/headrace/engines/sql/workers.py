@@ -1,4 +1,4 @@
-"""Workers as rows, and what the role ``workers`` does alike in every SQL engine."""
+"""Workers as rows, and the shared part of the role ``workers`` for all SQL engines."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ COLUMNS = (
     Column("alive", "boolean", "True", read="alive=bool(alive)"),
     Column("watched", "text", read="watched=None if watched is None else read_watched(watched)"),
 )
-"""What is kept of a worker. What is written may use ``now``, the ``info`` of a new worker, and the ``beat`` of one that
-is known; what is read makes a ``WorkerRow``, but for how many jobs the worker holds."""
+"""What is stored of a worker. What is written may use ``now``, the ``info`` of a new worker, and the ``beat`` of a
+known one; what is read makes a ``WorkerRow``, except for how many jobs the worker holds."""
 
 NEW = [column for column in COLUMNS if column.new]
 CHANGED = [column for column in COLUMNS if column.changed]
@@ -37,7 +37,7 @@ WORDS = {
     "worker_values": ", ".join(parameters(NEW)),
     "worker_read": names(READ),
 }
-"""The words that statements have in place of lists of columns."""
+"""The words in statements that are replaced by lists of columns."""
 
 _NAMES: dict[str, Any] = {
     "Beat": Beat,
@@ -59,7 +59,7 @@ row_of_beat: Callable[[Beat, datetime], tuple[Any, ...]] = function(
 
 
 def report_of(beat: Beat) -> tuple[int, str | None]:
-    """The number of what is handed in with a beat, and that as it is kept; None: nothing."""
+    """Return the number of the report of a beat, and the report as it is stored; None: nothing."""
     return beat.report, encode(beat.finished) if beat.finished else None
 
 
@@ -69,7 +69,7 @@ _worker: Callable[..., WorkerRow] = function(
 
 
 class SqlWorkers:
-    """Of the role ``workers``: register, watched, bury, retire and list."""
+    """Part of the role ``workers``: register, watched, bury, retire and list."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write

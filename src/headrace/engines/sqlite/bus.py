@@ -1,7 +1,7 @@
 """Hints between the processes that share a file: datagrams over Unix sockets in a directory only their user may enter.
 
-Every session that listens binds a socket there, and the socket's file name says what it listens for, so that a sender
-reads the directory and wakes nobody else. Where there are no such sockets, hints stay within the session.
+Every session that listens binds a socket there, and the socket's file name has its topics, so that a sender reads the
+directory and wakes only listeners. Where there are no such sockets, hints stay within the session.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ LETTERS = {
     Topic.SETTINGS: "s",
     Topic.CHANGED: "h",
 }
-"""The letter in the name of a socket for each topic that is listened for there."""
+"""The letter in the name of a socket for each topic with a listener there."""
 
 _MAX_DATAGRAM_BYTES = 60_000
 """Bytes in one datagram."""
 _MAX_PATH_BYTES = 100
 """Bytes in the path of a socket; systems differ, none allows much more."""
 _LISTING_CACHE_SECONDS = 1.0
-"""For how many seconds a listing is trusted while nothing is known to have changed."""
+"""For how many seconds a listing is valid while no change is known."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Hint).decode
 
 
 def directory_of(path: Path) -> Path:
-    """The directory in which the sessions on this file have their sockets."""
+    """Return the directory in which the sessions on this file have their sockets."""
     name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"headrace-{os.getuid() if hasattr(os, 'getuid') else 0}-{name}"
 
@@ -65,19 +65,19 @@ class SocketBus:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._directory: Path | None = None
         self._place = ""
-        """The same as a text, which is quicker to look at."""
+        """The same as a text, which is faster to check."""
         self._receiver: socket.socket | None = None
         self._sender: socket.socket | None = None
         self._own = ""
         self._name = ""
         self._others: list[str] = []
         self._listed, self._listed_at = 0, 0.0
-        """The time stamp of the directory as it was listed, 0 if it must be listed anew; and when that was."""
+        """The time stamp of the directory as it was listed, 0 if it must be listed again; and when that was."""
         self._watch: Watch | None = None
         self._process = 0
 
     def open(self) -> None:
-        """Begin to send and to receive, on the loop that runs now."""
+        """Begin to send and to receive, on the running loop."""
         self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         self._own = f"{self._host.dice.token():016x}"
         self._listed = 0
@@ -91,8 +91,8 @@ class SocketBus:
         self._update_name()
 
     def close(self) -> None:
-        """Send and receive no more."""
-        if self._process != os.getpid():  # forked: the socket and who listens to it are the parent's
+        """Stop sending and receiving."""
+        if self._process != os.getpid():  # forked: the socket and its listeners are the parent's
             self._loop = None
             return
         self._unbind()
@@ -112,7 +112,7 @@ class SocketBus:
         if loop is None:
             return
         if hint.topic in self._local.topics:  # else the loop is not woken for it
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it has no listeners any more
                 if _here(loop):
                     loop.call_soon(self._local.deliver, hint)
                 else:
@@ -125,7 +125,7 @@ class SocketBus:
                 pass
 
     def wanted(self, topic: Topic) -> bool:
-        """Whether anybody may be listening."""
+        """Return whether there may be a listener."""
         if topic in self._local.topics:
             return True
         if self._directory is None:
@@ -170,7 +170,7 @@ class SocketBus:
         now = self._host.clock.monotonic()
         fresh = self._listed and 0 <= now - self._listed_at < _LISTING_CACHE_SECONDS
         if not fresh or not (self._is_as_listed() if self._watch is None else self._watch.is_quiet()):
-            # Anew each time: the directory may be another one. And first: who comes meanwhile is found the next time.
+            # Again each time: the directory may be another one. And first: a socket added meanwhile is found next time.
             before, self._watch = self._watch, watch({self._place: NAME | LISTING})
             if before is not None:
                 before.close()
@@ -185,7 +185,7 @@ class SocketBus:
     # -- receiving
 
     def _update_name(self) -> None:
-        """Name the socket after the topics that are listened for."""
+        """Name the socket after its topics."""
         if self._directory is None or self._loop is None:
             return
         letters = "".join(sorted(LETTERS[topic] for topic in self._local.topics))
@@ -209,7 +209,7 @@ class SocketBus:
         try:
             receiver.setblocking(False)
             receiver.bind(str(place))
-            os.chmod(place, 0o600)  # the umask decides what it is before; nobody else can enter the directory
+            os.chmod(place, 0o600)  # the umask decides its mode before; no other user can enter the directory
             loop.add_reader(receiver.fileno(), self._receive)
         except BaseException:
             receiver.close()
@@ -248,7 +248,7 @@ def _here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _make_directory(directory: Path) -> Path:
-    """The directory, made if missing; refuses one that others could write to."""
+    """Return the directory, made if missing; refuse one that others could write to."""
     if len(os.fsencode(directory)) > _MAX_PATH_BYTES - 32:
         raise OSError(f"{directory} is too long a path for sockets")
     with contextlib.suppress(FileExistsError):
@@ -260,7 +260,7 @@ def _make_directory(directory: Path) -> Path:
 
 
 def _split(hint: Hint) -> list[bytes]:
-    """The hint in pieces that fit into a datagram."""
+    """Return the hint in pieces that fit into a datagram."""
     data = _encode(hint)
     if len(data) <= _MAX_DATAGRAM_BYTES:
         return [data]

@@ -45,7 +45,7 @@ class Documents(SqlDocuments):
                 connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?, ?)", (key, value, rev))
             was_rule = readable_queue(None if here is None else was.value) if rule is not None else None
             if rule is not None and (was_rule is None or was_rule.by_customer is not rule.by_customer):
-                # Where its jobs stand is another matter now: sessions forget the subqueues that they know.
+                # The subqueues of its jobs are others now: sessions forget those that they know.
                 connection.execute("UPDATE books SET collected = collected + 1")
             if rule is not None:
                 queue = (key.removeprefix(_QUEUE), rule.priority, rule.paused)

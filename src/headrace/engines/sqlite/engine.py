@@ -70,7 +70,7 @@ class SqliteEngine:
         synchronous: Synchronous = "full",
         mode: int = OWN_FILE_MODE,
     ) -> None:
-        """``mode``: of a file that is made, and so of all that lies beside it; ``MODES`` says which there are."""
+        """``mode``: of a file that is made, and so of all files beside it; ``MODES`` lists the choices."""
         if str(path) in ("", ":memory:"):
             raise ConfigError("SQLite needs a file; to keep jobs in memory use memory://")
         if synchronous not in ("full", "normal"):
@@ -86,7 +86,7 @@ class SqliteEngine:
         """The open sessions made from one another: while there is one, a file that is gone is lost and never made."""
         self._writer = DbThread("headrace-sqlite-write", self._path, host, self._connect_writer, self._tidy)
         self._reader = DbThread("headrace-sqlite-read", self._path, host, self._connect_reader)
-        # A thread of its own: whoever waits for a result must not wait for a search through all jobs.
+        # A thread of its own: a caller that waits for a result must not wait for a search through all jobs.
         self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
         self._threads = (self._writer, self._reader, self._searcher)
         recounts = Recounts(host.clock)
@@ -119,7 +119,7 @@ class SqliteEngine:
         self._open = True
 
     async def exists(self) -> bool:
-        # A file in which nobody has put anything is none: opening would make the schema in it.
+        # An empty file does not count: opening would make the schema in it.
         return self._path.exists() and self._path.stat().st_size > 0
 
     async def close(self) -> None:
@@ -142,7 +142,7 @@ class SqliteEngine:
 
     @property
     def _make(self) -> int | None:
-        """The mode of a file that is not there, and is a new one, as no session has it open; None: it was lost."""
+        """Return the mode of a missing file that is a new one, as no session has it open; None: it was lost."""
         return None if self._holders else self._mode
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
@@ -157,7 +157,7 @@ class SqliteEngine:
         return await self._aside(act)
 
     async def migrations(self) -> tuple[list[str], list[str]]:
-        """The names of the applied migrations, and of the pending ones."""
+        """Return the names of the applied migrations, and of the pending ones."""
         if not self._path.exists():
             return [], [step.name for step in migrate.available()]
         return await self._aside(
@@ -212,8 +212,8 @@ class SqliteEngine:
         return connection
 
     def _tidy(self, connection: apsw.Connection) -> float:
-        with suppress(apsw.Error):  # the next one who writes the books does it
-            connection.execute(ask("count_jobs"))  # so that the ledger would miss the newest jobs, too
+        with suppress(apsw.Error):  # the next writer of the counters does it
+            connection.execute(ask("count_jobs"))  # so that the ledger notices a loss of the newest jobs, too
         return trim_log(connection, self._path)
 
     def _connect_reader(self) -> apsw.Connection:

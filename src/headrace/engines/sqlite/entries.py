@@ -29,7 +29,7 @@ class Entries(SqlEntries):
         rows = [list(map(row_of_entry, one.entries)) for one in appends]
 
         def write(connection: apsw.Connection) -> list[Kept]:
-            connection.execute("BEGIN IMMEDIATE")  # nobody takes a job from its owner before the commit
+            connection.execute("BEGIN IMMEDIATE")  # no change takes a job from its owner before the commit
             kept: list[Kept] = []
             for owner, entries in zip(owners, rows, strict=True):
                 seq = connection.execute(ask("owned"), owner).get

@@ -1,4 +1,4 @@
-"""Process notes on the writing thread, in one transaction with the changes that follow from them."""
+"""Processing of notes on the writing thread, in one transaction with the changes that follow from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _statuses = msgspec.json.Decoder(frozenset[Status | None]).decode
 
 
 def batches_by_id(connection: apsw.Connection, ids: Collection[UUID]) -> dict[UUID, Batch]:
-    """The batches with these ids, as far as they are stored."""
+    """Return the batches with these ids, as far as they are stored."""
     rows: list[Any] = connection.execute(ask("batches"), (encode(list(ids)),)).fetchall() if ids else []
     return {batch.id: batch for batch in map(batch_of, rows)}
 
@@ -98,7 +98,7 @@ class NoteProcessor:
         drive(self._connection, pass_on([jobs[seq] for seq in moving if seq in orphaned and seq in jobs]))
 
     def _parents(self, seqs: set[int]) -> dict[int, frozenset[Status | None]]:
-        """For each of these jobs, the statuses of those that it waits for."""
+        """Return, for each of these jobs, the statuses of those that it waits for."""
         rows: list[Any] = self._connection.execute(ask("parents"), (encode(list(seqs)),)).fetchall()
         return {seq: _statuses(found) for seq, found in rows}
 

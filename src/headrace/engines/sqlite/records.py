@@ -62,7 +62,7 @@ DIALECT = Dialect(
 
 
 def prepare(connection: apsw.Connection) -> None:
-    """Teach a reading connection to search text as ``core.query.matches`` does."""
+    """Make a reading connection search text as ``core.query.matches`` does."""
 
     def mentions(*args: Any) -> bool:
         place, text = args
@@ -73,7 +73,7 @@ def prepare(connection: apsw.Connection) -> None:
         try:
             error = _error(document)
         except msgspec.MsgspecError:
-            return True  # it is looked at again, and shown as one that cannot be
+            return True  # it is checked again, and shown as one that cannot be read
         return text in error.type.lower() or text in error.message.lower()
 
     connection.create_scalar_function("mentions", mentions, 2, deterministic=True)
@@ -105,7 +105,7 @@ class Finding(Finder):
         try:
             return await self._searcher.run(act)
         finally:
-            wanted = False  # whoever gave up keeps no search behind this one waiting
+            wanted = False  # a cancelled caller keeps no search behind this one waiting
 
     def read(self, rows: Sequence[Any]) -> list[Job]:
         return shown_of([row[0] for row in rows])
@@ -123,7 +123,7 @@ class Finding(Finder):
 class Records(SqlRecords):
     """The role ``records`` of one session.
 
-    Statements that may look at many jobs run on a thread of their own, so that reads of single jobs need not wait.
+    Statements that may read many jobs run on a thread of their own, so that reads of single jobs need not wait.
     """
 
     def __init__(self, reader: DbThread, searcher: DbThread) -> None:

@@ -1,4 +1,4 @@
-"""Transactions of a SQLite store: writes within those of the user's, and a connection of the engine's own for them."""
+"""Transactions of a SQLite store: writes within those of the user, and a connection of the engine's own for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["ApswConnection", "Transactions"]
 T = TypeVar("T")
 
 _BUSY_WAIT_MILLISECONDS = 60
-"""Milliseconds of one wait for the lock; short, so that whoever waits for it can leave."""
+"""Milliseconds of one wait for the lock; short, so that a waiting caller can be cancelled."""
 
 
 class Transactions:
@@ -71,9 +71,10 @@ class Transactions:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[apsw.Connection]:
-        """A connection in a transaction that ends with the block; no wait for the lock or the disk holds up the loop.
+        """Open a connection in a transaction that ends with the block; no wait for the lock or the disk blocks the
+        loop.
 
-        If jobs were stored in it, the bus says so after the commit.
+        If jobs were stored in it, the bus sends a hint after the commit.
         """
         path = self._path
         connection = await self._aside(lambda: connect(path, self._synchronous, make=None), lambda made: made.close())
@@ -115,7 +116,7 @@ class Transactions:
             tries += 1
 
     async def _aside(self, act: Callable[[], T], undo: Callable[[T], object] = lambda made: None) -> T:
-        """Do it on a thread; whoever is cancelled meanwhile leaves when it is done, and nothing of it stays."""
+        """Run it on a thread; a caller that is cancelled meanwhile leaves when it is done, and it is undone."""
         work = asyncio.ensure_future(asyncio.to_thread(act))
         try:
             return await asyncio.shield(work)
@@ -129,7 +130,7 @@ class Transactions:
 
 
 class ApswConnection:
-    """A connection of the user's, within the transaction that they began."""
+    """A connection of the user, within the transaction that the user began."""
 
     blocking = True
     exclusive = True
@@ -141,7 +142,7 @@ class ApswConnection:
     def open(self) -> bool:
         try:
             return self._connection.in_transaction
-        except apsw.ThreadingViolationError:  # its owner is using it, at this very moment
+        except apsw.ThreadingViolationError:  # its owner is using it at this very moment
             return True
         except apsw.ConnectionClosedError:
             return False
@@ -150,7 +151,7 @@ class ApswConnection:
         connection = self._connection
         if not connection.in_transaction:
             raise ConfigError('connection: no transaction is open on it: begin one first, as in execute("BEGIN")')
-        tracer, connection.row_trace = connection.row_trace, None  # else rows come in whatever shape the user likes
+        tracer, connection.row_trace = connection.row_trace, None  # else rows have the shape that the user set
         try:
             self._refuse_shadows()
             return self._atomically(statements)
@@ -161,7 +162,7 @@ class ApswConnection:
         return self.run_blocking(statements)
 
     def _atomically(self, statements: Statements[T]) -> T:
-        """All of it or nothing, also if the user goes on after an error."""
+        """Run all of it or nothing, also if the user continues after an error."""
         connection = self._connection
         connection.execute("SAVEPOINT headrace")
         try:

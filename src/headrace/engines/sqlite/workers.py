@@ -42,7 +42,7 @@ class Workers(SqlWorkers):
             known: list[Any] = connection.execute("SELECT id FROM workers WHERE alive").fetchall()
             kept = {UUID(bytes=id) for (id,) in known}
             for (key,) in connection.execute("SELECT key FROM settings WHERE key GLOB ?", (f"{HOLDER}*",)):
-                with suppress(ValueError):  # none of ours
+                with suppress(ValueError):  # not one of ours
                     kept.add(UUID(key.removeprefix(HOLDER)))
             self._presence.tidy(frozenset(kept))
 
@@ -108,7 +108,7 @@ class Workers(SqlWorkers):
 def _beat(
     connection: apsw.Connection, terms: tuple[Any, ...], kept: tuple[Any, ...], report: tuple[int, str | None]
 ) -> tuple[int, str, str, int, int] | None:
-    """Write one beat, and what the worker should know; None: it is dead."""
+    """Write one beat, and return what the worker should know; None: it is dead."""
     beats: int | None = connection.execute(ask("beat"), kept).get
     if beats is None:
         return None

@@ -1,7 +1,7 @@
-"""The listening connection of a session: open only while somebody listens, and probed once a beat.
+"""The listening connection of a session: open only while there are listeners, and probed once a beat.
 
 A connection can die without an error. So the session notifies itself through its pool, on a channel of its own, and
-expects to hear that. Along with this probe it says to other sessions which topics are listened for here.
+expects to receive that. With this probe it announces to other sessions the topics that it listens for.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["ON_DEMAND", "Connect", "Listener"]
 _log = logging.getLogger("headrace.postgres")
 
 ON_DEMAND = frozenset({Topic.FREED, Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES, Topic.CHANGED})
-"""Topics whose hints are sent only while some session asks for them: there is at least one such hint per job."""
+"""Topics with hints that are sent only while some session requests them: there is at least one such hint per job."""
 
 _MISSED = (Topic.READY, Topic.SETTINGS, Topic.CHANGED)
 """Topics of which listeners get a hint when some may have been missed; the others are polled often enough."""
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
-"""Seconds to connect, or to change the channels that are listened on."""
+"""Seconds to connect, or to change the channels."""
 _CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds to close the connection in good order."""
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0
@@ -47,7 +47,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Lost(Exception):
-    """The connection is of no use any more."""
+    """The connection is unusable."""
 
 
 class Listener:
@@ -68,38 +68,38 @@ class Listener:
         self._connect, self._host, self._channels, self._own, self._beat = connect, host, channels, own, beat
         self._topics, self._deliver, self._say = topics, deliver, say
         self._patience = beat * 0.75
-        """Seconds within which a probe must be heard, so that a dead connection is found within two beats."""
+        """Seconds within which a probe must arrive, so that a dead connection is found within two beats."""
         self.hears = False
         """Whether there is a connection that listens."""
         self._stirred = asyncio.Event()
         self._wanted_until: dict[str, float] = {}
         self._complained = False
         self._probe, self._heard_probe = 0, 0
-        """The number of the latest probe, and of the latest one heard."""
+        """The number of the latest probe, and of the latest one received."""
         self._missing: float | None = None
-        """Since when a probe that was sent to the present connection has not been heard."""
+        """Since when a probe that was sent to the present connection is missing."""
         self._first = 0
         """The first probe meant for the present connection."""
         self._signed_at, self._sign_at = 0.0, 0.0
         """When the last probe was sent, and when the next is due."""
 
     def stir(self) -> None:
-        """Look again at the topics, because they have changed."""
+        """Read the topics again, because they have changed."""
         self._stirred.set()
 
     def wants(self, topic: str) -> bool:
-        """Whether another session has recently asked for hints of this topic."""
+        """Return whether another session has recently requested hints of this topic."""
         return self._wanted_until.get(topic, 0.0) > self._host.clock.monotonic()
 
     def said(self, signs: Sequence[Notification]) -> None:
-        """Expect to hear the probe from now on, because it is committed; it may have been heard already."""
+        """Expect the probe from now on, because it is committed; it may have arrived already."""
         if self._missing is None and max(self._heard_probe + 1, self._first) <= int(signs[0][1]):
             self._missing = self._host.clock.monotonic()
             self._stirred.set()
 
     async def run(self) -> None:
-        """Listen whenever there is somebody to listen for, until cancelled."""
-        pauses = Pauses(self._host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.5, 1.0))
+        """Listen whenever there are listeners, until cancelled."""
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             self._stirred.clear()
             if not self._topics():
@@ -134,7 +134,7 @@ class Listener:
                     _log.debug("the listening connection did not end in good order: %s", error)
 
     async def _serve(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-        """Keep the channels up to date and send probes, until nobody listens.
+        """Keep the channels up to date and send probes, until there are no listeners.
 
         :raises _Lost: the connection is dead.
         """
@@ -168,7 +168,7 @@ class Listener:
     async def _tune(
         self, connection: asyncpg.Connection[asyncpg.Record], tuned: set[str], topics: frozenset[Topic]
     ) -> None:
-        """Listen on the channels of these topics and no others; send a hint to those who may have missed one."""
+        """Listen on the channels of these topics and no others; send a hint to listeners that may have missed one."""
         always = {self._channels.calls, self._channels.private(self._own)}
         channels = always | {self._channels.of(topic) for topic in topics}
         if channels == tuned:
@@ -193,7 +193,7 @@ class Listener:
         self._signed_at, self._sign_at = now, now + (self._beat / 2 if demand else self._beat)
         self._say(signs)
 
-    # -- what is heard
+    # -- received notifications
 
     def _ended(self, connection: Any) -> None:
         self._stirred.set()
@@ -226,12 +226,12 @@ class Listener:
                 self._wanted_until.get(topic, 0.0), now + min(call.lasts, _MAX_CALL_SECONDS)
             )
         if call.asks and self._topics() & ON_DEMAND:
-            # Answer soon, but once for all sessions that ask at about the same time.
+            # Reply soon, but once for all sessions that request it at about the same time.
             self._sign_at = min(self._sign_at, max(now, self._signed_at + min(_PAUSE_SECONDS, self._beat / 20)))
             self._stirred.set()
 
     def _complain(self, error: Exception) -> None:
-        """Log that hints are not heard; as a warning only once per outage."""
+        """Log that no hints arrive; as a warning only once per outage."""
         log = _log.debug if self._complained else _log.warning
         log("hints are not heard, jobs are looked for instead: %s", error or type(error).__name__)
         self._complained = True

@@ -19,7 +19,7 @@ Notification = tuple[str, str]
 GAP_SECONDS = 0.01
 """Seconds between two notifications of one topic and group of names, in the long run.
 
-Each notification takes a lock that all commits share. Fifty jobs a second, at random moments, are told of at once.
+Each notification takes a lock that all commits share. At fifty jobs a second, hints are sent at once.
 """
 BURST_NOTIFICATIONS = 9
 """How many notifications may be sent without that gap after a quiet time, so that hints of a few jobs go at once."""
@@ -29,9 +29,9 @@ NAME_GROUPS = 16
 _MAX_PAYLOAD_BYTES = 7900
 """Bytes in one payload; the server takes less than 8000."""
 _MAX_HINT_QUEUES = 300
-"""How many queues a hint names at most; with more, it names none and wakes everybody."""
+"""Maximum queues that a hint names; with more, it names none and wakes all listeners."""
 _MAX_WAITING_NAMES = 1000
-"""How many names of a group may wait to be sent; more are dropped, and whoever waits for those polls."""
+"""How many names of a group may wait to be sent; more are dropped, and their listeners poll."""
 _MAX_CHANNEL_CHARACTERS = 63
 
 _encode = msgspec.json.Encoder().encode
@@ -47,12 +47,12 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """What a session says to the others: which hints it wants."""
+    """What a session announces to the others: which hints it wants."""
 
     sender: str
     topics: tuple[str, ...]
-    """The topics it listens for, of those whose hints are sent only on demand. A session of another version may name
-    some that are not known here."""
+    """The topics it listens for, of those with hints only on demand. A session of another version may name unknown
+    ones."""
     lasts: float
     """For how many seconds this call counts."""
     asks: bool
@@ -71,15 +71,15 @@ class Channels:
         self.topics = {f"{self._stem}{topic}": topic for topic in Topic}
 
     def of(self, topic: Topic) -> str:
-        """The channel for the hints of a topic."""
+        """Return the channel for the hints of a topic."""
         return f"{self._stem}{topic}"
 
     def private(self, session: str) -> str:
-        """The channel on which a session sends probes to itself."""
+        """Return the channel on which a session sends probes to itself."""
         return f"{self._stem}{session}"
 
     def notifications(self, hint: Hint, sender: str) -> list[Notification]:
-        """The hint as notifications whose payloads are short enough."""
+        """Return the hint as notifications with payloads that are short enough."""
         notices = [Notice(sender, names) for names in split(hint)]
         if hint.dropped:
             notices[:1] = [Notice(sender, notices[0].names if notices else (), hint.dropped)]
@@ -87,7 +87,7 @@ class Channels:
 
 
 def split(hint: Hint) -> list[tuple[str, ...]]:
-    """The names of a hint in parts, one for each payload; a part without names is for everybody."""
+    """Return the names of a hint in parts, one for each payload; a part without names is for all listeners."""
     if hint.topic is Topic.READY and len(hint.names) > _MAX_HINT_QUEUES:
         return [()]
     parts, part, size = list[tuple[str, ...]](), list[str](), 0
@@ -108,7 +108,7 @@ def split(hint: Hint) -> list[tuple[str, ...]]:
 def _length(name: str) -> int:
     try:
         return len(_encode(name)) + 1
-    except UnicodeError:  # half a character, which no payload can contain
+    except UnicodeError:  # a lone surrogate, which no payload can contain
         return _MAX_PAYLOAD_BYTES + 1
 
 
@@ -120,10 +120,10 @@ class Throttle:
         self._free: dict[tuple[Topic, int], float] = {}
         """When the next hint of a group may be sent."""
         self._waiting: dict[tuple[Topic, int], dict[str, bool]] = {}
-        """By group, the names that wait; True: a statement that is on its way carries all that waited for this name."""
+        """By group, the names that wait; True: a statement under way carries all that waited for this name."""
 
     def add(self, topic: Topic, names: Iterable[str]) -> bool:
-        """Add a hint that is to be sent; without names it is for everybody. Whether ``due`` may be earlier now."""
+        """Add a hint to be sent; without names it is for all listeners. Return whether ``due`` may be earlier now."""
         empty, before = True, len(self._waiting)
         for name in names:
             empty = False
@@ -135,7 +135,7 @@ class Throttle:
         return len(self._waiting) > before
 
     def take(self, now: float, *, everything: bool = False) -> list[Hint]:
-        """The hints that may be sent now, or all that wait; they count as sent."""
+        """Return the hints that may be sent now, or all that wait; they count as sent."""
         due = [key for key in self._waiting if everything or self._free.get(key, now) <= now]
         told: dict[Topic, list[str] | None] = {}
         for key in due:
@@ -149,9 +149,9 @@ class Throttle:
         return [Hint(topic, tuple(names or ())) for topic, names in told.items()]
 
     def pass_by(self, topic: Topic, names: Iterable[str], now: float) -> list[str]:
-        """Those of these names that the caller may send now by himself; they count as sent.
+        """Return those of these names that the caller may send now itself; they count as sent.
 
-        Once they are, he says so (``passed_by``).
+        Once they are, it calls ``passed_by``.
         """
         free, told = list[str](), set[tuple[Topic, int]]()
         for name in names:
@@ -160,8 +160,8 @@ class Throttle:
             if ahead > self._gap / 2:
                 continue
             waiting = self._waiting.get(key, {})
-            # A hint that waits alone in its group goes along up to half a gap ahead of its time. That spares a
-            # statement for it, and the rate stays, because the time of the next one is counted from its time.
+            # A hint that waits alone in its group is sent up to half a gap early. That saves a statement for it, and
+            # the rate stays, because the time of the next one is counted from its own time.
             if ahead <= 0.0 or (len(waiting) == 1 and name in waiting):
                 free.append(name)
                 told.add(key)
@@ -172,7 +172,7 @@ class Throttle:
         return free
 
     def passed_by(self, topic: Topic, names: Iterable[str]) -> None:
-        """These were sent: what waited for them when that began need not be sent any more."""
+        """Note that these were sent: what waited for them when that began need not be sent any more."""
         for name in names:
             key = topic, _group(name)
             waiting = self._waiting.get(key)
@@ -187,7 +187,7 @@ class Throttle:
         self._free[key] = max(self._free.get(key, 0.0), now - self._ahead) + self._gap
 
     def due(self) -> float | None:
-        """When the next hint may be sent; None if none waits."""
+        """Return when the next hint may be sent; None if none waits."""
         return min((self._free.get(key, 0.0) for key in self._waiting), default=None)
 
 

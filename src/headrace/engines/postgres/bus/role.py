@@ -1,12 +1,12 @@
 """Hints between the sessions on one schema: NOTIFY through the session's pool, LISTEN on a connection of its own.
 
-Hints about ends, progress and other changes of jobs are sent only if somebody may be waiting for them. A session that
-waits says so to all that listen, at once and then every half beat. A session with workers listens, so it knows who
-waits.
+Hints about ends, progress and other changes of jobs are sent only if a session may be waiting for them. A session that
+waits announces that to all that listen, at once and then every half beat. A session with workers listens, so it knows
+which sessions wait.
 
 A session without a listening connection at the moment cannot know, so it sends these hints: it ends few jobs, or will
 soon know again. A session that can never know, behind a pooler without a ``listen_url``, does not send them: it may be
-one of many busy workers in a place where nobody can listen, and whoever waits there polls.
+one of many busy workers where no session can listen, and waiting sessions poll there.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds for sending the last hints, and again for the tasks to end."""
 
 _CARRIED_SECONDS = 0.02
-"""Seconds within which the hint of an insert follows the notification that its statement carried."""
+"""Seconds within which the hint of an insert follows the notification of its statement."""
 
 _TICK_SECONDS = 0.001
-"""Seconds that are waited at least: timers of uvloop count whole milliseconds, and go off a part of one too early."""
+"""Minimum seconds to wait: timers of uvloop count whole milliseconds, and fire a part of one too early."""
 
 _MAX_WAITING_CHANGES = 10
-"""How many hints about changes may wait to be sent; of more, only the number of changes is told."""
+"""How many hints about changes may wait to be sent; of more, only the number of changes is sent."""
 
 _READY, _CHANGED = Topic.READY, Topic.CHANGED  # looked up once: in Python 3.11 that is a call
 
@@ -46,7 +46,7 @@ _notice = msgspec.json.Decoder(Notice).decode
 
 
 class NotifyBus:
-    """Sends and hears the hints of one session; it loses hints rather than wait or fail."""
+    """Sends and receives the hints of one session; it loses hints rather than wait or fail."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class NotifyBus:
         self._own = f"{self._host.dice.token():016x}"
         self._throttle = Throttle()
         self._signs: list[Notification] = []
-        """The probe and the call of the listener, which are sent together with the next hints."""
+        """The probe and the announcement of the listener, which are sent with the next hints."""
         self._changes: list[Hint] = []
         """Hints about changes that are to be sent."""
         self._carried: dict[str, tuple[int, float]] = {}
-        """Queues whose hints were sent within a statement: how many times, and until when that counts."""
+        """Queues with hints that were sent within a statement: how many times, and until when that counts."""
         self._said = asyncio.Event()
         self._looks_at = math.inf
-        """When the sender looks next, if nobody wakes it (monotonic)."""
+        """When the sender runs next, if it is not woken (monotonic)."""
         self._closing = False
         self._listener = (
             None
@@ -92,10 +92,10 @@ class NotifyBus:
             )
         )
 
-    # -- a session's life
+    # -- open and close
 
     def open(self) -> None:
-        """Begin to send on the loop that runs now, and to listen as soon as somebody wants hints."""
+        """Begin to send on the running loop, and to listen as soon as there is a listener."""
         self._loop = asyncio.get_running_loop()
         self._begin()
         self._tasks = [self._loop.create_task(self._speak(), name="headrace-voice")]
@@ -115,7 +115,7 @@ class NotifyBus:
         await asyncio.wait({voice}, timeout=_CLOSE_TIMEOUT_SECONDS)
         self._loop = None
         voice.cancel()
-        # With a timeout: a server that does not answer must not keep a program from ending.
+        # With a timeout: a server that does not reply must not keep a program from ending.
         await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT_SECONDS)
         for task in tasks:
             task.add_done_callback(_settle)
@@ -130,11 +130,11 @@ class NotifyBus:
         if asyncio._get_running_loop() is loop:
             self._send(loop, hint)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it has no listeners any more
                 loop.call_soon_threadsafe(self._send, loop, hint)
 
     def wanted(self, topic: Topic) -> bool:
-        """Whether anybody may be listening for this topic."""
+        """Return whether this topic may have a listener."""
         return topic in self._local.topics or self._wanted_elsewhere(topic)
 
     def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
@@ -157,7 +157,7 @@ class NotifyBus:
             loop.call_soon(self._local.deliver, hint)
         if not self._wanted_elsewhere(hint.topic):
             return
-        if hint.topic is _CHANGED:  # whoever sends these has spaced them
+        if hint.topic is _CHANGED:  # the sender of these has spaced them
             self._add_change(hint)
             self._said.set()
             return
@@ -166,7 +166,7 @@ class NotifyBus:
             names = [name for name in names if not self._was_carried(name)]
             if not names:
                 return
-        # Otherwise others of its group wait, and it goes with them; or the sender looks in time by itself.
+        # Otherwise others of its group wait, and it goes with them; or the sender runs in time by itself.
         if self._throttle.add(hint.topic, names) and (self._throttle.due() or 0.0) < self._looks_at:
             self._said.set()
 
@@ -183,10 +183,10 @@ class NotifyBus:
         listener = self._listener
         return listener is not None and (not listener.hears or listener.wants(topic))
 
-    # -- hints that travel with a statement
+    # -- hints within a statement
 
     def ready_now(self, queues: Iterable[str]) -> list[Notification]:
-        """Notifications for the caller's own statement, for those of these queues whose hints may be sent now.
+        """Return notifications for the caller's own statement, for those of these queues that may be hinted now.
 
         Once the statement is committed, pass them to ``ready_told``; if it failed, forget them.
         """
@@ -205,9 +205,9 @@ class NotifyBus:
                 self._carried[name] = (self._carried.get(name, (0, 0.0))[0] + 1, until)
 
     def written(self, hint: Hint, *, own: bool = False) -> list[Notification]:
-        """A hint as notifications, to be sent within a statement or a transaction.
+        """Return a hint as notifications, to be sent within a statement or a transaction.
 
-        All listeners hear them; with ``own``, all but those of this session, to whom it delivers the hint itself.
+        All listeners receive them; with ``own``, all but those of this session, to which it delivers the hint itself.
         """
         return self._channels.notifications(hint, self._own if own else "")
 
@@ -219,10 +219,10 @@ class NotifyBus:
             self._carried[name] = (times - 1, until)
         return True
 
-    # -- speaking
+    # -- sending
 
     def _give_sign(self, signs: Sequence[Notification]) -> None:
-        self._signs = list(signs)  # an older probe that could not be sent yet is of no use any more
+        self._signs = list(signs)  # an older probe that could not be sent yet is useless now
         self._said.set()
 
     async def _speak(self) -> None:

@@ -1,4 +1,4 @@
-"""Apply decided changes in one statement; those that were not applied are looked at a second time, to say why."""
+"""Applying decided changes in one statement; a second read finds out why some were not applied."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ Inserts = Callable[[Sequence[Change]], Statements[Lost]]
 """Makes statements that store what changes insert."""
 
 Storing = Callable[[Sequence[Job]], Awaitable[Inserts]]
-"""Makes ready to store what changes insert; see ``Inserting.of_changes``."""
+"""Prepares to store what changes insert; see ``Inserting.of_changes``."""
 
 
 def apply_text(schema: str, *, followed: bool = True) -> str:
-    """The statement that applies changes; what comes before it says how they are passed in.
+    """Return the statement that applies changes; what comes before it says how they are passed in.
 
     ``followed``: some of them may leave notes, or add to the counts of a batch.
     """
@@ -70,13 +70,13 @@ def apply_text(schema: str, *, followed: bool = True) -> str:
 
 
 def complete_text(schema: str, *, counted: bool) -> str:
-    """The statement that completes jobs; ``counted``: some of them are in a batch."""
+    """Return the statement that completes jobs; ``counted``: some of them are in a batch."""
     more = sql("complete_counted", schema) if counted else ""
     return sql("complete", schema) + more + sql("took", schema, changed="completed")
 
 
 def changing(schema: str, changes: Sequence[Change]) -> Statements[list[int]]:
-    """Apply changes on any connection; the places of those that were applied, as ``~place`` where an end was noted."""
+    """Apply changes on any connection; return the indexes of the applied ones, as ``~index`` where an end was noted."""
     at = Micros()
     rows = [row_of_change(place, change, at) for place, change in enumerate(changes)]
     text = sql("changes_document", schema) + apply_text(schema)
@@ -84,7 +84,7 @@ def changing(schema: str, changes: Sequence[Change]) -> Statements[list[int]]:
 
 
 def rows_of_changes(changes: Sequence[Change]) -> list[Any]:
-    """Changes, at least one, as the arrays that ``changes_rows.sql`` takes, in the order in which all lock jobs."""
+    """Return changes, at least one, as the arrays of ``changes_rows.sql``, in the order in which all lock jobs."""
     return _rows_by_place(dict(enumerate(changes)))
 
 
@@ -108,12 +108,12 @@ def _look(schema: str, changes: Sequence[Change]) -> Statements[list[Sight]]:
 
 
 def _know(change: Change, job: Job) -> Change:
-    """The change with the order number of its job, which whoever decided it may not have known."""
+    """Return the change with the order number of its job, which its caller may not have known."""
     return replace(change, job=replace(change.job, seq=job.seq))
 
 
 def _only_completes(change: Change) -> bool:
-    """Whether ``complete.sql``, the smallest statement, writes all of this change.
+    """Return whether ``complete.sql``, the smallest statement, writes all of this change.
 
     It can note that the job ended, and count one more completed job in its batch.
     """
@@ -124,29 +124,29 @@ def _only_completes(change: Change) -> bool:
 
 
 def _stands_alone(change: Change) -> bool:
-    """Whether a change needs a transaction of its own, with more than one statement."""
+    """Return whether a change needs a transaction of its own, with more than one statement."""
     return (
         change.key is KeyEffect.TAKE or change.verb is Verb.RETRY or bool(change.inserts) or change.merges is not None
     )
 
 
 def _is_usual(change: Change) -> bool:
-    """Whether a change shares a statement with all others that are so."""
+    """Return whether a change shares a statement with all others that are so."""
     return not (change.moves or change.inserts or change.merges or change.key is _TAKE or change.verb is _RETRY)
 
 
 def _kind(change: Change) -> int:
-    """Which changes are written together: 0 in one statement, 1 in one transaction, 2 each in a transaction."""
+    """Return which changes are written together: 0 in one statement, 1 in one transaction, 2 each in a transaction."""
     return 2 if _stands_alone(change) else int(change.moves)
 
 
 def _wants_key(change: Change) -> bool:
-    """Whether a change takes a dedup key, for its job or for one that it inserts."""
+    """Return whether a change takes a dedup key, for its job or for one that it inserts."""
     return change.key is KeyEffect.TAKE or any(job.spec.dedup is not None for job in change.inserts)
 
 
 def _runs(changes: Sequence[Change]) -> list[dict[int, Change]]:
-    """The changes by place, in runs that are written one after the other: one change alone, or some in one statement.
+    """Return the changes by index, in runs that are written in turn: one change alone, or some in one statement.
 
     The order of the batch is kept if a change wants a key, because another of the batch may release it. Otherwise those
     that need a transaction of their own come last, so that all the others share one statement.
@@ -190,7 +190,7 @@ class Applying:
     def forget(self) -> None:
         """Forget what an earlier session learned of the store."""
         self._locked: set[int] = set()
-        """The order numbers of jobs that another transaction had locked when they were last looked at."""
+        """The order numbers of jobs that another transaction had locked when they were last read."""
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """The verb ``Jobs.apply``."""
@@ -209,7 +209,7 @@ class Applying:
         return verdicts
 
     async def _write(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:
-        """Apply changes that share a statement; verdicts on those that were not applied, and on ends that were noted.
+        """Apply changes that share a statement; return verdicts on those that were not applied, and on noted ends.
 
         All others were applied.
         """
@@ -225,7 +225,7 @@ class Applying:
         return await self._verdicts(changes, took, now)
 
     async def _verdicts(self, changes: dict[int, Change], took: list[int], now: datetime) -> dict[int, Verdict]:
-        """The verdicts on those that were not applied, and on ends that were noted."""
+        """Return the verdicts on those that were not applied, and on ends that were noted."""
         if len(took) == len(changes) and min(took) >= 0:
             return {}
         there = {place if place >= 0 else ~place for place in took}
@@ -234,9 +234,9 @@ class Applying:
         return noted | await self._judge(missed, now) if missed else noted
 
     async def _write_moving(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:
-        """Apply changes after which their jobs stand in other subqueues, in one transaction; verdicts as of
-        ``_write``."""
-        # What another transaction has locked is left out from the start: the others need not wait for it.
+        """Apply changes that move their jobs into other subqueues, in one transaction; return verdicts as ``_write``
+        does."""
+        # Jobs that another transaction has locked are left out from the start: the others need not wait for it.
         await self._look_whether_locked([change.job.seq for change in changes.values()])
         free = {place: one for place, one in changes.items() if one.job.seq not in self._locked}
         took: list[int] = []
@@ -253,12 +253,12 @@ class Applying:
             except Unavailable as error:
                 if not isinstance(error.__cause__, LockNotAvailableError):
                     raise
-                break  # whoever decided these changes decides again
+                break  # the caller decides these changes again
         return await self._verdicts(changes, took, now)
 
     async def _change(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
-        """Write the rows; the places of those that were applied, as ``~place`` where an end was noted."""
-        rows.sort(key=_by_seq)  # everybody locks in the same order
+        """Write the rows; return the indexes of those that were applied, as ``~index`` where an end was noted."""
+        rows.sort(key=_by_seq)  # all lock in the same order
         if self._locked and (known := [row[_SEQ] for row in rows if row[_SEQ] in self._locked]):
             await self._look_whether_locked(known)
             rows = [row for row in rows if row[_SEQ] not in self._locked]
@@ -290,14 +290,15 @@ class Applying:
         for (place, change), (last, job, holder, attempt) in zip(missed.items(), sights, strict=True):
             verdict = judge(change, last, job, holder, attempt)
             if verdict is None and job is not None:
-                # Nothing speaks against the change: its order number was not known, or another had locked the job.
+                # Nothing contradicts the change: its order number was unknown, or another transaction had locked the
+                # job.
                 unknown = job.seq != change.job.seq
                 verdict = (await self.apply([_know(change, job)], now))[0] if unknown else Conflict(job)
             verdicts[place] = verdict or WasStale(None)
         return verdicts
 
     async def _write_alone(self, change: Change, now: datetime) -> Verdict:
-        """Apply a change that takes a key, brings an ended job back, merges a submit or inserts other jobs, in its own
+        """Apply a change that takes a key, retries an ended job, merges a submit or inserts other jobs, in its own
         transaction."""
         inserts = await self._storing(change.inserts) if change.inserts else None
         moving, none = await self.moving(change, now)
@@ -305,7 +306,7 @@ class Applying:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MILLISECONDS}")
                 if change.key is KeyEffect.TAKE or (change.key is KeyEffect.RELEASE and change.inserts):
-                    # Inserts take the same lock, so that whoever wants this key does so one after the other.
+                    # Inserts take the same lock, so that takers of this key come one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
                 if moving is not None:
                     await run_statements(connection, moving)
@@ -315,12 +316,12 @@ class Applying:
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
-        # Another transaction has locked the key or the job. Whoever decided the change decides again, and the changes
-        # that wait behind it go first.
+        # Another transaction has locked the key or the job. The caller decides the change again, and the changes that
+        # wait behind it go first.
         return (await self._judge({0: change}, now))[0]
 
     async def moving(self, change: Change, now: datetime) -> tuple[Statements[None] | None, HeadraceError | None]:
-        """What puts the job into another subqueue before the change is applied, if that is necessary; and why an ended
+        """Return what puts the job into another subqueue before the change is applied, if necessary; and why an ended
         job cannot be put into one. The subqueue of an ended job may have been collected since."""
         try:
             moves = change.moves or change.verb is Verb.RETRY
@@ -331,8 +332,8 @@ class Applying:
     def statements(
         self, change: Change, inserts: Inserts | None = None, none: HeadraceError | None = None
     ) -> Statements[Verdict]:
-        """One change, with the insert of the jobs that follow from it, as statements for any connection; ``none``: why
-        its job can be put into no subqueue."""
+        """Return one change, with the insert of the jobs that follow from it, as statements for any connection;
+        ``none``: why its job can be put into no subqueue."""
         while True:
             sights = yield from _look(self._schema, [change])
             last, job, holder, attempt = sights[0]

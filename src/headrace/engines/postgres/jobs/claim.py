@@ -1,4 +1,4 @@
-"""Claims that no limit matters to, and promoting; claims where something is limited are in ``limited_claim``."""
+"""Claims without limits, and promoting; claims with limits are in ``limited_claim``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEPTH_FACTOR = 4
 
 _SPARE_JOBS = 50
 _MAX_READ_JOBS = 100_000
-"""The most jobs that a claim looks at."""
+"""Maximum jobs that a claim reads."""
 
 _ALIVE, _AGAIN, _SUBQUEUES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _KEYED, _HEAD = range(9)
 
@@ -42,19 +42,19 @@ def _head(schema: str, subqueues: str) -> str:
 
 
 def one_subqueue(schema: str) -> str:
-    """The statement for an ask that serves one subqueue."""
+    """Return the statement for a request that serves one subqueue."""
     return _head(schema, "$14") + sql("claim_subqueue", schema) + sql("claim_give", schema)
 
 
 def few_subqueues(schema: str) -> str:
-    """The statement for an ask that serves a few subqueues: all that could be wanted of each subqueue is read at
+    """Return the statement for a request that serves a few subqueues: it reads all that could be wanted of each at
     once."""
     return many_subqueues(schema, ())
 
 
 def many_subqueues(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> str:
-    """The statement for an ask that serves many subqueues: first a few jobs of each, then more where they may come
-    next."""
+    """Return the statement for a request that serves many subqueues: it reads a few jobs of each, then more where they
+    may come next."""
     parts = [_head(schema, "ANY ($14)"), sql("claim_subqueues", schema)]
     sizes = [*levels, "(SELECT n FROM reach)"]
     for level, size in enumerate(sizes, 1):
@@ -77,7 +77,7 @@ class Claiming:
         """Forget what an earlier session learned of the store."""
         self._served = Served(self._hot, self._schema)
         self._spare = _SPARE_JOBS
-        """How many jobs to look at beyond those that are wanted; grows where other claims take many of them."""
+        """How many jobs to read beyond those that are wanted; grows where other claims take many of them."""
 
     async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         """The verb ``Jobs.claim``."""
@@ -112,23 +112,23 @@ class Claiming:
                     return answer
                 serving = await self._serving(ask, anew=True)
             elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _MAX_READ_JOBS:
-                reach *= 8  # other claims are taking all the jobs that this one looked at
+                reach *= 8  # other claims are taking all the jobs that this one read
             else:
                 jobs = Reader().claimed((row[_HEAD:] for row in rows[1:]), given)
                 more = len(jobs) < ask.n and reach <= head[_SEEN]
                 self._spare = min(self._spare * 4, _MAX_READ_JOBS) if more else max(self._spare // 2, _SPARE_JOBS)
                 claimed = self._claimed(head, jobs, serving)
-                # Other claims took some of the jobs, and there are more behind them: have the worker ask again at once.
+                # Other claims took some of the jobs, and there are more behind them: the worker claims again at once.
                 return replace(claimed, next_due=now) if more else claimed
 
     async def _dead(self, ask: ClaimRequest, stale: bool) -> Dead:
-        """That the worker is dead, unless the ask is refused by what is set now: that comes before anything else."""
+        """Return that the worker is dead, unless the present settings refuse the request: that comes first."""
         if stale:
             await self._serving(ask, anew=True)
         return Dead()
 
     async def _serving(self, ask: ClaimRequest, *, anew: bool = False) -> Serving:
-        """The subqueues of the ask; :raises ConfigError: it chooses customers in queues that are not set so"""
+        """Return the subqueues of the request; :raises ConfigError: it selects customers in other queues"""
         serving = await self._served.of(ask, anew=anew)
         if refusal(ask, serving.limits) is not None and not anew:
             serving = await self._served.of(ask, anew=True)

@@ -1,4 +1,4 @@
-"""The columns of a PostgreSQL store: what each contains of a job, and how statements name them."""
+"""The columns of a PostgreSQL store: what each has of a job, and how statements name them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ RUN = (
 and no request key."""
 
 ONE = tuple(column for column in RUN[2:] if column.name not in ("turn_key", "labels"))
-"""The columns that ``insert_one.sql`` takes of one job that has no key to take turns by, and no labels."""
+"""The columns that ``insert_one.sql`` takes of one job without a concurrency key and without labels."""
 
 PLAIN = tuple(column for column in ONE if column.name in COMMON_PLAIN)
 """Those of them that it takes of a job that is queued at once, as most are: the others follow. Each value that is
@@ -73,7 +73,7 @@ RECORD = tuple(column for column in JOB if column.read)
 """The columns of a job as it is read."""
 
 CLAIMED = tuple(column for column in RECORD if column.given is None)
-"""The columns of a job as a claim answers it: without what the claim itself has just written."""
+"""The columns of a job as a claim returns it: without what the claim itself has just written."""
 
 CHANGE = (
     Column("place", "integer", changed="place"),
@@ -97,7 +97,7 @@ COMPLETE = (
     Column("released", "boolean", changed="change.key is RELEASE"),
     Column("progress", "text", changed="None if progress is None or progress is DONE else encode(progress)"),
     Column("state", "text", changed="None if follows else state_of(job, at)"),
-    # As a text, since those of most batches are null, all of them.
+    # As a text, since most batches have only nulls.
     Column("took", "text", changed="None if took is None else repr(took)"),
     Column("result", "text", changed="job.result_text"),
     Column("batch", "text", changed="job.spec.batch"),
@@ -117,14 +117,14 @@ OWNED = (
     Column("worker", "uuid"),
     Column("epoch", "bigint"),
 )
-"""The rows that ``owned.sql`` takes: jobs, and who says that they own them."""
+"""The rows that ``owned.sql`` takes: jobs, and the workers that claim to own them."""
 
 APPEND = (*OWNED, Column("entries", "text"))
 """The rows that ``append.sql`` takes."""
 
 
 def texts(columns: Iterable[Column]) -> frozenset[int]:
-    """The places of the columns that are texts."""
+    """Return the indexes of the columns that are texts."""
     return frozenset(place for place, column in enumerate(columns) if column.type == "text")
 
 
@@ -133,12 +133,12 @@ def _in_jobs(columns: Iterable[Column]) -> str:
 
 
 def _arrays(columns: Iterable[Column], first: int) -> str:
-    """Parameters from number ``first`` on, one for each column: an array, passed as a text."""
+    """Return parameters from number ``first`` on, one for each column: an array, passed as a text."""
     return ", ".join(f"${place}::text::{column.type}[]" for place, column in enumerate(columns, first))
 
 
 def _values(columns: Iterable[Column]) -> dict[str, str]:
-    """An expression for each column, which takes its value from the JSON array ``r``."""
+    """Return an expression for each column, which takes its value from the JSON array ``r``."""
     return {
         column.name: f"r ->> {place}" if column.type == "text" else f"(r ->> {place})::{column.type}"
         for place, column in enumerate(columns)
@@ -146,13 +146,13 @@ def _values(columns: Iterable[Column]) -> dict[str, str]:
 
 
 def _rows(**formats: Sequence[Column]) -> dict[str, str]:
-    """For each kind of rows that a statement takes: their columns, and the parameters, each an array, from $1 on."""
+    """Return, for each kind of rows of a statement, their columns and the parameters, each an array, from $1 on."""
     arrays = {f"{kind}_arrays": _arrays(columns, 1) for kind, columns in formats.items()}
     return arrays | {f"{kind}_names": names(columns) for kind, columns in formats.items()}
 
 
 def _sets(columns: Iterable[Column]) -> str:
-    """What an update sets these columns of ``jobs j`` to, from the rows ``c``."""
+    """Return what an update sets these columns of ``jobs j`` to, from the rows ``c``."""
     found = list(columns)
     return sets(found, [f"c.{column.name}" for column in found])
 
@@ -167,25 +167,25 @@ _PAST_OF_COMPLETED = {
     "processing_time": "took",
     "retry_at": "NULL",
 }
-"""What a completed job says of its last attempt, where that is not in the column of the same name."""
+"""What a completed job has of its last attempt, where that is not in the column of the same name."""
 
 _new = _values(NEW)
 
 
 def _words_of_one(values: Mapping[str, str]) -> dict[str, str]:
-    """What ``insert_one.sql`` says, where these are the values of columns."""
+    """Return the words of ``insert_one.sql`` for these values of columns."""
     kept = [column for column in ONE if column.table == "jobs" and column.name in values]
     news = {f"one_{name}": values[name] for name in ("spec", "created_at", "subqueue")}
     return news | {"one_columns": names(kept), "one_values": ", ".join(values[column.name] for column in kept)}
 
 
 def _given(columns: Iterable[Column]) -> dict[str, str]:
-    """A parameter for each column, behind those that every insert of one job has."""
+    """Return a parameter for each column, behind those that every insert of one job has."""
     return {column.name: f"${place}::{column.type}" for place, column in enumerate(columns, 8)}
 
 
 OF_PLAIN = _words_of_one(at_once(_given(PLAIN)))
-"""What ``insert_one.sql`` says where it takes ``PLAIN``."""
+"""The words of ``insert_one.sql`` where it takes ``PLAIN``."""
 
 WORDS = {
     "record": ", ".join(column.selected for column in RECORD),
@@ -235,4 +235,4 @@ WORDS = {
     "change_sets": _sets(column for column in JOB if column.changed),
     "report_sets": _sets(REPORT[3:]),
 }
-"""The words that statements have in place of lists of columns."""
+"""The words in statements that are replaced by lists of columns."""

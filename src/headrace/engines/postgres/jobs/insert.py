@@ -1,4 +1,4 @@
-"""Insert new jobs in one statement; they are looked up first only if they have dedup or request keys, or one is stored
+"""Inserting new jobs in one statement; a lookup comes first only if they have dedup or request keys, or one is stored
 already."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _MAX_TRIES = 20
 _KEY_LOCK_TIMEOUT_MILLISECONDS = 250
 """Milliseconds to wait for keys that others have locked; longer would keep the jobs of other keys waiting."""
 _NO_WAIT_SECONDS = 2.0
-"""Seconds without waiting for any key after a wait was in vain: longer than whoever was refused pauses."""
+"""Seconds without waiting for any key after a wait was in vain: longer than the pause of a refused caller."""
 
 
 _NO_HINT = (None, None)
@@ -87,9 +87,9 @@ _NO_BLOCK = -1
 class _Stored(msgspec.Struct):
     open: bool
     stored: list[tuple[int, int]]
-    """Places, from 1, and order numbers."""
+    """Indexes, from 1, and order numbers."""
     bare: list[str]
-    """The ids of bodies whose jobs were not stored."""
+    """The ids of bodies without a stored job."""
 
 
 _stored = msgspec.json.Decoder(_Stored).decode
@@ -99,14 +99,14 @@ _merged = msgspec.json.Decoder(list[tuple[UUID, RECORD_TYPE]]).decode
 
 
 class _Partly(Exception):
-    """Some jobs of a batch are refused, so that none is to be stored."""
+    """Some jobs of a batch are refused, so that none is stored."""
 
     def __init__(self, why: HeadraceError) -> None:
         self.why = why
 
 
 class _Questionable(Exception):
-    """A relative of a new job is locked by another, or does not allow the job."""
+    """Another transaction has locked a relative of a new job, or the relative does not allow the job."""
 
 
 _Write = Callable[..., Awaitable[list[Any]]]
@@ -129,7 +129,8 @@ class Inserting:
         """A block of order numbers, and a span of time that an insert of this session has listed there.
 
         An entry is removed when all jobs have higher numbers than those of its block, so after the last of these was
-        given. Whoever is given a number of that block need not look whether it is still there, and list it again."""
+        given. So an insert with a number of that block need not check or list it again.
+        """
         self._hurry_until = -math.inf
 
     async def insert(
@@ -159,7 +160,7 @@ class Inserting:
             else:
                 text, row = self._text_of_one, row_of_one(job, subqueue, Micros())
         except (Unstorable, UnicodeError):
-            return False  # and ``insert`` says why
+            return False  # and ``insert`` returns why
         connection = self._hot.at_hand()
         if connection is None:
             return False
@@ -169,7 +170,7 @@ class Inserting:
 
         def over(rows: list[Any], error: Exception | None) -> None:
             if error is not None:
-                # An id that is stored already, or no room for the hint: ``insert`` knows what to do.
+                # An id that is stored already, or no room for the hint: ``insert`` handles both.
                 again = isinstance(error, UniqueViolationError) or (hints and "NOTIFY" in str(error))
                 done(None if again else error)
             elif not rows:
@@ -197,8 +198,8 @@ class Inserting:
             if not found:
                 return 0
             if not told:
-                # Some session does not know of the setting, perhaps this one: whoever set it may have died before it
-                # had told all of them.
+                # Some session does not know of the setting, perhaps this one: the process that set it may have died
+                # before it had notified all of them.
                 [(collected,)] = await self._hot.fetch(f"SELECT nextval('{self._schema}.collections')")
                 self.subqueues.forget_unless(collected)
                 told = True
@@ -211,8 +212,8 @@ class Inserting:
             self.subqueues.forget(learned.collected)
 
     async def of_changes(self, jobs: Sequence[Job]) -> Callable[[Sequence[Change]], Statements[Lost]]:
-        """What stores these jobs, which changes insert, as statements for any connection; their subqueues are interned
-        now. None is refused for want of a profile."""
+        """Return the statements, for any connection, that store these jobs of changes; their subqueues are interned
+        now. None is refused for lack of a profile."""
         refuse_jobs(jobs)
         await self.subqueues.renew(jobs)
         learned = await self.subqueues.learn(jobs, now=None)
@@ -232,8 +233,8 @@ class Inserting:
     async def statements(
         self, jobs: Sequence[Job], companions: Companions | None = None, *, now: datetime | None
     ) -> Statements[list[InsertAnswer]]:
-        """The insert of these jobs as statements for a user's connection; their subqueues are interned now. ``now`` as
-        of ``KnownSubqueues.learn``."""
+        """Return the insert of these jobs as statements for a user's connection; their subqueues are interned now.
+        ``now``: as for ``KnownSubqueues.learn``."""
         groups = Groups(companions)
         joined = groups.joined(jobs)
         refuse_jobs(joined)
@@ -287,7 +288,7 @@ class Inserting:
         return answers
 
     async def _insert_patiently(self, jobs: list[Job], learned: Learned, groups: Groups) -> list[InsertAnswer]:
-        """Store jobs whose keys or relatives others have locked; refuse them for now if that takes too long.
+        """Store jobs with keys or relatives that others have locked; refuse them for now if that takes too long.
 
         Most such locks last only a moment, until a commit.
         """
@@ -304,7 +305,7 @@ class Inserting:
     ) -> list[InsertAnswer]:
         """Run the statements in a transaction.
 
-        ``patience``: how many milliseconds to wait for each lock; ``whole``: store all jobs or none.
+        ``patience``: the timeout of each lock in milliseconds; ``whole``: store all jobs or none.
         """
         try:
             async with self._cold.transaction() as connection:
@@ -313,17 +314,17 @@ class Inserting:
                 answers = await run_statements(connection, statements)
                 refused = [answer.error for answer in answers if isinstance(answer, Refused)]
                 if whole and refused:
-                    # A refusal for good says more than one that is only for now.
+                    # A final refusal says more than one that is only for now.
                     raise _Partly(min(refused, key=lambda error: isinstance(error, Unavailable)))
                 return answers
         except UniqueViolationError as error:
             raise Unavailable("another job of the same id or key came between: nothing was stored") from error
 
     async def _insert_new(self, jobs: list[Job], learned: Learned, write: _Write | None) -> list[InsertAnswer]:
-        """Store jobs as if none were stored yet; ``write`` runs the statement, and whatever it needs around it."""
+        """Store jobs as if none were stored yet; ``write`` runs the statement, and what it needs around it."""
         write = write or self._hot.fetch
         ids, payloads, runs = runs_of(jobs, learned.subqueue_of)
-        # The first hint is part of the insert itself: workers hear it with the commit, without another round trip.
+        # The first hint is part of the insert itself: workers receive it with the commit, without another round trip.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
         args = (
             literal(ids),
@@ -371,7 +372,7 @@ class Inserting:
         batch: Batch | None = None,
         groups: Groups = NO_GROUPS,
     ) -> Statements[list[InsertAnswer]]:
-        """Lock the keys and the relatives of the jobs, look which jobs are stored already, and store the others.
+        """Lock the keys and the relatives of the jobs, read which jobs are stored already, and store the others.
 
         ``wait`` for what another transaction has locked; otherwise the jobs that need it are refused for now.
         """
@@ -388,7 +389,7 @@ class Inserting:
                 busy = more
             free = [job for job in jobs if job.id not in busy]
             if blind and not busy and not relatives.refuse(jobs):
-                # Without keys, most likely none of them is stored yet, and looking would be in vain.
+                # Without keys, most likely none of them is stored yet, and a lookup would be in vain.
                 stored = yield from self._store(jobs, learned, tell=tell)
                 if stored is not None:
                     return [Inserted(job) for job in stored]
@@ -401,7 +402,7 @@ class Inserting:
     def _sort_out(
         self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, groups: Groups, *, tell: bool
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
-        """Look which jobs are stored already, and store the others; None if another transaction just stored one."""
+        """Read which jobs are stored already, and store the others; None if another transaction just stored one."""
         known, here, holders, firsts = yield from _look(self._schema, jobs)
         merged = yield from _look_for_merged(self._schema, jobs)
 
@@ -424,7 +425,7 @@ class Inserting:
         ``tell``: send the hints with the commit, because the transaction is the user's.
         """
         stored = list[Job]()
-        # Each statement takes so many order numbers: those behind them are another's.
+        # Each statement takes so many order numbers: those behind them belong to another.
         for start in range(0, len(jobs), MAX_BATCH):
             stored += yield from self._store_some(jobs[start : start + MAX_BATCH], learned, tell=tell)
         # These jobs have been changed since they were made; the insert writes only the fields of a new job.
@@ -436,7 +437,7 @@ class Inserting:
         return stored if len(stored) == len(jobs) else None
 
     def _store_some(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job]]:
-        """Write new jobs, at most ``MAX_BATCH``; those that were new."""
+        """Write new jobs, at most ``MAX_BATCH``; return those that were new."""
         at = Micros()
         rows = [row_of_new(job, learned.subqueue_of(job), at) for job in jobs]
         document = {
@@ -463,9 +464,9 @@ def _for_now(answer: InsertAnswer) -> bool:
 
 
 def _lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set[UUID]]:
-    """Lock the dedup and request keys until the transaction ends; the ids of jobs whose keys another has locked."""
+    """Lock the dedup and request keys until the transaction ends; return the ids of jobs with keys locked by others."""
     numbers = {job.id: _locks_of(schema, job) for job in jobs if _has_keys(job)}
-    order = sorted(set[int]().union(*numbers.values()))  # the same for everybody, so that there is no deadlock
+    order = sorted(set[int]().union(*numbers.values()))  # the same for all transactions, so that there is no deadlock
     if not order:
         return set()
     trying, document = sql("try_keys", schema), encode(order)
@@ -484,7 +485,7 @@ def _locks_of(schema: str, job: Job) -> set[int]:
 
 
 def _look(schema: str, jobs: Sequence[Job]) -> Statements[Stored]:
-    """Look which of these jobs are stored already."""
+    """Read which of these jobs are stored already."""
     keys = [key for job in jobs if (key := held_key(job)) is not None]
     requests = [request for job in jobs if (request := request_key(job)) is not None]
     document = encode({"ids": [job.id for job in jobs], "keys": keys, "requests": requests})
@@ -492,13 +493,13 @@ def _look(schema: str, jobs: Sequence[Job]) -> Statements[Stored]:
 
 
 def _answers(schema: str, jobs: Sequence[Job]) -> Statements[dict[UUID, InsertAnswer]]:
-    """What is answered to those of these jobs that are not new."""
+    """Return the replies for those of these jobs that are not new."""
     stored, merged = (yield from _look(schema, jobs)), (yield from _look_for_merged(schema, jobs))
     return answers_of_stored(jobs, stored, merged, key_of=held_key, request_of=request_key)
 
 
 def _look_for_merged(schema: str, jobs: Sequence[Job]) -> Statements[dict[UUID, Job]]:
-    """Those jobs that took over what was submitted under the ids of these, by these ids."""
+    """Return the jobs that took over what was submitted under the ids of these, by these ids."""
     if not (ids := asked_for(jobs)):
         return {}
     rows = _merged((yield Statement(sql("merged", schema), encode(ids))))

@@ -1,8 +1,8 @@
-"""How concurrency keys take turns: read the keys of queued jobs as far as they are wanted, and move their heads after a
-deal.
+"""How concurrency keys take turns: read the keys of queued jobs as far as needed, and move their heads after a
+selection.
 
-A head is at the first job of its key or in front of it, never behind. So whoever cancels or takes a job need not know
-of heads: the next claim that comes to the head corrects it.
+A head is at the first job of its key or in front of it, never behind. So a transaction that cancels or takes a job need
+not know of heads: the next claim that comes to the head corrects it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from headrace.engines.sql.encoding import micros
 __all__ = ["MAX_READ_JOBS", "NOWHERE", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
 
 MAX_READ_JOBS = 100_000
-"""The most jobs, and the most keys, that a claim reads of a subqueue."""
+"""Maximum jobs, and maximum keys, that a claim reads of a subqueue."""
 
 _FIRST_WINDOW_JOBS = 20_000
-"""How many jobs a claim reads at most in its first window, of all subqueues together."""
+"""Maximum jobs that a claim reads in its first window, of all subqueues together."""
 _SPARE_KEYS = 8
 """How many more keys than wanted jobs are read of a subqueue: some keys may be at their limit."""
 _WINDOW_FACTOR = 8
@@ -43,7 +43,7 @@ _TEXTS = frozenset({0, 1})
 
 
 class Window(msgspec.Struct, frozen=True):
-    """How far a claim looks down each subqueue."""
+    """How far a claim reads each subqueue."""
 
     depths: list[int]
     """How many jobs of each subqueue."""
@@ -54,7 +54,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, ask: ClaimRequest, serving: Serving, tasks: Collection[str]) -> Window:
-        """The first window for an ask, which is likely to be wide enough."""
+        """Return the first window for a request, which is likely to be wide enough."""
         most = max(_FIRST_WINDOW_JOBS // max(len(serving.subqueues), 1), 10)
         counts = [wanted(group, ask, serving.limits) for group in serving.groups]
         reaches = [
@@ -64,7 +64,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def wider(self) -> Window | None:
-        """The next window, where this one was not wide enough; None if it is the widest."""
+        """Return the next window, where this one was not wide enough; None if it is the widest."""
         depths, reaches = (
             [min(n * _WINDOW_FACTOR, MAX_READ_JOBS) for n in each] for each in (self.depths, self.reaches)
         )
@@ -93,18 +93,18 @@ class Table(msgspec.Struct):
     keys: list[_Key]
     groups: list[tuple[Group, list[QueuedEntry]]]
     last: dict[Turn, int]
-    """When the keys last had their turn."""
+    """When the keys last took their turn."""
     subqueues: dict[int, int]
     """In which subqueue each job was seen."""
 
     @property
     def all_read(self) -> list[tuple[Group, list[QueuedEntry]]]:
-        """The groups without their unread entries, as if there were nothing behind what was read."""
+        """Return the groups without their unread entries, as if there were nothing behind what was read."""
         return [(group, [entry for entry in entries if not entry.unread]) for group, entries in self.groups]
 
 
 async def arrive(connection: Connection, schema: str, serving: Serving, tasks: Collection[str]) -> bool:
-    """Process arrivals of tasks whose gates are locked: move the heads of their keys; whether these were all."""
+    """Process arrivals of tasks with locked gates: move the heads of their keys; return whether these were all."""
     here = [
         (subqueue, one.task)
         for subqueue, one in zip(serving.subqueues, serving.groups, strict=True)
@@ -179,12 +179,12 @@ def _without(entries: list[QueuedEntry], passed: Collection[int]) -> list[Queued
 
 
 def _unread(last: QueuedEntry) -> QueuedEntry:
-    """An entry for whatever is behind the last one that was read; there may be nothing."""
+    """Return an entry for what is behind the last one that was read; there may be nothing."""
     return QueuedEntry(last.seq, last.rank, last.arrived_at, unread=True)
 
 
 def _beyond(keys: Iterable[_Key], reaches: list[int]) -> dict[int, _Key]:
-    """The last key that was read of each subqueue, one more than wanted: it only marks where the unread keys begin."""
+    """Return the last key that was read of each subqueue, one more than wanted: it marks where unread keys begin."""
     subqueues: dict[int, list[_Key]] = {}
     for key in keys:
         subqueues.setdefault(key.place, []).append(key)
@@ -194,7 +194,7 @@ def _beyond(keys: Iterable[_Key], reaches: list[int]) -> dict[int, _Key]:
 
 
 def stands(table: Table, dealt: Dealt) -> Stands:
-    """The heads of keys that differ from what was read, once the dealt jobs are given."""
+    """Return the heads of keys that differ from what was read, once the selected jobs are given."""
     taken = {entry.seq for entry in dealt.taken}
     found: list[_Stand] = []
     for one in table.keys:
@@ -212,7 +212,7 @@ def stands(table: Table, dealt: Dealt) -> Stands:
 
 
 def stays(table: Table, seqs: Collection[int]) -> Stands:
-    """The heads of the keys of these jobs, which were dealt but not given."""
+    """Return the heads of the keys of these jobs, which were selected but not given."""
     firsts = ((one, [entry for entry in one.entries if entry.seq in seqs][:1]) for one in table.keys)
     return _columns(
         [
@@ -228,6 +228,6 @@ def _columns(rows: list[_Stand]) -> Stands:
 
 
 def stand(schema: str, first: int = 2, now: str = "$1") -> str:
-    """The statement that writes heads of keys; its arrays begin at parameter ``first``."""
+    """Return the statement that writes heads of keys; its arrays begin at parameter ``first``."""
     names = ("tasks", "keys", "subqueues", "ranks", "ats", "seqs", "turned")
     return sql("stand", schema, now=now, **{name: f"${first + place}" for place, name in enumerate(names)}).strip()

@@ -1,6 +1,6 @@
-"""Claims where something is limited.
+"""Claims with limits.
 
-One transaction locks the gates, reads what is queued and what is in use, lets the core deal, and writes the result.
+One transaction locks the gates, reads what is queued and what is in use, lets the core select, and writes the result.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["Limiting", "give"]
 _TASK = "task:"
 
 _MAX_ROUNDS = 5
-"""How often a claim deals again without the jobs that others have locked, before it accepts fewer jobs."""
+"""How often a claim selects again without the jobs that others have locked, before it accepts fewer jobs."""
 _LOCKED_RETRY_DELAY = timedelta(seconds=0.1)
-"""How soon to ask again for a job that another transaction had locked."""
+"""How soon to claim again for a job that another transaction had locked."""
 
 
 class _More(Enum):
@@ -43,28 +43,28 @@ class _More(Enum):
 
 
 class _Taken(Exception):
-    """Others have locked or taken some of the jobs that were dealt; raised to roll the transaction back."""
+    """Others have locked or taken some of the selected jobs; raised to roll the transaction back."""
 
     def __init__(self, seqs: set[int]) -> None:
         self.seqs = seqs
 
 
 def give(schema: str) -> str:
-    """The statement that gives jobs to a worker, and writes the heads of concurrency keys."""
+    """Return the statement that gives jobs to a worker, and writes the heads of concurrency keys."""
     return sql("give", schema, stand=stand(schema, 8, "$5"))
 
 
 class Limiting:
-    """The claims of one session that limits matter to."""
+    """The claims with limits of one session."""
 
     def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._schema, self._rules = hot, schema, rules
         self._head, self._gift, self._stand = sql("limited_head", schema), give(schema), stand(schema)
 
     async def claim(self, given: Grant, ask: ClaimRequest, serving: Serving, now: datetime) -> Claimed | Dead | None:
-        """Claim jobs for this ask; None if the subqueues or the settings have changed since they were read."""
+        """Claim jobs for this request; None if the subqueues or the settings have changed since they were read."""
         names = _gates(serving)
-        # Limited tasks need their gates in any case; only for the others must the statement look for jobs with keys.
+        # Limited tasks need their gates in any case; only for the others must the statement search for jobs with keys.
         others = [at for at, group in enumerate(serving.groups) if not serving.limits.task(group.task).limited]
         where = [serving.subqueues[at] for at in others], [serving.groups[at].task for at in others]
         passed, rounds = set[int](), _MAX_ROUNDS
@@ -73,7 +73,7 @@ class Limiting:
             try:
                 async with self._hot.transaction() as connection:
                     if ask.customers is not None and ask.customers.strict:
-                        # What the worker holds must not change between the look and the gift.
+                        # What the worker holds must not change between the read and the write.
                         await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock_of(given.worker))
                     gates = await connection.fetch(sql("gates", self._schema), names, *where)
                     missing = [name for name, there in gates if not there]
@@ -83,7 +83,7 @@ class Limiting:
                         if answer is not _More.CAME:
                             return answer
             except _Taken as taken:
-                # Deal as if these jobs were not queued, so that the jobs behind them get what they would have used.
+                # Select as if these jobs were not queued, so that the jobs behind them get what they would have used.
                 passed, rounds = passed | taken.seqs, rounds - 1
             if missing:
                 await self._hot.fetch(sql("add_gates", self._schema), sorted(missing))
@@ -111,8 +111,8 @@ class Limiting:
         if not head["alive"]:
             return Dead()
         due = head["next_due"]
-        # Begin again after promoting: a promoted job may be of a task whose gate is not locked here. What another claim
-        # promotes is left to that claim.
+        # Begin again after promoting: a promoted job may be of a task with a gate that is not locked here. What another
+        # claim promotes is left to that claim.
         late = due is not None and due <= micros(now)
         if late and await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH):
             return _More.CAME
@@ -173,7 +173,7 @@ class Limiting:
             window = wider
 
     async def _taken_of(self, connection: Connection, table: Table, given: set[int], wanted: set[int]) -> set[int]:
-        """The jobs that others have locked or taken, of all that were read: asked at once, for there may be many."""
+        """Return the jobs of those read that others have locked or taken: in one query, for there may be many."""
         seqs = [entry.seq for _, entries in table.groups for entry in entries if entry.seq not in given]
         free = {seq for (seq,) in await connection.fetch(sql("unlocked", self._schema), seqs)}
         return {*seqs} - free | (wanted - given)
@@ -204,7 +204,7 @@ class Limiting:
 
 
 def _gates(serving: Serving) -> list[str]:
-    """The names of the gates to lock while this ask is dealt: one for each limited task and queue, and each rate."""
+    """Return the names of the gates to lock for this request: one for each limited task and queue, and each rate."""
     names: set[str] = set()
     limits: Limits = serving.limits
     for group in serving.groups:

@@ -30,12 +30,12 @@ _open = msgspec.json.Decoder(list[tuple[UUID, bool | None]]).decode
 
 
 def notes_of(change: Change) -> str | None:
-    """The notes of a change, as a text of their first letters; None if it has none."""
+    """Return the notes of a change, as a text of their first letters; None if it has none."""
     return "".join(note[0] for note in change.notes) or None
 
 
 def tally_in(change: Change) -> str | None:
-    """What a change adds to a batch: the batch, and how many more completed, failed and were cancelled."""
+    """Return what a change adds to a batch: the batch, and how many more completed, failed and were cancelled."""
     if (tally := change.tally) is None:
         return None
     return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
@@ -46,12 +46,12 @@ class Relatives(msgspec.Struct, frozen=True):
 
     here: Mapping[UUID, Stand]
     held: frozenset[UUID]
-    """The jobs and batches that another has locked."""
+    """The jobs and batches that another transaction has locked."""
     cancelled: frozenset[UUID] = frozenset()
     """The batches that were cancelled."""
 
     def busy(self, jobs: Iterable[Job], busy: Iterable[UUID]) -> set[UUID]:
-        """The jobs that cannot be stored now: the given ones, and all those related to these or to what is locked."""
+        """Return the jobs that cannot be stored now: the given ones, and all related to these or to what is locked."""
         found = set(busy)
         for job in jobs:
             ids = _related_ids(job)
@@ -61,11 +61,11 @@ class Relatives(msgspec.Struct, frozen=True):
         return found
 
     def admit(self) -> Admission:
-        """A new admission of jobs, given these relatives."""
+        """Return a new admission of jobs, given these relatives."""
         return Admission(self.here, self.cancelled)
 
     def refuse(self, jobs: Iterable[Job]) -> bool:
-        """Whether some of these new jobs must be refused because of their relatives."""
+        """Return whether some of these new jobs must be refused because of their relatives."""
         admission = self.admit()
         return any(admission.refuses(place, job) for place, job in enumerate(jobs))
 
@@ -85,7 +85,7 @@ def hold_relatives(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statement
     if not related:
         return Relatives({}, missed, cancelled)
     # A new child only has to keep its parent from being cancelled meanwhile; several children may do so at once. A job
-    # that is waited for is written to.
+    # that others wait for is written to.
     lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
     document, trying = encode(related), sql("relatives", schema, lock=f"{lock} SKIP LOCKED")
     waiting = Waiting(sql("relatives", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
@@ -97,7 +97,7 @@ def hold_relatives(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statement
 def _hold_batches(
     schema: str, jobs: Sequence[Job], *, wait: bool
 ) -> Statements[tuple[frozenset[UUID], frozenset[UUID]]]:
-    """Lock the batches of the jobs; those that were cancelled, and those that another has locked."""
+    """Lock the batches of the jobs; return those that were cancelled, and those that another has locked."""
     ids = list(dict.fromkeys(job.spec.batch for job in jobs if job.spec.batch is not None))
     if not ids:
         return frozenset(), frozenset()
@@ -139,16 +139,16 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
         if job.spec.retention is not None:
             kept.setdefault(job.spec.retention, []).append(job.seq)
     for retention, seqs in kept.items():
-        # By itself: a row cannot be written twice by one statement, and the job may be waited for by another new one.
+        # By itself: one statement cannot write a row twice, and another new job may wait for this one.
         yield Statement(sql("keep", schema), encode({"keep": keep_of(retention), "seqs": seqs}))
 
 
 def not_now(job: Job) -> Unavailable:
-    """Why a job is refused for now."""
+    """Return why a job is refused for now."""
     key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
     request = None if job.spec.request_key is None else f"the request key {job.spec.request_key!r} of {job.spec.task}"
     related = job.spec.parent is not None or job.spec.batch is not None or job.spec.after
     relatives = f"a job or batch that this {job.spec.task} belongs to or waits for" if related else None
-    others = "what a job that goes with it needs"  # where nothing speaks against it itself
+    others = "what a job that goes with it needs"  # where nothing is wrong with the job itself
     held = " or ".join(one for one in (key, request, relatives) if one is not None) or others
     return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

@@ -21,22 +21,22 @@ from headrace.engines.sql.encoding import LOWEST, micros, moment
 __all__ = ["Jobs", "delete_old", "delete_tied"]
 
 _MAX_LEDGER_ROWS = 1000
-"""How many rows the ledger, and what is beside it, may have before they are summed up."""
+"""How many rows the ledger, and the counts beside it, may have before they are summed up."""
 
 
 def delete_old(schema: str) -> str:
-    """The statement that removes old jobs. $1 statuses, $2 their moments, $3 how many, $4 the latest moment, $5 the
-    moments up to which they were looked at before, $6 now"""
+    """Return the statement that removes old jobs. $1 statuses, $2 their moments, $3 how many, $4 the latest moment, $5
+    the moments up to which they were checked before, $6 now"""
     return sql("find_old", schema) + sql("delete", schema, latest=_latest(4, schema))
 
 
 def delete_tied(schema: str) -> str:
-    """The statement that removes locked jobs that others once waited for. $1 seqs, $2 the latest moment"""
+    """Return the statement that removes locked jobs that others once waited for. $1 seqs, $2 the latest moment"""
     return sql("find_tied", schema) + sql("delete", schema, latest=_latest(2, schema))
 
 
 def _latest(parameter: int, schema: str) -> str:
-    """The latest moment up to which jobs are removed: core.retention.latest_end."""
+    """Return the latest moment up to which jobs are removed: core.lifecycle.retention.latest_end."""
     ends = f"SELECT max(j.finished_at) FROM old o JOIN {schema}.jobs j ON j.seq = o.seq"
     return f"(SELECT greatest(${parameter}::bigint, ({ends})))"
 
@@ -48,7 +48,7 @@ class Jobs:
         self, hot: Pool, cold: Pool, schema: str, inserting: Inserting, claiming: Claiming, applying: Applying
     ) -> None:
         self._hot, self._cold, self._schema = hot, cold, schema
-        # The methods themselves, without a call in between: they are called for every batch of jobs.
+        # The methods themselves, without a call in between: they run for every batch of jobs.
         self.insert, self.insert_one, self.realign = inserting.insert, inserting.insert_one, inserting.realign
         self.claim, self.promote = claiming.claim, claiming.promote
         self.apply = applying.apply
@@ -72,7 +72,7 @@ class Jobs:
     ) -> int:
         if not before:
             return 0
-        # As a text: for arrays of any other type the driver first asks the server about the type, on each connection.
+        # As a text: for arrays of any other type the driver first queries the server for the type, on each connection.
         moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
         done = {} if since is None else {status: micros(moment) for status, moment in since.items()}
         sinces = f"{{{','.join(str(done.get(status, LOWEST)) for status in before)}}}"
@@ -84,7 +84,7 @@ class Jobs:
         count: int = removed
         if tied != "{}":
             async with self._hot.transaction() as connection:
-                # With these jobs locked, whoever wants to wait for one has committed before this, or comes too late.
+                # With these jobs locked, an insert that waits for one has committed before this, or comes too late.
                 held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
                 count += await connection.fetchval(delete_tied(self._schema), literal(held), latest)
         await self._sum_up("ledger", "sum_up")
@@ -93,7 +93,7 @@ class Jobs:
         return count
 
     async def _sum_up(self, table: str, statement: str) -> None:
-        """Sum up what is only ever added, where there is much: each insert adds a row to the ledger."""
+        """Sum up rows that are only ever added, where there are many: each insert adds a row to the ledger."""
         rows = f"SELECT 1 FROM {self._schema}.{table} LIMIT {_MAX_LEDGER_ROWS}"
         few = f"SELECT count(*) < {_MAX_LEDGER_ROWS} FROM ({rows}) t"
         if (await self._cold.fetch(few))[0][0]:

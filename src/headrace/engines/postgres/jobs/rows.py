@@ -65,7 +65,7 @@ else:
 """The type of a record within a document."""
 
 _MAX_TEXT_CHARACTERS = 500
-"""How many characters of a text are stored; longer ones by their digest: an index takes about 2,700 bytes at most."""
+"""How many characters of a text are stored; longer ones by their digest: an index takes at most about 2,700 bytes."""
 
 _NAMES = [column.name for column in RECORD]
 _STATE = "state = read_state(state) if state is not None else "
@@ -74,7 +74,7 @@ _job: Callable[..., Job] = function(
     f"at, specs, {names(RECORD)}",
     [
         "held = STATUS[status] in HELD",
-        # The state is not stored for a job that the only attempt completed which is charged, and on record as begun.
+        # The state of a job is not stored if its only attempt is charged, completed it, and has a stored start.
         f"{_STATE}NEW if number is None else State(number, 1, 0, 0, None, began, began)",
         job_of(column.read for column in RECORD),
     ],
@@ -89,7 +89,7 @@ _claimed: Callable[..., Job] = function(
     "claimed",
     f"at, specs, pasts, given, {names(CLAIMED)}",
     [
-        # Most jobs are as they were submitted, with none of these set. More than 15 keywords would take twice as long.
+        # Most jobs are as submitted, with none of these set. More than 15 keywords would take twice as long.
         f"job = {_FIRST}",
         "if progress is state is result is error is None and unstarted_losses == 0: return job",
         "job = replace(job, unstarted_losses=unstarted_losses, **pasts[state])",
@@ -107,8 +107,8 @@ _NEW = _past(Moments(), "[]")
 
 
 class _Pasts(dict[str | None, dict[str, Any]]):
-    """What states say of jobs that is not so of new ones, each read once: jobs that were lost together and had not
-    begun have the same."""
+    """What states have of jobs beyond new ones, each read once: jobs that were lost together and had not begun have the
+    same."""
 
     def __init__(self, at: Moments) -> None:
         super().__init__({None: {}})
@@ -120,25 +120,25 @@ class _Pasts(dict[str | None, dict[str, Any]]):
 
 
 class Reader(RecordReader):
-    """Makes jobs from records, or from rows that a claim answered."""
+    """Makes jobs from records, or from rows that a claim returned."""
 
     def __init__(self) -> None:
         super().__init__(_job, _NAMES)
 
     def claimed(self, rows: Iterable[Sequence[Any]], given: Grant) -> list[Job]:
-        """The jobs in the rows that a claim answered."""
+        """Return the jobs in the rows that a claim returned."""
         at, specs = self._at, self._specs
         pasts = _Pasts(at)
         return [_claimed(at, specs, pasts, given, *row) for row in rows]
 
 
 def held_key(job: Job) -> str | None:
-    """The dedup key of a job as it is stored: unique over all tasks."""
+    """Return the dedup key of a job as it is stored: unique over all tasks."""
     return _short(key_of(job))
 
 
 def request_key(job: Job) -> str | None:
-    """The request key of a job as it is stored: unique over all tasks and customers."""
+    """Return the request key of a job as it is stored: unique over all tasks and customers."""
     return _short(request_of(job))
 
 
@@ -147,28 +147,28 @@ def _short(key: str | None) -> str | None:
 
 
 def request_lock(schema: str, job: Job) -> int:
-    """The number of the advisory lock for the job's request key, for those who use it."""
+    """Return the number of the advisory lock for the job's request key, for the transactions that use it."""
     return lock_number(schema, "request", request_key(job) or "")
 
 
 def key_lock(schema: str, job: Job) -> int:
-    """The number of the advisory lock for the job's dedup key, for those who take it, or release it for a user."""
+    """Return the number of the advisory lock for the job's dedup key, for those that take it, or free it for a user."""
     return lock_number(schema, "key", held_key(job) or "")
 
 
 def subqueues_lock(schema: str) -> int:
-    """The number of the advisory lock that whoever puts a job into a subqueue takes shared, and a collection
-    exclusively."""
+    """Return the number of the advisory lock that is shared by all that put a job into a subqueue, and exclusive to a
+    collection."""
     return lock_number(schema, "subqueues")
 
 
 def label(text: str) -> str:
-    """A label as it is stored."""
+    """Return a label as it is stored."""
     return text if len(text) <= _MAX_TEXT_CHARACTERS else text[0] + digest(text)
 
 
 def labels(job: Job) -> str | None:
-    """The labels of a job as ``insert.sql`` takes them."""
+    """Return the labels of a job as ``insert.sql`` takes them."""
     found = sorted({label(text) for text in labels_of(job)})
     return encode(found) if found else None
 
@@ -202,7 +202,7 @@ row_at_once: Callable[[Job, int], tuple[Any, ...]] = function(
 
 
 def is_one(job: Job) -> bool:
-    """Whether ``insert_one.sql`` stores all there is of this job: no keys, no relatives, no labels, no retention."""
+    """Return whether ``insert_one.sql`` stores all of this job: no keys, no relatives, no labels, no retention."""
     spec = job.spec
     alone = spec.parent is spec.root is spec.batch is spec.rerun_of is None and not spec.after
     unkeyed = spec.dedup is spec.request_key is spec.concurrency_key is None
@@ -225,9 +225,9 @@ _alike: Callable[[Job, Job], bool] = function(
 
 
 def runs_of(jobs: Sequence[Job], subqueue: Callable[[Job], int]) -> tuple[list[UUID], list[str], list[tuple[Any, ...]]]:
-    """The ids and payloads of new jobs, and their other columns once for each run, as ``insert.sql`` takes them.
+    """Return the ids and payloads of new jobs, and their other columns once for each run, as ``insert.sql`` takes them.
 
-    The jobs of a run are otherwise alike, as those are that were submitted together.
+    The jobs of a run are otherwise alike, like those that were submitted together.
     """
     at, runs, before = Micros(), list[tuple[Any, ...]](), jobs[0]
     first = 1

@@ -36,7 +36,7 @@ __all__ = ["Moving", "NoSubqueue", "Served", "Serving", "Subqueues"]
 _MAX_FRUITLESS_COLLECTIONS, _FRUITLESS_SECONDS = 3, 60.0
 """How often, within how many seconds, a session may collect without making enough room."""
 _LOCK_TIMEOUT_MILLISECONDS = 250
-"""Milliseconds for which a collection may wait for inserts that are under way; new inserts wait behind it."""
+"""Milliseconds for which a collection may wait for inserts under way; new inserts wait behind it."""
 _NO_WAIT_SECONDS = 5.0
 """Seconds after a wait in vain during which a collection does not wait again."""
 
@@ -47,7 +47,7 @@ class Subqueues(KnownSubqueues):
     def __init__(self, pool: Pool, schema: str, host: Host) -> None:
         super().__init__()
         self._pool, self._schema, self._host = pool, schema, host
-        # For the operator and for customers: these must not keep that one from making room.
+        # Apart for the operator and for customers: these must not keep that one from making room.
         self._fruitless = {
             whose: deque([-math.inf] * _MAX_FRUITLESS_COLLECTIONS, maxlen=_MAX_FRUITLESS_COLLECTIONS)
             for whose in (None, OURS)
@@ -80,7 +80,7 @@ class Subqueues(KnownSubqueues):
             return found, refused, collected
 
     async def _over(self, connection: Connection, spots: Sequence[Spot], now: datetime) -> dict[Spot, HeadraceError]:
-        """The spots that are refused because their customers would have live jobs of too many pairs."""
+        """Return the spots that are refused because their customers would have live jobs of too many pairs."""
         refused, staked = dict[Spot, HeadraceError](), sql("staked", self._schema)
         for customer in dict.fromkeys(whose for _, whose in spots if whose):
             wanted = {spot: pair_of(spot[0]) for spot in spots if spot[1] == customer}
@@ -101,9 +101,8 @@ class Subqueues(KnownSubqueues):
         return refused
 
     async def renew(self, jobs: Iterable[Job]) -> None:
-        """Forget the subqueues if any were collected, or a queue was set by customer, since they were learned, and what
-        was given up of the stakes for these jobs: for whoever cannot begin anew when that turns out within a
-        transaction."""
+        """Forget the subqueues if any were collected, or a queue was set by customer, since they were learned, and the
+        stakes for these jobs that were given up: for callers that cannot begin again within a transaction."""
         if self._subqueues:
             self.forget_unless((await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0])
         customers = {whose for job in jobs if (whose := staked_by(job.spec))}
@@ -121,8 +120,8 @@ class Subqueues(KnownSubqueues):
         return collected, queues_by_customer((key, value) for key, value, _ in rows)
 
     async def _recount(self, connection: Connection, customer: str) -> None:
-        """Take from a customer the stakes of whose pairs it has no live job."""
-        # The locks first: what an insert wrote that had one of them is seen by the statement that follows.
+        """Remove the stakes of a customer for pairs of which it has no live job."""
+        # The locks first: the next statement sees what an insert with one of them wrote.
         rows = await connection.fetch(sql("free_stakes", self._schema), customer)
         told = (customer, label(f"c{customer}"), [subqueue for (subqueue,) in rows])
         await connection.execute(sql("recount", self._schema), *told, timeout=LONG_TIMEOUT_SECONDS)
@@ -130,7 +129,7 @@ class Subqueues(KnownSubqueues):
     async def _without_room(
         self, connection: Connection, spots: Sequence[Spot], digests: dict[Place, str], bases: dict[Place, str]
     ) -> dict[Spot, HeadraceError]:
-        """The spots that are refused because they would need one profile too many, and why."""
+        """Return the spots that are refused because they would need one profile too many, and why."""
         codes = sorted({*(digests[place] for place, _ in spots), *bases.values()})
         busy, out = False, self._out(spots, digests, bases, *await self._fresh(connection, codes))
         fruitless = self._fruitless[None if any(whose is None for _, whose in out) else OURS]
@@ -148,8 +147,8 @@ class Subqueues(KnownSubqueues):
         )
 
     async def _fresh(self, connection: Connection, codes: list[str]) -> tuple[set[str], int, int]:
-        """Which of these digests no live profile has, how many profiles are live, and how many of these are not those
-        of customers."""
+        """Return which of these digests no live profile has, how many profiles are live, and how many of these are not
+        customers'."""
         fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
         live: int = await connection.fetchval(f"SELECT count(*) FROM {self._schema}.profiles WHERE live")
         there_is_room = live + len(fresh) <= (room_for(None) or 0)
@@ -164,7 +163,7 @@ class Subqueues(KnownSubqueues):
         live: int,
         own: int,
     ) -> list[Spot]:
-        """The spots that there is no room for."""
+        """Return the spots that there is no room for."""
         taken, out = set[str](), list[Spot]()
         for place, whose in spots:
             code, room = digests[place], room_for(whose)
@@ -178,12 +177,12 @@ class Subqueues(KnownSubqueues):
         return out
 
     async def _collect(self, connection: Connection) -> bool:
-        """Forget what no live job needs; whether that was possible, which it is not while an insert is under way.
+        """Forget what no live job needs; return whether that was possible: it is not while an insert is under way.
 
-        This looks at every job, so it is done only when there is no room left.
+        This reads every job, so it is done only when there is no room left.
         """
         if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", self.lock):
-            # New inserts wait behind this wait: so it must not be long, and not come again at once.
+            # New inserts wait behind this wait: so it must be short, and not come again at once.
             now = self._host.clock.monotonic()
             if now < self._hold_off_until:
                 return False
@@ -200,14 +199,14 @@ class Subqueues(KnownSubqueues):
 
 
 def _row(place: Place, code: str, base: str | None) -> tuple[Any, ...]:
-    """A place as ``intern.sql`` takes it."""
+    """Return a place as ``intern.sql`` takes it."""
     queue, task, needs, whose = place
     row = (queue, task, requires_of(place), code)
     return row if base is None else (*row, msgspec.json.decode(whose), needs, base)
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """The subqueues that an ask serves, the places of their queues, and the revs for which both are valid."""
+    """The subqueues that a request serves, the positions of their queues, and the revs for which both are valid."""
 
     subqueues_rev: int
     settings_rev: int
@@ -216,25 +215,25 @@ class Serving(msgspec.Struct, frozen=True):
     priorities: dict[str, int]
     """The priorities of the queues that have one."""
     groups: list[Group]
-    """What each subqueue is limited by."""
+    """The bounds of each subqueue."""
     limits: Limits
     chosen: bool = False
     """Whether these are the subqueues of some customers only."""
 
     def among(self, admits: Callable[[str | None], bool]) -> Serving:
-        """Only those of the subqueues whose customers are admitted."""
+        """Return the same with only the subqueues of admitted customers."""
         mine = [at for at, group in enumerate(self.groups) if admits(group.customer)]
         subqueues, places, groups = ([each[at] for at in mine] for each in (self.subqueues, self.places, self.groups))
         return msgspec.structs.replace(self, subqueues=subqueues, places=places, groups=groups)
 
     @property
     def bounded(self) -> bool:
-        """Whether the core must deal: some of the subqueues are limited, or a choice is made among customers."""
+        """Whether the core must select: some of the subqueues are limited, or the request selects customers."""
         return self.chosen or any(self.limits.bounded(group.queue, group.task) for group in self.groups)
 
 
 class Served:
-    """Which subqueues each ask of this session serves."""
+    """Which subqueues each request of this session serves."""
 
     _KEPT = 64
 
@@ -244,7 +243,7 @@ class Served:
         self._limits_cache = LimitsCache()
 
     async def of(self, ask: ClaimRequest, *, anew: bool = False) -> Serving:
-        """The subqueues of the ask, as remembered; ``anew``: as they are now."""
+        """Return the subqueues of the request, as remembered; ``anew``: as they are now."""
         key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)
         if known is None or anew:
@@ -273,7 +272,7 @@ class Served:
 
 
 class NoSubqueue(Exception):
-    """The customer of an ended job may not have it back."""
+    """The customer of an ended job may not have it retried."""
 
     def __init__(self, why: HeadraceError) -> None:
         self.why = why
@@ -286,13 +285,13 @@ class Moving:
         self._schema, self._subqueues = schema, subqueues
 
     async def statements(self, changes: Sequence[Change], now: datetime) -> Statements[None]:
-        """Put the jobs of these changes where they stand after them, for the transaction that applies them next.
+        """Put the jobs of these changes into their new subqueues, for the transaction that applies them next.
 
         The subqueues are interned now. The limit of profiles holds for a retry of a customer's job alone: live jobs
         have theirs.
 
-        :raises NoSubqueue: a retry needs a profile too many
-        :raises Collected: when it is run; then the transaction must not be committed
+        :raises NoSubqueue: a retry needs a profile too many :raises Collected: when it is run; then the transaction
+        must not be committed
         """
         subqueues = self._subqueues()
         jobs = [change.job for change in changes]

@@ -1,6 +1,6 @@
 -- Store entries of running jobs, each if its worker still owns the job. From $1 on columns.APPEND, as texts of arrays;
--- entries: [[sql.entries.COLUMNS], …]. Answers the places of those that were stored. The lock is shared: whoever takes a
--- job from its owner waits for it. A job that another has locked is skipped.
+-- entries: [[sql.entries.COLUMNS], …]. Returns the indexes of those that were stored. The lock is shared: a change that
+-- takes a job from its owner waits for it. A job that another has locked is skipped.
 WITH owned AS MATERIALIZED (
   SELECT a.place, a.entries, j.seq
   FROM unnest({append_arrays}) AS a ({append_names})

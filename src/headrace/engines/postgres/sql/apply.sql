@@ -1,6 +1,6 @@
 -- Apply decided changes, each if the job is still at its rev. notes: the first letters of the notes; that of an end is
--- written only if others wait for the job. tally: [batch, completed, failed, cancelled]. Answers the places of those
--- that were applied, as ~place where an end was noted.
+-- written only if others wait for the job. tally: [batch, completed, failed, cancelled]. Returns the indexes of those
+-- that were applied, as ~index where an end was noted.
 changed AS (
   UPDATE {schema}.jobs j SET
     {change_sets},

@@ -1,4 +1,4 @@
--- Queued jobs that stand in a common subqueue where customers have their own, or the other way round. $1 the queues in
+-- Queued jobs that are in a common subqueue where customers have their own, or the other way round. $1 the queues in
 -- which they have, $2 how many
 SELECT {record}
 FROM (

@@ -1,6 +1,6 @@
--- Raise the beat numbers of workers that are alive, keep what they hand in, count the jobs they did not name, and answer
--- what they should know. $1 jobs given up to this moment should be named; of each worker, in their order: $2 its id,
--- $3 the number of its report, $4 the report, from $5 on: sql.workers.COLUMNS that change; then, of each job that was
+-- Raise the beat numbers of workers that are alive, store their reports, count the jobs they did not name, and return
+-- what they should know. $1 jobs given up to this moment should be named; of each worker, in their order: $2 its id, $3
+-- the number of its report, $4 the report, from $5 on: sql.workers.COLUMNS that change; then, of each job that was
 -- named, the worker and the id
 WITH said AS MATERIALIZED (
   SELECT * FROM unnest($2::text::uuid[], $3::text::bigint[], $4::text::text[], {worker_arrays}) AS s (id, report, finished, {worker_said})
@@ -21,7 +21,7 @@ handed_in AS (
 ),
 holding AS MATERIALIZED (
   SELECT l.id AS worker, j.seq, j.id, j.cancelled, j.unnamed, j.old,
-    -- Not a join: with many of each, the plan that is kept would compare each with each.
+    -- Not a join: with many of each, the cached plan would compare each with each.
     (l.id, j.id) IN (SELECT t.worker, t.job FROM unnest({named_arrays}) AS t (worker, job)) AS named
   FROM living l CROSS JOIN LATERAL (
     SELECT j.seq, j.id, j.cancel_requested_at IS NOT NULL AS cancelled, j.unnamed, j.assigned_at <= $1 AS old

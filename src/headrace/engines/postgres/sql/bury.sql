@@ -1,6 +1,5 @@
--- Declare a living worker dead if its beat number is still this one, with whether suspects and others ran on it, and give
--- back its duties; waits for its claims under way. $1 worker, $2 beats, $3 whether others
--- died at the same time
+-- Declare a living worker dead if its beat number is still this one, with whether suspects and others ran on it, and
+-- free its duties; waits for its claims under way. $1 worker, $2 beats, $3 whether others died at the same time
 WITH row AS MATERIALIZED (
   -- A claim locks the row with KEY SHARE, and only this lock waits for that.
   SELECT id FROM {schema}.workers WHERE id = $1 AND beats = $2 AND alive FOR UPDATE

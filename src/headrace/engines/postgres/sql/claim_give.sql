@@ -1,4 +1,4 @@
--- Whether all picked jobs are given: none has expired, and none needs a free slot. So it is for most claims.
+-- Whether all picked jobs are given: none has expired, and none needs a free slot. True for most claims.
 plain AS MATERIALIZED (
   SELECT (SELECT n FROM marks) = 0 AND NOT EXISTS (SELECT 1 FROM picked WHERE fragile) AS so
 ),

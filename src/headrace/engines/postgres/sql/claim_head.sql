@@ -8,8 +8,8 @@ WITH me AS MATERIALIZED (
 head AS MATERIALIZED (
   SELECT EXISTS (SELECT 1 FROM me) AS alive, subqueues_rev, profiles_rev, settings_rev,
     (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
-    -- Whether this is a repeated request. Asked with the row of the worker locked, not before: whoever waits for that
-    -- lock must not keep a repeat waiting that has it.
+    -- Whether this is a repeated request. Checked with the row of the worker locked, not before: a claim that waits for
+    -- that lock must not block a repeat that has it.
     CASE WHEN EXISTS (SELECT 1 FROM me) THEN {schema}.is_repeat($1, $2) ELSE false END AS again,
     {keyed} AS keyed
   FROM {schema}.books

@@ -1,5 +1,5 @@
--- Forget the subqueues that no job is in, and mark the profiles that no live job needs as not live; whether there were
--- any. Runs under the lock, and looks at every job once.
+-- Forget the subqueues that no job is in, and mark the profiles that no live job needs as not live; returns whether
+-- there were any. Runs under the lock, and reads every job once.
 WITH used AS MATERIALIZED (
   SELECT l.id, l.profile, u.live
   FROM (SELECT subqueue, bool_or(stage < 4) AS live FROM {schema}.jobs GROUP BY subqueue) u
@@ -12,7 +12,7 @@ gone_heads AS (DELETE FROM {schema}.heads WHERE subqueue NOT IN (SELECT id FROM 
 gone_blocks AS (DELETE FROM {schema}.subqueue_blocks WHERE subqueue NOT IN (SELECT id FROM used)),
 gone_stakes AS (DELETE FROM {schema}.stakes WHERE subqueue NOT IN (SELECT id FROM used)),
 gone_arrivals AS (DELETE FROM {schema}.arrivals WHERE subqueue NOT IN (SELECT id FROM used)),
--- The profile of a customer's subqueue stands for another, which is needed as long as it is.
+-- The profile of a customer's subqueue has a base profile, which is needed as long as it is.
 needed AS MATERIALIZED (
   SELECT id, bool_or(live) AS live FROM (
     SELECT profile AS id, live FROM used

@@ -1,8 +1,8 @@
--- Remove old jobs with all that is stored of them, and count them; how many, and which were kept to be looked at again,
+-- Remove old jobs with all that is stored of them, and count them; returns how many, and which must be checked again,
 -- as the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limits.selection.forgets.
 turns AS (
   DELETE FROM {schema}.heads
-  -- Found key by key: for a join, the planner might choose to read all heads, if there were few when it last looked.
+  -- Found key by key: for a join, the planner might choose to read all heads, if there were few at its last analysis.
   WHERE ctid = ANY (ARRAY(
     SELECT h.ctid
     FROM (
@@ -18,7 +18,7 @@ turns AS (
       OFFSET 0
     ) h
   ))
-  -- Tested again, because a key may have had a turn meanwhile.
+  -- Tested again, because a key may have taken a turn meanwhile.
   AND rank IS NULL AND last <= {latest}
 ),
 jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status),

@@ -1,4 +1,4 @@
--- The records of jobs, newest first; the word stands for the statement that finds their order numbers.
+-- The records of jobs, newest first; the word is replaced by the statement that finds their order numbers.
 SELECT {record}
 FROM ({found}) f
   JOIN {schema}.jobs j ON j.seq = f.seq

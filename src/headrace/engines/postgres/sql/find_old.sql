@@ -1,6 +1,6 @@
 -- Ended jobs that are old enough and that no live job waits or waited for. Jobs that others waited for are only named,
--- not removed: whether a new job waits for one is known once it is locked. core.lifecycle.retention.is_past. $1 statuses, $2 moments
--- as a text, $3 most, $5 moments up to which they were looked at before, as a text, $6 now
+-- not removed: whether a new job waits for one is known once it is locked. core.lifecycle.retention.is_past. $1
+-- statuses, $2 moments as a text, $3 maximum, $5 moments up to which they were checked before, as a text, $6 now
 WITH general AS MATERIALIZED (
   SELECT o.seq, o.id, o.tied
   FROM (
@@ -20,7 +20,7 @@ WITH general AS MATERIALIZED (
           JOIN {schema}.bodies b ON b.id = CASE WHEN left(l.label, 1) = 'p' THEN substr(l.label, 2)::uuid END
           JOIN {schema}.jobs p ON p.seq = b.seq
         WHERE l.seq = j.seq AND p.stage <> 4 LIMIT 1) IS NULL)
-      -- One whose dedup key is still held for its period: core.lifecycle.deduplication.has_lapsed.
+      -- A job that still holds its dedup key for its period: core.lifecycle.deduplication.has_lapsed.
       AND (j.held_key IS NULL OR t.before >= (
         SELECT b.created_at + round(1000000 * coalesce((b.spec::json ->> 'dedup_for')::double precision, 0))
         FROM {schema}.bodies b WHERE b.id = j.id LIMIT 1))

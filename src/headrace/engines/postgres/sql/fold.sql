@@ -1,5 +1,5 @@
--- Add up the counts of batches, seal those whose submitter fell silent, and write when one ended. $1 the moment, $2 the
--- moment since which one is silent, $3 how many deltas. Answers how many deltas there were, and the batches that are
+-- Add up the counts of batches, seal those with a silent submitter, and write when one ended. $1 the moment, $2 the
+-- moment since which one is silent, $3 how many deltas. Returns how many deltas there were, and the batches that are
 -- over.
 WITH deltas AS MATERIALIZED (SELECT ctid AS place, batch FROM {schema}.batch_counts LIMIT $3),
 silent AS MATERIALIZED (
@@ -8,7 +8,7 @@ silent AS MATERIALIZED (
     AND NOT EXISTS (SELECT 1 FROM {schema}.batch_counts c WHERE c.batch = b.id AND c.at > $2)
 ),
 mine AS MATERIALIZED (
-  -- In order, so that there is no deadlock. Whoever had these locked before has added up and deleted their deltas, and
+  -- In order, so that there is no deadlock. An earlier holder of these locks has added up and deleted their deltas, and
   -- this statement then finds them gone.
   SELECT b.id FROM {schema}.batches b
   WHERE b.id = ANY (ARRAY(

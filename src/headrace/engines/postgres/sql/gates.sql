@@ -1,5 +1,5 @@
--- Lock the gates of these names, and those of the tasks whose keys take turns in these subqueues, everybody in the same
--- order. Answers each name, and whether there is such a gate. $1 names, $2 subqueues, $3 their tasks
+-- Lock the gates of these names, and those of the tasks with keys that take turns in these subqueues, always in the
+-- same order. Returns each name, and whether there is such a gate. $1 names, $2 subqueues, $3 their tasks
 WITH meant AS MATERIALIZED (
   SELECT unnest($1::text[]) AS name
   UNION

@@ -1,6 +1,6 @@
 -- Give these jobs, unless others are taking them, and write the heads of keys. $1 seqs, $2 worker, $3 request, $4
 -- status, $5 the moment, $6 accepted_at, $7 act_by; of keys: $8 tasks, $9 keys, $10 subqueues; ranks, arrivals and seqs
--- of their first jobs as $11, $12 and $13; $14 whether they had their turn; $15 the subqueue in which each job was
+-- of their first jobs as $11, $12 and $13; $14 whether they took their turn; $15 the subqueue in which each job was
 -- seen: one that was moved since is left; all but $2 to $7 as the texts of arrays
 WITH picked AS MATERIALIZED (
   SELECT j.ctid FROM {schema}.jobs j JOIN unnest($1::text::bigint[], $15::text::integer[]) AS t (seq, subqueue)

@@ -1,4 +1,4 @@
--- Whether there are notes; whether there is something to be done about batches. $1 since when one is silent
+-- Whether there are notes; whether there are batches to process. $1 since when one is silent
 SELECT EXISTS (SELECT 1 FROM {schema}.notes),
   EXISTS (SELECT 1 FROM {schema}.batch_counts)
   OR EXISTS (SELECT 1 FROM {schema}.batches WHERE NOT sealed AND touched_at <= $1)

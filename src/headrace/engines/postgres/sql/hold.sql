@@ -1,6 +1,6 @@
--- Lock the jobs that a note may change: those that wait, and those whose parent or batch was cancelled. Answers their
--- order numbers and records; no record if another has locked the job. $1 order numbers, $2 those of them whose parent
--- or batch was cancelled, $3 the status of those that wait
+-- Lock the jobs that a note may change: those that wait, and those with a cancelled parent or batch. Returns their
+-- order numbers and records; no record if another has locked the job. $1 order numbers, $2 those of them with a
+-- cancelled parent or batch, $3 the status of those that wait
 WITH meant AS MATERIALIZED (
   SELECT j.seq FROM {schema}.jobs j
   WHERE j.seq = ANY ($1::text::bigint[]) AND (j.status = $3 OR j.seq = ANY ($2::text::bigint[]))

@@ -1,7 +1,7 @@
--- The first jobs of each subqueue, and of the first keys in it: place of the subqueue, key, head of the key (rank, at,
--- seq), when the key last had its turn; then seq, rank, arrived_at, losses, act_by of a job, all null for a key without
--- jobs. $1 subqueues; for each subqueue: $2 how many jobs of it, $3 how many jobs of a key at most, $4 how many keys;
--- $5 how many jobs of all keys together
+-- The first jobs of each subqueue, and of the first keys in it: index of the subqueue, key, head of the key (rank, at,
+-- seq), when the key last took its turn; then seq, rank, arrived_at, losses, act_by of a job, all null for a key
+-- without jobs. $1 subqueues; for each subqueue: $2 how many jobs of it, $3 the maximum jobs of a key, $4 how many
+-- keys; $5 how many jobs of all keys together
 WITH served AS MATERIALIZED (
   SELECT * FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::integer[]) WITH ORDINALITY
     AS t (subqueue, depth, most, heads, place)

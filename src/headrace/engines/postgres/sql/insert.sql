@@ -1,11 +1,11 @@
 -- Store a batch of new jobs in one statement; fails as a whole if an id is stored already. $1 ids and $2 payloads of
 -- all, as texts of arrays; $3 the count of collections for which the subqueues are valid, $4 the lock against
 -- collecting, $5 and $6 channels and messages of hints; $7 and $8 customers and the subqueues in which they need a
--- stake; from $9 on columns.RUN, for each run of jobs that are otherwise alike, as texts of arrays. Answers the order
+-- stake; from $9 on columns.RUN, for each run of jobs that are otherwise alike, as texts of arrays. Returns the order
 -- number of the first job, from which the others count up; null if the subqueues are not valid, or a stake was given
 -- up.
 WITH held AS MATERIALIZED (
-  -- Locked until the end: whoever gives up stakes leaves those alone that are in use just now.
+  -- Locked until the end: a recount does not remove stakes that are in use.
   SELECT s.subqueue FROM unnest($7::text[], $8::integer[]) AS w (customer, subqueue)
     JOIN {schema}.stakes s ON s.customer = w.customer AND s.subqueue = w.subqueue
   FOR KEY SHARE OF s

@@ -1,9 +1,9 @@
--- Store new jobs whose ids and keys were looked up, in one step, as part of a transaction.
--- {"collected": the count at which the subqueues are good, "lock": the lock against collecting, "rows": [[columns.NEW],
--- …], "stakes": [[customer, subqueue], …], "hints": [[channel, message], …]} Answers {"open": whether the subqueues and
--- stakes are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer stored than rows: an id came between, or
--- a key; of a dedup key the bare bodies must be removed. To a transaction that cannot see what came between all are a
--- failure to serialize, not one of uniqueness.
+-- Store new jobs after a lookup of their ids and keys, in one step, as part of a transaction. {"collected": the count
+-- at which the subqueues are good, "lock": the lock against collecting, "rows": [[columns.NEW], …], "stakes":
+-- [[customer, subqueue], …], "hints": [[channel, message], …]} Returns {"open": whether the subqueues and stakes are
+-- good, "stored": [[index, order number], …], "bare": [ids]}. Fewer stored than rows: another transaction stored an id
+-- or a key in between; for a dedup key the bare bodies must be removed. In a transaction that cannot see such a row,
+-- all are a failure to serialize, not one of uniqueness.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 held AS MATERIALIZED (
   SELECT s.subqueue FROM doc CROSS JOIN json_array_elements(d -> 'stakes') AS w (r)

@@ -1,8 +1,7 @@
--- Store one new job that nothing else refers to, which is neither in a turn nor labelled; fails if its id is stored
--- already. $1 the id, $2 the payload; $3 the count of collections for which the subqueue is valid, $4 the lock against
--- collecting, $5 and $6 the channel and the message of a hint, or null; $7 a block in which the span of time in which it
--- was created is listed already, or -1; from $8 on columns.ONE, or columns.PLAIN. Answers the order number; no row if the
--- subqueue is not valid.
+-- Store one new job without relations, concurrency key and labels; fails if its id is stored already. $1 the id, $2 the
+-- payload; $3 the count of collections for which the subqueue is valid, $4 the lock against collecting, $5 and $6 the
+-- channel and the message of a hint, or null; $7 a block in which the span of time of its creation is listed already,
+-- or -1; from $8 on columns.ONE, or columns.PLAIN. Returns the order number; no row if the subqueue is not valid.
 WITH first AS MATERIALIZED (
   SELECT nextval('{schema}.seqs') AS seq
   -- The lock first: if a subqueue was collected before it was taken, the count has grown.
@@ -17,7 +16,7 @@ kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
   SELECT seq, $1, $2, {one_spec}, {one_created_at} FROM first
 ),
--- As list_blocks.sql does it, but for one job nothing has to be sorted, and nothing looked up.
+-- As in list_blocks.sql, but for one job nothing has to be sorted or looked up.
 listed AS (INSERT INTO {schema}.subqueue_blocks (subqueue, block) SELECT {one_subqueue}, seq >> 10 FROM first),
 timed AS (
   INSERT INTO {schema}.time_blocks (block, bucket)

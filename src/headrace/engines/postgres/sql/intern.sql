@@ -1,5 +1,5 @@
 -- Make profiles and subqueues that are missing. [[queue, task, what the profile requires, its digest; for the subqueue
--- of a customer also the customer, and requirements and digest of the profile that it stands for], …]
+-- of a customer also the customer, and requirements and digest of its base profile], …]
 WITH wanted AS MATERIALIZED (
   SELECT r ->> 0 AS queue, r ->> 1 AS task, r ->> 2 AS requires, r ->> 3 AS digest, r ->> 4 AS customer,
     r ->> 5 AS base_requires, r ->> 6 AS base

@@ -1,5 +1,5 @@
--- Of ids, dedup keys and request keys, which are here. {"ids": [id, …], "keys": [key, …], "requests": [key, …]}
--- → [[by what it was found, record], …]: null for its id, else a letter and the key
+-- Which ids, dedup keys and request keys are stored. {"ids": [id, …], "keys": [key, …], "requests": [key, …]} → [[by
+-- what it was found, record], …]: null for its id, else a letter and the key
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d)
 SELECT coalesce(json_agg(json_build_array(f.by, f.record)), '[]')::text FROM (
   SELECT NULL AS by, json_build_array({record}) AS record

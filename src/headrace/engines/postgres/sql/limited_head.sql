@@ -1,4 +1,4 @@
--- What a limited claim must know before it deals, and which jobs are held. $1 worker, $2 request, $3 subqueues
+-- What a limited claim must know before it selects, and which jobs are held. $1 worker, $2 request, $3 subqueues
 WITH me AS MATERIALIZED (
   -- Burying waits for this lock, so that no claim commits for a worker that is dead already.
   SELECT 1 FROM {schema}.workers WHERE id = $1 AND alive FOR KEY SHARE

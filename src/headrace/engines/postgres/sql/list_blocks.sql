@@ -1,4 +1,4 @@
--- Where new jobs are found, for engines/sql/search/finder.py: "runs" has order numbers, subqueues and spans of time.
+-- Blocks of new jobs, for engines/sql/search/finder.py: "runs" has order numbers, subqueues and spans of time.
 listed AS (INSERT INTO {schema}.subqueue_blocks (subqueue, block) SELECT DISTINCT subqueue, seq >> 10 FROM runs),
 timed AS (
   INSERT INTO {schema}.time_blocks (block, bucket)

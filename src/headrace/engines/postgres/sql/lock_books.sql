@@ -1,2 +1,2 @@
--- Only one transaction at a time goes on from here, and what it reads next is what the earlier ones have written.
+-- Only one transaction at a time continues from here, and then reads what the earlier ones have written.
 SELECT 1 FROM {schema}.books FOR UPDATE

@@ -1,6 +1,6 @@
 -- Put jobs into other subqueues, or elsewhere in their own, before a change of theirs is applied, each if it is still
 -- at its rev; part of a transaction. {"collected": the count at which the subqueues are good, "lock": the lock against
--- collecting, "rows": [[seq, rev, subqueue, rank], …], "stakes": [[customer, subqueue], …]}. Answers whether the
+-- collecting, "rows": [[seq, rev, subqueue, rank], …], "stakes": [[customer, subqueue], …]}. Returns whether the
 -- subqueues and stakes are good; if they are not, nothing was done.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 held AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Lock the batches of new jobs against a cancel, and answer whether they were cancelled. [id, …] → [[id, whether], …]
+-- Lock the batches of new jobs against a cancel, and return whether they were cancelled. [id, …] → [[id, whether], …]
 -- for those that are stored; null if one is gone by now or, without waiting, is being cancelled. Counts can still be
 -- added up.
 WITH wanted AS MATERIALIZED (

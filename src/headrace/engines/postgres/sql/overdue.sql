@@ -1,5 +1,5 @@
--- Jobs that the sweeper must look at: whether the worker is alive, unnamed beats, its last beat, whether suspects
--- and others ran on it when it was buried, whether others died with it, record. $1 the moment, $2 how many
+-- Jobs that the sweeper must check: whether the worker is alive, unnamed beats, its last beat, whether suspects and
+-- others ran on it when it was buried, whether others died with it, record. $1 the moment, $2 how many
 SELECT o.alive, o.unnamed, o.beat_at, o.beside, o.mass, {record}
 FROM (
   SELECT j.seq, coalesce(w.alive, false) AS alive, j.unnamed, w.beat_at, coalesce(w.beside_suspect, false) AS beside,

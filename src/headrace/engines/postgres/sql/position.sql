@@ -1,6 +1,6 @@
 -- The position of a job: how many are before it, how many of these have keys, whether there may be more; how many jobs
--- of its queue ended lately, since when that was counted, when the first of them was claimed. $1 queue; its place in
--- subqueue: $2 rank, $3 arrival, $4 order number; $5 the moment, $6 how many are looked at, $7 statuses, $8 since when
+-- of its queue ended recently, since when, when the first of them was claimed. $1 queue; its position in its subqueue:
+-- $2 rank, $3 arrival, $4 order number; $5 the moment, $6 how many are read, $7 statuses, $8 since when
 WITH RECURSIVE mine AS MATERIALIZED (SELECT id AS subqueue FROM {schema}.subqueues WHERE queue = $1),
 keys (subqueue, key) AS (
   -- From the first job of a key to the first of the next key, by the index: the jobs behind it cost nothing.

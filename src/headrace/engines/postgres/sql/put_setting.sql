@@ -1,5 +1,5 @@
--- Write a setting if it is still at its rev, under the lock of the books; they are read again after the wait for it.
--- $1 key, $2 value, $3 expected rev, $4 queue or null, $5 priority, $6 paused, $7 the act on it
+-- Write a setting if it is still at its rev, under the lock of the table books, which is read again after the wait for
+-- it. $1 key, $2 value, $3 expected rev, $4 queue or null, $5 priority, $6 paused, $7 the action
 WITH books AS (
   -- One counter for all settings: so a key never gets the same rev twice, even after it was deleted.
   UPDATE {schema}.books SET settings_rev = settings_rev + 1

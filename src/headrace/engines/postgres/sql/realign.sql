@@ -1,6 +1,6 @@
--- Put queued jobs into other subqueues, each if it is still there and nobody has it locked.
--- {"collected": the count at which the subqueues are good, "lock": the lock against collecting, "rows": [[seq, rev,
--- subqueue], …]}. Answers how many; null if the subqueues are not good, and nothing was done.
+-- Put queued jobs into other subqueues, each if it is still there and not locked. {"collected": the count at which the
+-- subqueues are good, "lock": the lock against collecting, "rows": [[seq, rev, subqueue], …]}. Returns how many; null
+-- if the subqueues are not good, and nothing was done.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 gate AS MATERIALIZED (
   SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
@@ -20,7 +20,7 @@ moved AS (
   WHERE j.seq = m.seq AND j.rev = m.rev AND j.subqueue <> m.subqueue
   RETURNING j.subqueue, j.turn_key, j.stage, j.rank, j.arrived_at, j.seq
 ),
--- A head may be in front of the jobs of its key: so who left need not be known, who came must be.
+-- A head may be in front of the jobs of its key: so jobs that left need not be known, jobs that came must be.
 in_turn AS (
   INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
   SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM moved WHERE stage = -1 GROUP BY 1, 2, 3

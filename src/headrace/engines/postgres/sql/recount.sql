@@ -1,5 +1,5 @@
--- Take from a customer those of these stakes of whose task and requirements it has no live job. $1 the customer, $2 its
--- label, $3 subqueues, which are locked: an insert that has begun since finds out.
+-- Remove those of these stakes of a customer for which it has no live job of the task and requirements. $1 the
+-- customer, $2 its label, $3 subqueues, which are locked: an insert that has begun since finds out.
 WITH live AS MATERIALIZED (
   SELECT DISTINCT coalesce(p.base, p.id) AS profile
   FROM (

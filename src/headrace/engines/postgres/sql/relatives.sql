@@ -1,6 +1,6 @@
--- Lock the relatives of new jobs, and answer their statuses. [id, …] → [[id, status, whether its cancel was requested],
+-- Lock the relatives of new jobs, and return their statuses. [id, …] → [[id, status, whether its cancel was requested],
 -- …] for those that are stored; no status if one is gone by now or, without waiting, is locked by another. In the order
--- in which everybody locks jobs.
+-- in which all transactions lock jobs.
 WITH wanted AS MATERIALIZED (
   SELECT b.id, b.seq FROM {schema}.bodies b
   WHERE b.id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($1::text::json)))

@@ -1,5 +1,5 @@
--- For jobs whose change was not applied, in order: [[id of the last change, record, record of the job with the key,
--- attempt as in history.sql], …]. [[id, key or null, number of an attempt or null], …]
+-- For jobs with a change that was not applied, in order: [[id of the last change, record, record of the job with the
+-- key, attempt as in history.sql], …]. [[id, key or null, number of an attempt or null], …]
 SELECT coalesce(json_agg(json_build_array(
   (SELECT j.change FROM {schema}.bodies b JOIN {schema}.jobs j ON j.seq = b.seq WHERE b.id = (r ->> 0)::uuid),
   (SELECT json_build_array({record}) FROM {schema}.bodies b JOIN {schema}.jobs j ON j.seq = b.seq

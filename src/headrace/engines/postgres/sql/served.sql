@@ -1,6 +1,6 @@
--- The subqueues of these profiles in queues that are asked for and not paused, with their places, queues and tasks, and
--- whose they are where customers have subqueues of their own; the queues that have a priority; and the revs for which
--- all that is valid. $1 profiles, $2 queues
+-- The subqueues of these profiles in requested queues that are not paused, with their positions, queues and tasks, and
+-- their customers where these have subqueues of their own; the queues that have a priority; and the revs for which all
+-- that is valid. $1 profiles, $2 queues
 SELECT b.subqueues_rev, b.settings_rev, s.subqueues, s.places, s.queues, s.tasks,
   ARRAY(SELECT name FROM {schema}.queues ORDER BY name),
   ARRAY(SELECT priority FROM {schema}.queues ORDER BY name),

@@ -4,7 +4,7 @@ SET last = CASE WHEN t.turned THEN {now} ELSE h.last END,
   at = CASE
     WHEN h.subqueue = t.subqueue THEN greatest(t.at, CASE WHEN t.turned THEN {now} ELSE h.last END)
     -- A clock was set back, and the last turn is in the future: do not keep the key behind until then. Its jobs are at
-    -- this place or further back.
+    -- this position or further back.
     WHEN h.last > {now} THEN {now}
     ELSE greatest(h.at, {now}) END,
   seq = CASE WHEN h.subqueue = t.subqueue THEN t.seq ELSE h.seq END

@@ -1,4 +1,4 @@
--- Make one row of many in the ledger; rows that others have locked are left for the next time. $1 how many at most
+-- Make one row of many in the ledger; rows that others have locked are left for the next time. $1 maximum
 WITH deltas AS (
   DELETE FROM {schema}.ledger WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.ledger LIMIT $1 FOR UPDATE SKIP LOCKED))
   RETURNING accepted, pruned

@@ -1,2 +1,2 @@
--- The places of the changes that were applied.
+-- The indexes of the changes that were applied.
 SELECT coalesce(json_agg(place), '[]')::text FROM {changed}

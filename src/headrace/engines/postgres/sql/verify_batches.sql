@@ -1,5 +1,5 @@
--- Batches whose counts, with those that are still to be added up, are not those of their jobs. Of jobs that ended, some
--- may be pruned.
+-- Batches with counts, including those still to be added up, that differ from those of their jobs. Of jobs that ended,
+-- some may be pruned.
 SELECT b.id::text AS about,
   'it counts ' || (b.total - b.completed - b.failed - b.cancelled) || ' live jobs and ' || b.completed || ' completed, '
   || b.failed || ' failed, ' || b.cancelled || ' cancelled ones; there are ' || coalesce(m.live, 0) || ' and '

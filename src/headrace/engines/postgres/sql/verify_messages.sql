@@ -1,5 +1,5 @@
--- Messages to webhooks that are missing, by their numbers; as core.webhooks.messages.lost has it.
--- $1 the moment before which a message may have been made that is pruned by now; $2 the same as a text
+-- Messages to webhooks that are missing, by their numbers; as in core.webhooks.messages.lost. $1 the moment before
+-- which a message may have been made that is pruned by now; $2 the same as a text
 WITH told AS MATERIALIZED (
   SELECT {job_id} AS about, o.created_at AS made, t.value ->> 0 AS target, (t.value ->> 1)::integer AS messages,
     t.value ->> 3 AS at
@@ -11,7 +11,7 @@ WITH told AS MATERIALIZED (
 sent AS MATERIALIZED (
   SELECT about, target, number, max(made) AS made FROM (
     SELECT o.about, o.target,
-      -- What is no number is that of no message.
+      -- A value that is no number belongs to no message.
       CASE WHEN b.spec::json ->> 'task' <> '{delivery}' OR b.spec::json -> 'metadata' ->> 'number' IS NULL THEN NULL
         WHEN json_typeof(b.spec::json -> 'metadata' -> 'number') = 'number'
           AND b.spec::json -> 'metadata' ->> 'number' ~ '^[0-9]{1,9}$'

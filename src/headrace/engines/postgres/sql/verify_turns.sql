@@ -1,5 +1,5 @@
 -- Heads that are behind the first queued job of their key, and keys without one; unless an arrival is still to move it.
--- Order numbers are left out: jobs that arrived before the last turn of their key are at one place, whoever is named.
+-- Order numbers are left out: jobs that arrived before the last turn of their key are at one position, in any order.
 SELECT f.turn_key AS about, 'its first queued job is before the place that claims would look at' AS what
 FROM (
   SELECT DISTINCT ON (subqueue, turn_key) subqueue, turn_key, rank, arrived_at, seq

@@ -14,10 +14,10 @@ _SPECIAL, _ESCAPED = re.compile(r'["\\]'), r"\\\g<0>"
 
 
 def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int], alike: frozenset[int] = frozenset()) -> list[Any]:
-    """Rows, at least one, as an array for each column, each written as a text; ``texts``: places of the text columns.
+    """Return rows, at least one, as an array for each column, each as a text; ``texts``: indexes of text columns.
 
     Encoding arrays element by element, as the driver would, takes several times as long as all the rest. ``alike``:
-    places of columns, never null, that often have the same value in all rows. That value follows behind the arrays, in
+    indexes of columns, never null, that often have the same value in all rows. That value follows behind the arrays, in
     place of its array; None if the rows differ.
     """
     arrays, values = list[Any](), list[Any]()
@@ -33,12 +33,13 @@ def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int], alike: froze
 
 
 def literal(values: Sequence[Any]) -> str:
-    """Numbers, ids or words as the text of an array; JSON writes them as PostgreSQL does, except for the brackets."""
+    """Return numbers, ids or words as the text of an array; JSON writes them as PostgreSQL does but for the
+    brackets."""
     return f"{{{encode(values)[1:-1]}}}"
 
 
 def literal_of_texts(values: Sequence[str | None]) -> str | None:
-    """Texts as the text of an array; None, which is unnested as as many nulls, if all of them are None."""
+    """Return texts as the text of an array; None, which is unnested as as many nulls, if all of them are None."""
     if values.count(None) == len(values):
         return None
     text = encode(values)

@@ -21,7 +21,7 @@ _OLD_TRANSACTION_SECONDS = 3600.0
 
 
 async def check(connection: Connection, schema: str, now: datetime) -> AsyncIterator[Check]:
-    """All findings, good and bad."""
+    """Yield all findings, good and bad."""
     version = await connection.fetchval("SHOW server_version")
     if connection.get_server_version().major * 10000 < MIN_SERVER_VERSION:
         yield Check("server", "fail", f"PostgreSQL {version}", "headrace needs PostgreSQL 13 or newer")
@@ -71,7 +71,7 @@ async def _clock(connection: Connection, now: datetime) -> Check:
 
 
 async def _horizon(connection: Connection) -> Check:
-    """Find old transactions: they keep dead rows from being removed, and every claim walks over those."""
+    """Find old transactions: they keep dead rows from being removed, and every claim reads over those."""
     found = await connection.fetchrow(
         "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age FROM pg_stat_activity"
         " WHERE backend_xmin IS NOT NULL AND xact_start IS NOT NULL AND datname = current_database()"

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,47}")
 
 
 def check_schema(name: str) -> str:
-    """The name of a schema, quoted for statements.
+    """Return the name of a schema, quoted for statements.
 
     :raises ConfigError: it would have to be escaped, or is too long to name channels after.
     """
@@ -38,22 +38,22 @@ def check_schema(name: str) -> str:
 
 @cache
 def sql(name: str, schema: str, **words: str) -> str:
-    """The text of a statement's file, with the schema and other words filled in."""
+    """Return the text of a statement's file, with the schema and other words filled in."""
     return filled(text("headrace.engines.postgres", name), WORDS | words | {"schema": schema})
 
 
 def digest(*texts: str) -> str:
-    """A digest of texts of any length."""
+    """Return a digest of texts of any length."""
     return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def lock_number(*texts: str) -> int:
-    """The number of an advisory lock for what these texts name, in the range of a bigint."""
+    """Return the number of an advisory lock for what these texts name, in the range of a bigint."""
     return int.from_bytes(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
 
 
 def askable(*texts: str | None) -> bool:
-    """Whether the server can be asked for these texts: it takes no text with a NUL or half a character."""
+    """Return whether the server accepts these texts as parameters: no text with a NUL or a lone surrogate."""
     try:
         return not any(b"\0" in text.encode() for text in texts if text is not None)
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ _AWAY: tuple[type[BaseException], ...] = (
     TimeoutError,
     EOFError,
 )
-"""Errors that mean that the server cannot be reached: whether a statement that was sent had an effect is not known."""
+"""Errors that mean that the server cannot be reached: whether a sent statement had an effect is not known."""
 
 _BUSY: tuple[type[BaseException], ...] = (
     pg.TransactionRollbackError,  # deadlocks, too

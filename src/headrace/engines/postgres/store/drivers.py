@@ -1,4 +1,4 @@
-"""Run statements on a user's connection to PostgreSQL, of any driver that is known.
+"""Statements on a user's connection to PostgreSQL, of any known driver.
 
 A connection is recognized by the name of its class, so that no driver is imported that is not in use.
 """
@@ -21,7 +21,7 @@ __all__ = ["Waiting", "enlist", "run_statements"]
 T = TypeVar("T")
 
 _PAUSES = (0.005, 0.01, 0.02)
-"""Seconds between tries for a lock where waiting is not allowed: enough for a commit that is under way elsewhere."""
+"""Seconds between tries for a lock where waiting is not allowed: enough for a commit under way elsewhere."""
 
 _bools = msgspec.json.Decoder(list[bool]).decode
 
@@ -55,7 +55,7 @@ async def run_statements(connection: Any, statements: Statements[T]) -> T:
 
 
 def _spelled(sql: str, parameter: str) -> str:
-    """The statement with its parameter as the driver writes it, cast to text: some drivers would encode other types."""
+    """Return the statement with the driver's form of parameter, cast to text: some drivers would encode other types."""
     return sql.replace("$1", f"{parameter}::text")
 
 
@@ -68,7 +68,7 @@ def _not_begun(how: str) -> ConfigError:
 
 
 class _Async:
-    """A connection whose calls are awaited."""
+    """A connection with calls that are awaited."""
 
     blocking = False
     exclusive = False
@@ -81,9 +81,9 @@ class Waiting(Statement, frozen=True):
     """A statement that takes locks, and waits for those that others have."""
 
     trying: str
-    """The same statement without waiting, with the same parameter: it answers for each lock whether it was taken."""
+    """The same statement without waiting, with the same parameter: it returns for each lock whether it was taken."""
     locked: Callable[[str], bool] = lambda answer: all(_bools(answer))
-    """Whether an answer says that all locks were taken."""
+    """Whether a result says that all locks were taken."""
 
 
 def _loop_runs_here() -> bool:
@@ -107,7 +107,7 @@ class _Blocking:
         return walk(statements, self._try if _loop_runs_here() else self._execute)
 
     def _try(self, statement: Statement) -> str:
-        """Execute on the thread of an event loop without waiting: who has a lock may need this loop to release it."""
+        """Execute on an event loop's thread without waiting: the holder of a lock may need this loop to release it."""
         if not isinstance(statement, Waiting):
             return self._execute(statement)
         for pause in (*_PAUSES, None):
@@ -143,7 +143,7 @@ class _Asyncpg(_Async):
 
 
 class _Psycopg:
-    """What both kinds of psycopg have in common."""
+    """What both kinds of psycopg share."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -184,7 +184,7 @@ class _PsycopgBlocking(_Psycopg, _Blocking):
 
 
 class _Django(_Blocking):
-    """A connection of Django's, within ``transaction.atomic()``."""
+    """A connection of Django, within ``transaction.atomic()``."""
 
     def __init__(self, connection: Any) -> None:
         # ``django.db.connection`` is another connection on every thread; its method is bound to that of this thread.
@@ -207,7 +207,8 @@ class _Django(_Blocking):
 
 
 def _text(statement: Statement) -> tuple[Any, dict[str, str]]:
-    """A statement as SQLAlchemy takes it, with any driver beneath; single colons are escaped, being no parameters."""
+    """Return a statement as SQLAlchemy takes it, with any driver beneath; single colons are no parameters and are
+    escaped."""
     from sqlalchemy import bindparam, text
     from sqlalchemy.types import Text
 
@@ -225,7 +226,7 @@ def _check_alchemy(connection: Any) -> None:
 
 
 class _Alchemy:
-    """What sessions and connections of SQLAlchemy have in common; both begin a transaction by themselves."""
+    """What sessions and connections of SQLAlchemy share; both begin a transaction by themselves."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection

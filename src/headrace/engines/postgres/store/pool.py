@@ -1,7 +1,7 @@
 """Pools of connections, of several kinds: each connects when needed, up to its size.
 
 The driver's pool makes a task and two timers whenever a connection is taken or given back, which takes longer than a
-short statement. So a connection that did its work well is kept at hand for the next statement. It goes back to the
+short statement. So a connection that worked without error is kept idle for the next statement. It goes back to the
 driver's pool only if a caller waits there, if something went wrong on it, or if it was not needed for a while. A lone
 statement runs on it as the driver's coroutine, without a task around it.
 """
@@ -26,18 +26,18 @@ __all__ = ["COLD", "HOT", "LONG_TIMEOUT_SECONDS", "WARM", "Pool", "connect_once"
 
 
 def step_through(coroutine: Coroutine[Any, Any, Any], done: Callable[[Any, BaseException | None], None]) -> None:
-    """Run a coroutine step by step, each as soon as what it waits for is there; ``done`` gets its result, or its error.
+    """Run a coroutine step by step, each as soon as its awaited future is done; ``done`` gets its result, or its error.
 
-    A task would do the same, one round of the loop later. And there would be somebody to cancel: this runs to its end
-    whoever gives up waiting for it. For coroutines that wait for nothing but futures, such as a statement on a
-    connection; in one that asks which task it runs in, as ``asyncio.timeout`` does, it would be nobody's or another's.
+    A task would do the same, one round of the loop later. And a task could be cancelled: this runs to its end even if
+    its caller stops waiting. For coroutines that wait for nothing but futures, such as a statement on a connection; in
+    a coroutine that uses its current task, as ``asyncio.timeout`` does, that would be None or another task.
     """
     _Steps(coroutine, done).step()
 
 
 class _Steps:
-    """Where a coroutine is. Not a function that names itself: that is a circle, which only the garbage collector
-    breaks, and what a statement needed would be kept in memory until some hundreds of others have come."""
+    """The state of a coroutine. Not a function that names itself: that is a cycle, which only the garbage collector
+    breaks, and what a statement needed would stay in memory until some hundreds of others have come."""
 
     __slots__ = ("_coroutine", "_done")
 
@@ -58,7 +58,7 @@ class _Steps:
         try:
             self._done(result, error)
         finally:
-            if isinstance(error, KeyboardInterrupt | SystemExit):  # for the loop; but whoever waits hears of it first
+            if isinstance(error, KeyboardInterrupt | SystemExit):  # for the loop; but the caller gets it first
                 raise error
 
 
@@ -76,8 +76,8 @@ _NOT_FOR_LONG = {
 }
 
 _DOWN_THE_INDEX = {
-    # The few statements of the hot path have one sensible plan each: down the index, row by row. The planner may think
-    # otherwise of a table that was empty when it last looked.
+    # The few statements of the hot path have one sensible plan each: down the index, row by row. The planner may choose
+    # another for a table that was empty when it was last analyzed.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -101,12 +101,12 @@ COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, *
 _STATEMENT_TIMEOUT_SECONDS = 30.0
 """Seconds for a statement; after that the connection counts as broken."""
 _TICK_SECONDS = 0.001
-"""Seconds by which a timer may go off too early."""
+"""Seconds by which a timer may fire too early."""
 _REPLAN_SECONDS = 1.0
 _UNUSED_SECONDS = 120.0
 """Seconds after which a connection that was not needed is closed; at most twice that."""
 LONG_TIMEOUT_SECONDS = 300.0
-"""Seconds for a statement that may have to look at every job, or is the user's."""
+"""Seconds for a statement that may have to read every job, or is the user's."""
 
 
 class _Connection(Connection):
@@ -124,17 +124,17 @@ class _Connection(Connection):
         return ""
 
     async def reset(self, *, timeout: float | None = None) -> None:
-        self.prepared = None  # the driver takes it for void once the connection was in its pool
+        self.prepared = None  # the driver treats it as void once the connection was in its pool
         await super().reset(timeout=timeout)
 
     def run_prepared(self, text: str, args: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
-        """``fetch`` of a statement that is run again and again: the driver need not look for it each time, which takes
-        a good part of the time that it needs for a statement. There is no limit to its time, once it is prepared."""
+        """Do ``fetch`` of a statement that runs repeatedly: the driver need not look it up each time, which takes a
+        good part of the time of a statement. It has no timeout once it is prepared."""
         prepared = None if self.prepared is None else self.prepared.get(text)
         if prepared is None:
             return self._prepare_and_run(text, args)
-        # All that ``PreparedStatement.fetch`` comes to in the end. What it does before that, on four levels of
-        # coroutines, is to make sure that the connection did not go back to the pool: then it was reset, see there.
+        # What ``PreparedStatement.fetch`` calls in the end. What it does before that, on four levels of coroutines, is
+        # to make sure that the connection did not go back to the pool: then it was reset, see there.
         running: Coroutine[Any, Any, list[Any]] = self._protocol.bind_execute(  # type: ignore[attr-defined]
             prepared._state,  # type: ignore[attr-defined]
             args,
@@ -182,19 +182,19 @@ class Pool:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._at_hand: list[Connection] = []
-        """Connections of the pool that nobody uses at the moment; the last is taken first."""
+        """Idle connections of the pool; the last is taken first."""
         self._fewest = 0
-        """How many of them, the first ones, were not needed since the last look."""
+        """How many of them, the first ones, were not needed since the last check."""
         self._looking: asyncio.TimerHandle | None = None
         self._releasing: set[asyncio.Future[None]] = set()
         self._begun: dict[Connection, tuple[float, Callable[[None, BaseException], None]]] = {}
-        """By connection the statements that ``begin`` has begun: when (by the loop's clock), and how to end them."""
+        """The statements that ``begin`` has begun, by connection: when (by the loop's clock), and how to end them."""
         self._watching: asyncio.TimerHandle | None = None
         self._asking = 0
-        """How many wait for a connection of the driver's pool."""
+        """How many callers wait for a connection of the driver's pool."""
 
     async def open(self) -> None:
-        """Open the pool; it connects when the first statement comes."""
+        """Open the pool; it connects with the first statement."""
         self._loop = asyncio.get_running_loop()
         self._pool = await asyncpg.create_pool(
             self._url,
@@ -219,7 +219,7 @@ class Pool:
             pool.terminate()
 
     async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
-        """The rows of one statement, run in a transaction of its own; ``patience``: another timeout, in seconds."""
+        """Return the rows of one statement, in a transaction of its own; ``patience``: another timeout, in seconds."""
         connection, pool = await self._take()
         well = False
         try:
@@ -240,7 +240,7 @@ class Pool:
                 await pool.release(connection, timeout=self._patience)
 
     def at_hand(self) -> _Connection | None:
-        """A connection for ``begin``, if one is at hand, and a statement is all that has to be sent on it."""
+        """Return a connection for ``begin``, if one is idle, and a statement is all that has to be sent on it."""
         if self._pgbouncer or self._replan is not None:
             return None
         return self._take_at_hand()  # type: ignore[return-value]  # the pool makes them so
@@ -252,8 +252,8 @@ class Pool:
         args: Sequence[Any],
         done: Callable[[list[Any], Exception | None], None],
     ) -> None:
-        """``fetch``, without a task, on a connection that was ``at_hand``; ``done`` is called with the rows, or with
-        the error that ``fetch`` would have raised."""
+        """Do ``fetch`` without a task, on a connection of ``at_hand``; ``done`` is called with the rows, or with the
+        error that ``fetch`` would have raised."""
         pool, loop = self._pool, self._loop
         assert pool is not None
         assert loop is not None
@@ -273,13 +273,13 @@ class Pool:
         self._begun[connection] = loop.time(), over
         if self._watching is None:
             self._watching = loop.call_later(self._patience, self._watch)
-        # Of the connection itself: the pool's proxy for it looks up each name, and passes each call on.
+        # The connection itself: the pool's proxy for it looks up each name, and forwards each call.
         inner: _Connection = connection._con  # type: ignore[attr-defined]
         step_through(inner.run_prepared(text, args), over)
 
     def _watch(self) -> None:
-        """Give up statements that were begun too long ago. One timer watches all of them: on uvloop one for each, set
-        and taken back, would make the loop go round once more for it."""
+        """Abandon statements that were begun too long ago. One timer watches all of them: on uvloop one for each, set
+        and cancelled, would cost another round of the loop."""
         loop, self._watching = asyncio.get_running_loop(), None
         late = loop.time() - self._patience
         for began, over in list(self._begun.values()):
@@ -292,11 +292,11 @@ class Pool:
     def _released(self, releasing: asyncio.Future[None]) -> None:
         self._releasing.discard(releasing)
         if not releasing.cancelled():
-            releasing.exception()  # nobody waits for it: the pool has let go of the connection in any case
+            releasing.exception()  # no caller waits for it: the pool has released the connection in any case
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for the block; errors of the driver are raised as what they mean."""
+        """Take a connection for the block; errors of the driver are raised as what they mean."""
         async with self._taken() as connection:
             try:
                 yield connection
@@ -305,7 +305,7 @@ class Pool:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection in a transaction that ends with the block; errors of the driver are raised as what they mean."""
+        """Take a connection in a transaction that ends with the block; errors are raised by their meaning."""
         async with self.connection() as connection, connection.transaction():
             if self._pgbouncer:
                 await connection.execute(self._say)
@@ -313,7 +313,7 @@ class Pool:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Connection]:
-        """``transaction``, where nothing is written, and all statements see the same moment."""
+        """Do ``transaction`` for reads only, with all statements as of one moment."""
         async with self.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
             if self._pgbouncer:
                 await connection.execute(self._say_to_read)
@@ -321,7 +321,7 @@ class Pool:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
-        """A connection for the user, in a transaction that ends with the block; what the block raises is passed on."""
+        """Take a connection for the user, in a transaction that ends with the block; its errors pass through."""
         async with self._taken(keep=False) as connection:  # the user may have left something on it
             transaction = connection.transaction()
             try:
@@ -351,7 +351,7 @@ class Pool:
                 await pool.release(connection, timeout=self._patience)
 
     async def _take(self) -> tuple[Connection, Any]:
-        """A connection, or its proxy, and the pool to give it back to."""
+        """Return a connection, or its proxy, and the pool to give it back to."""
         pool = self._pool
         if pool is None:
             raise NotOpen("this session of the PostgreSQL engine is not open")
@@ -374,7 +374,7 @@ class Pool:
         return None
 
     def _keep(self, connection: Connection, pool: object) -> bool:
-        """Keep a connection at hand, unless somebody waits for one, or there is no use for it any more."""
+        """Keep a connection idle, unless a caller waits for one, or it is not needed any more."""
         if self._asking or pool is not self._pool:
             return False
         self._at_hand.append(connection)
@@ -387,7 +387,7 @@ class Pool:
         self._looking = asyncio.get_running_loop().call_later(_UNUSED_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Close the connections that were not needed since the last look."""
+        """Close the connections that were not needed since the last check."""
         unused, self._at_hand = self._at_hand[: self._fewest], self._at_hand[self._fewest :]
         for connection in unused:
             if _is_usable(connection):
@@ -402,22 +402,22 @@ def _is_usable(connection: Connection) -> bool:
     if inner is not None and not inner.is_closed():
         return True
     try:
-        connection.terminate()  # which gives its place in the pool free
+        connection.terminate()  # which frees its slot in the pool
     except asyncpg.InterfaceError:
         pass  # the server cut it, and the driver's pool has taken it back by itself
     return False
 
 
 def _broken(connection: Connection, error: Exception) -> NoReturn:
-    # After a timeout its answer may still come; after an error within the driver nothing more can be asked on it.
+    # After a timeout its reply may still come; after an error within the driver it is unusable.
     if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError) and _is_usable(connection):
         connection.terminate()
     raise_meaning(error)
 
 
 def _meant(connection: Connection, error: BaseException) -> Exception:
-    """``_broken``, where the error is passed on instead of raised."""
-    if not isinstance(error, Exception):  # somebody else cancelled what the driver waits for
+    """Do ``_broken`` where the error is passed on instead of raised."""
+    if not isinstance(error, Exception):  # another task cancelled the future that the driver waits for
         if _is_usable(connection):
             connection.terminate()
         return Unavailable(f"PostgreSQL did not answer: {error!r}", outcome="unknown")
@@ -428,7 +428,7 @@ def _meant(connection: Connection, error: BaseException) -> Exception:
 
 
 def fetching(pool: Pool, schema: str) -> Fetch:
-    """A function that runs statements by name on connections of this pool."""
+    """Return a function that runs statements by name on connections of this pool."""
 
     async def fetch(name: str, *args: Any) -> list[Any]:
         return await pool.fetch(sql(name, schema), *args)
@@ -437,7 +437,7 @@ def fetching(pool: Pool, schema: str) -> Fetch:
 
 
 async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:
-    """A connection outside of any pool; the caller closes it."""
+    """Return a connection outside of any pool; the caller closes it."""
     try:
         return await asyncpg.connect(url, timeout=timeout, **_kept({}, pgbouncer))
     except Exception as error:

@@ -1,8 +1,8 @@
-"""What the server holds for a worker: an advisory lock of a session of its own, let go of when that session ends.
+"""What the server holds for a worker: an advisory lock of a session of its own, released when that session ends.
 
 The session leads directly to the server: a pooler would keep it open after its client's death. Each connection takes a
 lock of its own, under a random number, so that after a broken connection the next one need not wait until the server
-has noticed. Whoever looks tries to share it, so that many who look at once do not meet.
+has noticed. A checker tries to share the lock, so that several checkers at once do not block each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger("headrace.postgres")
 _FIRST_CONNECT_SECONDS = 3.0
 _RECONNECT_SECONDS = 0.3
 """Seconds that a worker waits for its connection: at first, and when it was lost. Until it is back, the worker must
-say by a beat that it lives."""
+prove by beats that it lives."""
 _STATEMENT_TIMEOUT_SECONDS = 5.0
 """Seconds for a statement."""
 
@@ -46,10 +46,10 @@ class _Held(NamedTuple):
 
 
 class Presence:
-    """The lock that one session holds, and a look at those of others."""
+    """The lock that one session holds, and checks of others' locks."""
 
     def __init__(self, connect: Connect | None, host: Host, lease: float) -> None:
-        """``connect``: makes a connection that leads directly to the server; None: there is no way to."""
+        """``connect``: makes a connection that leads directly to the server; None: it cannot."""
         self._connect, self._host, self._lease = connect, host, lease
         self._held: _Held | None = None
         self._taking: tuple[UUID, asyncio.Task[None]] | None = None
@@ -77,7 +77,7 @@ class Presence:
         return held.attended if held is not None and usable else None
 
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
-        """Those of these workers whose locks are free, of the ones that have theirs in this run of this server."""
+        """Return those of these workers with free locks, of the ones that have theirs in this run of this server."""
         async with self._looking:  # several workers may share this session
             try:
                 connection = await self._probing()
@@ -90,14 +90,14 @@ class Presence:
                     sql("gone", ""), list(held), list(held.values()), timeout=_STATEMENT_TIMEOUT_SECONDS
                 )
             except _FAILURES as error:
-                # Others are judged by looks meanwhile; a session that is out of reach fails there.
+                # Workers are judged by polls meanwhile; a session that is out of reach fails there.
                 _log.debug("nobody's lock can be looked at: %s", error)
                 self._stop_probing()
                 return Gone(by=self._by)
             return Gone(frozenset(id for (id,) in found), self._by)
 
     def close(self) -> None:
-        """Let go."""
+        """Release the lock."""
         self._looking = asyncio.Lock()  # of the next loop
         self._stop_taking()
         self._stop_probing()
@@ -106,10 +106,10 @@ class Presence:
             held.connection.terminate()
 
     async def _holds(self, held: _Held) -> bool:
-        """Whether the connection is still there; asks once a lease, since not every end is heard of.
+        """Return whether the connection still exists; checks once a lease, since not every end is noticed.
 
-        The server keeps the lock for two leases after it has last heard of the connection. So an answer that does not
-        come keeps nobody waiting who has a beat to send.
+        The server keeps the lock for two leases after it last heard from the connection. So a missing reply delays no
+        worker that has a beat to send.
         """
         if held.connection.is_closed():
             return False
@@ -135,7 +135,7 @@ class Presence:
             _log.debug("no connection to show that the worker lives: %s", error)
             return
         try:
-            # A machine that is cut off must be missed by looks before the server takes its connection for dead.
+            # Polls must notice a machine that is cut off before the server treats its connection as dead.
             least = math.ceil(2 * self._lease)
             pause = math.ceil(self._lease / 3)
             await connection.execute(
@@ -165,7 +165,7 @@ class Presence:
             self._taking = None
 
     async def _probing(self) -> Connection | None:
-        """The connection to look with, as long as it is unbroken; then another."""
+        """Return the connection for checks, as long as it is unbroken; then another."""
         if self._prober is not None and not self._prober.is_closed():
             return self._prober
         self._stop_probing()
@@ -181,7 +181,7 @@ class Presence:
         self._by += 1
 
     def _number_of(self, proof: str | None) -> int | None:
-        """The number of the lock; None: it is not one of this run of this server."""
+        """Return the number of the lock; None: it is not one of this run of this server."""
         if proof is None or not proof.startswith(self._server):
             return None
         last = proof.rpartition(" ")[2]

@@ -14,14 +14,14 @@ __all__ = ["applied", "apply", "available", "check", "pending"]
 
 
 def available() -> tuple[Migration, ...]:
-    """The migrations that this version of headrace knows, in order."""
+    """Return the migrations that this version of headrace knows, in order."""
     return migrations.available("headrace.engines.postgres")
 
 
 async def applied(connection: Connection, schema: str) -> list[str]:
-    """The names of the migrations that were applied to the schema, in order; none if there is no such schema.
+    """Return the names of the migrations that were applied to the schema, in order; none if there is no such schema.
 
-    :raises ConfigError: it is somebody else's.
+    :raises ConfigError: it belongs to another program.
     """
     name = schema.strip('"')
     relations: list[str] = [
@@ -39,10 +39,10 @@ async def applied(connection: Connection, schema: str) -> list[str]:
 
 
 async def pending(connection: Connection, schema: str) -> list[Migration]:
-    """The migrations that the schema still needs.
+    """Return the migrations that the schema still needs.
 
-    :raises SchemaTooNew: it went through more than this version knows.
-    :raises SchemaTooOld: a version before the first release made it.
+    :raises SchemaTooNew: it went through more than this version knows. :raises SchemaTooOld: a version before the first
+    release made it.
     """
     return migrations.missing(available(), await applied(connection, schema), _place(schema))
 
@@ -53,11 +53,11 @@ async def check(connection: Connection, schema: str) -> None:
 
 
 async def apply(connection: Connection, schema: str, now: datetime) -> list[str]:
-    """Bring the schema up to date; the names of the migrations that were applied."""
+    """Bring the schema up to date; return the names of the migrations that were applied."""
     if not await pending(connection, schema):
         return []
     async with connection.transaction():
-        # Whatever the default is: after waiting for the lock, it must be seen what others have done.
+        # Whatever the default is: after waiting for the lock, this transaction must see what others have done.
         await connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
         await connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(schema, "migrate"))
         steps = await pending(connection, schema)  # another process may have been faster
@@ -72,7 +72,7 @@ async def apply(connection: Connection, schema: str, now: datetime) -> list[str]
 
 
 async def _create(connection: Connection, schema: str) -> None:
-    # Look first: whoever may use an existing schema need not have the right to create one.
+    # Check first: a role that may use an existing schema need not have the right to create one.
     if not await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema.strip('"')):
         await connection.execute(f"CREATE SCHEMA {schema}")
     await connection.execute(

@@ -1,4 +1,4 @@
-"""Candidates: the jobs that an index leads to for a filter, of which those that match are chosen."""
+"""Candidates: the jobs that an index finds for a filter, among which those that match are selected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.engines.sql.search.dialect import Asking, Part
 __all__ = ["MAX_SORTED_CANDIDATES", "Candidates"]
 
 MAX_SORTED_CANDIDATES = 2000
-"""So many candidates are gathered and sorted."""
+"""Maximum candidates that are gathered and sorted."""
 
 _ANY_STATUS = frozenset({BY_KEY, *(STAGES[status] for status in (Status.SCHEDULED, Status.QUEUED, Status.RUNNING))})
 """Stages with an index of their own; in the others, jobs are found by their status as well."""
@@ -20,7 +20,7 @@ _DONE, _BAD, _HELD = (STAGES[status] for status in (Status.COMPLETED, Status.FAI
 
 
 class Candidates:
-    """Those of one filter."""
+    """The candidates of one filter."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -28,15 +28,15 @@ class Candidates:
         """Lists of candidates, each of which has all that match."""
 
     def source(self, part: Part) -> str:
-        """The tables for the jobs among these candidates below a place."""
+        """Return the tables for the jobs among these candidates below an order number."""
         terms = self._terms
-        # Those that are not in order must not be looked for in the order of their numbers, among all jobs.
+        # Those that are not in order must not be searched in the order of their numbers, among all jobs.
         seq, end = ("x.seq", "") if part.ordered else ("+x.seq", terms.sql.all_of_them)
         found = f"SELECT x.seq FROM {part.table} x WHERE {part.where} AND {seq} < ?{end}"
         return f"({found}) s {terms.sql.join} {terms.jobs} j ON j.seq = s.seq"
 
     def few(self, place: int) -> Asking[list[Part] | None]:
-        """The shortest list of candidates below a place, if it is short enough to be sorted."""
+        """Return the shortest list of candidates below an order number, if it is short enough to be sorted."""
         best, least = None, MAX_SORTED_CANDIDATES
         for parts in self.choices:
             size = 0

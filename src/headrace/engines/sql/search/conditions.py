@@ -1,4 +1,4 @@
-"""What must be true of a job that a filter matches, as SQL; ``core.query.matches`` says the same in Python."""
+"""The conditions of a job that a filter matches, as SQL; ``core.query.matches`` is the same in Python."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _WAITS, _HELD, _DONE, _BAD = (
     STAGES[status] for status in (Status.SCHEDULED, Status.RUNNING, Status.COMPLETED, Status.FAILED)
 )
 _SEEN = f"CASE WHEN j.stage = {_WAITS} AND j.available_at <= ? THEN '{Status.QUEUED}' ELSE j.status END"
-"""The status as ``core.query.seen_status`` says it is."""
+"""The status as ``core.query.seen_status`` returns it."""
 
 
 def troubled(table: str) -> str:
-    """Live or ended badly, and no longer as submitted: only such a job has an error, or is suspect."""
+    """Return that a job is live or ended badly, and not as submitted: only such a job has an error, or is suspect."""
     return f"{table}.stage <> {_DONE} AND {table}.state IS NOT NULL"
 
 
 def marks(values: Iterable[Any]) -> str:
-    """A question mark for each of these values."""
+    """Return a question mark for each of these values."""
     return ", ".join("?" for _ in values)
 
 
@@ -44,8 +44,8 @@ class Terms:
         label: Callable[[str], str],
         text: Callable[[str], Asked],
     ) -> None:
-        """``subqueues``: those of the tasks and queues that are asked for; None: any. ``label``, ``text``: how the
-        engine stores a label, and how it looks for a text."""
+        """``subqueues``: those of the requested tasks and queues; None: any. ``label``, ``text``: how the engine stores
+        a label, and how it searches for a text."""
         self.sql, self.filter, self.now, self.subqueues = sql, filter, now, subqueues
         self.label, self._text = label, text
         self.jobs, self.labels = f"{sql.prefix}jobs", f"{sql.prefix}labels"
@@ -61,24 +61,24 @@ class Terms:
             self._add(term, *values)
 
     def in_any_status(self) -> Terms:
-        """The same without a status: for who asks for one in words of their own."""
+        """Return the same without a status, for a caller with a condition of its own."""
         filter = replace(self.filter, status=frozenset())
         return Terms(self.sql, filter, self.now, self.subqueues, self.label, self._text)
 
     def select(self, what: str, source: str, extra: str = "") -> str:
-        """The statement that selects this of the jobs of a source for which all terms hold."""
+        """Return the statement that selects this of the jobs of a source for which all terms hold."""
         terms = [*self._terms, *([extra] if extra else [])]
         where = " AND ".join(f"({term})" for term in terms) or "true"
         body = self.sql.body if "b." in where else ""
         return f"SELECT {what} FROM {source}{body} WHERE {where}"
 
     def field(self, name: str, table: str = "j") -> str:
-        """A field of the state."""
+        """Return a field of the state."""
         field = self.sql.state.format(State.__struct_fields__.index(name))
         return field if table == "j" else field.replace("j.", f"{table}.")
 
     def suspect(self, table: str) -> str:
-        """That a job is suspect."""
+        """Return that a job is suspect."""
         return f"{self.field('suspect', table)}{self.sql.number} > 0"
 
     def _add(self, term: str, *values: Any) -> None:

@@ -1,4 +1,4 @@
-"""How questions about jobs are put to a database: statements as values, and what each engine says in another way."""
+"""Queries for jobs as values, and what differs between the engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 Asked = tuple[str, list[Any]]
 """SQL with a question mark for each of these values."""
 Asking = Generator[Asked, list[Any], T]
-"""A question as a value: yields statements, is sent the rows that each answers, and returns what was asked for."""
+"""A query as a value: yields statements, is sent the rows of each, and returns the result."""
 
 
 class Part(NamedTuple):
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said in another way in each engine. In SQL, ``j`` is a job and ``b`` its body."""
+    """What differs between the engines. In SQL, ``j`` is a job and ``b`` its body."""
 
     prefix: str
     """Before the name of each table."""
@@ -44,20 +44,20 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     page: str
     """The statement for the records of the jobs that ``{found}`` selects, newest first."""
     body: str
-    """What joins the body."""
+    """The SQL that joins the body."""
     join: str
-    """What joins candidates with jobs, in this order."""
+    """The SQL that joins candidates with jobs, in this order."""
     number: str
-    """What makes a number of a field of the state."""
+    """The SQL that makes a number of a field of the state."""
     all_of_them: str
-    """After a selection that is not to be merged with what is around it."""
+    """Follows a selection that must not be merged with the SQL around it."""
     task: str
     """Of the job in this subqueue: ``j`` may be anything that has one."""
     has_error: str
     by_status: frozenset[int]
     """The stages that have an index by status in the order of numbers."""
     by_number: str
-    """The table of jobs, gone through by their numbers."""
+    """The table of jobs, read by their numbers."""
     blocks_of_subqueues: str
     """The statement for the blocks of subqueues, the last ones first: which subqueues, below which block, how many."""
     ranges: str

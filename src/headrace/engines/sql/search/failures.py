@@ -1,4 +1,4 @@
-"""Failures in groups, as SQL; ``core.stats.failures.grouped`` says the same in Python."""
+"""Failures in groups, as SQL; ``core.stats.failures.grouped`` is the same in Python."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DONE, _WAITS = STAGES[Status.COMPLETED], STAGES[Status.RETRYING]
 
 
 def best_groups(terms: Terms, limit: int, among: int | None) -> Asking[Best]:
-    """The largest groups of jobs with an error; ``among``: of those that ended, so many that ended last."""
+    """Return the largest groups of jobs with an error; ``among``: of those that ended, so many that ended last."""
     sql, parts = terms.sql, [*_live(terms), *_ended(terms, among)]
     if not parts:
         return []
-    # Versions before kept no fingerprint: their jobs are grouped by task and type.
+    # Earlier versions stored no fingerprint: their jobs are grouped by task and type.
     by_type = ", ".join(f"CASE WHEN j.print IS NULL THEN {what} END" for what in (sql.task, sql.error_type))
     what = "count(*), sum(j.failed), min(j.seen), max(j.seen), max(j.seq)"
     found = " UNION ALL ".join(part for part, _ in parts)
@@ -34,7 +34,7 @@ def best_groups(terms: Terms, limit: int, among: int | None) -> Asking[Best]:
 
 
 def _live(terms: Terms) -> list[tuple[str, list[Any]]]:
-    """What selects live jobs that are in a group, if any are asked for."""
+    """Return the SQL for live jobs that are in a group, if any are requested."""
     filter, known = terms.filter, terms.field("fingerprint")
     ended = filter.reason or filter.finished_after is not None or filter.finished_before is not None
     if ended or (filter.status and not filter.status & LIVE):
@@ -44,10 +44,10 @@ def _live(terms: Terms) -> list[tuple[str, list[Any]]]:
 
 
 def _ended(terms: Terms, among: int | None) -> list[tuple[str, list[Any]]]:
-    """What selects those that ended with an error.
+    """Return the SQL for jobs that ended with an error.
 
-    The index of ends has them in the order of their ends. That the stage is that of the status would be one more term,
-    by which PostgreSQL takes them for so few that it reads them all.
+    The index of ends has them in the order of their ends. A further term, that the stage is that of the status, would
+    make PostgreSQL estimate so few that it reads them all.
     """
     asked, plain, found = terms.filter.status, terms.in_any_status(), list[tuple[str, list[Any]]]()
     for status in sorted(UNDONE):
@@ -62,9 +62,9 @@ def _ended(terms: Terms, among: int | None) -> list[tuple[str, list[Any]]]:
 
 
 def _part(terms: Terms, where: str, among: int | None = None) -> tuple[str, list[Any]]:
-    """What selects of each job what its group is made of. None is merged with the statement around it, so that what is
-    read from documents is read once."""
-    seen = f"coalesce(CAST({terms.field('failed_at')} AS bigint), j.finished_at, j.updated_at)"  # fingerprint.seen_at
+    """Return the SQL that selects what the group of each job is made of. None is merged with the statement around it,
+    so that documents are read once."""
+    seen = f"coalesce(CAST({terms.field('failed_at')} AS bigint), j.finished_at, j.updated_at)"  # failures.seen_at
     failed = f"CASE j.status WHEN '{Status.FAILED}' THEN 1 ELSE 0 END"
     what = f"j.seq AS seq, j.subqueue AS subqueue, j.finished_at AS ended_at, {failed} AS failed"
     what = f"{what}, {terms.sql.has_error} AS wrong, {seen} AS seen, {terms.field('fingerprint')} AS print"
@@ -76,7 +76,7 @@ def _part(terms: Terms, where: str, among: int | None = None) -> tuple[str, list
 
 
 def groups_of(best: Best, newest: dict[int, Job]) -> list[FailureGroup]:
-    """The groups, with their newest jobs by number."""
+    """Return the groups, with their newest jobs by number."""
     return [
         group_of(newest[seq], jobs, int(failed), moment(first), moment(last))
         for jobs, failed, first, last, seq in best

@@ -1,15 +1,14 @@
-"""Finding jobs by a filter, newest first, without looking at all of them; the same in every SQL engine.
+"""Finding jobs by a filter, newest first, without reading all of them; the same in every SQL engine.
 
-What is asked for leads to candidates (``candidates.py``). Few of them are gathered and sorted. If there are more, the
-newest jobs are looked through first (``MAX_FIRST_JOBS``): what matches often is found there. Else candidates are gone
-through in their order:
+A filter has candidates (``candidates.py``). Few of them are gathered and sorted. If there are more, the newest jobs are
+searched first (``MAX_FIRST_JOBS``): frequent matches are found there. Else candidates are read in their order:
 
 - The index of a label, a reason or a fingerprint has them in the order of their numbers.
 - For tasks, queues and ranges of time there are lists of blocks. A block is a range of order numbers. An entry says
-  that some of its jobs stand in a subqueue, or were created in a span of time. An insert adds few, not one for each
+  that some of its jobs are in a subqueue, or were created in a span of time. An insert adds few, not one for each
   job.
 
-One question takes several statements. All of them see the store as of one moment: else a job that moves between two of
+One query takes several statements. All of them see the store as of one moment: else a job that moves between two of
 them would be found twice, or not at all.
 """
 
@@ -34,50 +33,50 @@ __all__ = ["BLOCK_SPAN_BITS", "MAX_TEXT_CANDIDATES", "Finder"]
 T = TypeVar("T")
 
 MAX_FIRST_JOBS = 3000
-"""So many of the newest jobs are looked through before an index is gone through."""
+"""So many of the newest jobs are searched before an index is read."""
 MAX_SECOND_JOBS = 30_000
-"""And so many more before candidates are gathered that no index has in the order of their numbers."""
+"""So many more are searched before unordered candidates are gathered."""
 MAX_TEXT_CANDIDATES = 5000
-"""For a page by text, so many candidates are looked at; the page may be short, and the next one goes on from there."""
+"""For a page by text, so many candidates are read; the page may be short, and the next one goes on from there."""
 NEWEST = 2**62
 """Behind every order number."""
 BLOCK_SPAN_BITS = 29
 """The span of time of a block's entry, as a power of two of microseconds: nine minutes."""
 
 _ROUNDS = (4, 12, 40, 128)
-"""How many blocks are gone through at a time."""
+"""How many blocks are read at a time."""
 _MAX_SEPARATE_RANGES = 3
-"""More ranges than these are gone through together."""
+"""More ranges than these are read together."""
 
 
 class Finder:
-    """Answers questions about the jobs of a store; each engine has its own."""
+    """Runs queries for the jobs of a store; each engine has its own."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
 
     async def answer(self, begin: Callable[[], Asking[T]]) -> T:
-        """Run all statements of a question as of one moment; to try once more, it is begun anew."""
+        """Run all statements of a query as of one moment; a retry begins it again."""
         raise NotImplementedError
 
     def read(self, rows: Sequence[Any]) -> list[Job]:
-        """The jobs in the answer of ``Dialect.page``."""
+        """Return the jobs in the result of ``Dialect.page``."""
         raise NotImplementedError
 
     def label(self, text: str) -> str:
-        """A label as it is stored."""
+        """Return a label as it is stored."""
         raise NotImplementedError
 
     def text(self, text: str) -> Asked:
-        """Whether a text, in lower case, may be found in a job."""
+        """Return the SQL for whether a text, in lower case, may be found in a job."""
         raise NotImplementedError
 
     def is_storable(self, filter: Filter) -> bool:
-        """Whether the store can contain the texts of a filter."""
+        """Return whether the store can contain the texts of a filter."""
         raise NotImplementedError
 
     async def find(self, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
-        """A page of the jobs that match."""
+        """Return a page of the jobs that match."""
         below = cursor_of(cursor)
         place = NEWEST if below is None else below
         found, floor = await self.answer(lambda: self._page(filter, now, place, limit + 1))
@@ -87,11 +86,11 @@ class Finder:
         return Page(items, None if floor is None else str(floor))
 
     async def count(self, filter: Filter, now: datetime) -> int:
-        """How many jobs match."""
+        """Return how many jobs match."""
         return await self.answer(lambda: self._count(filter, now))
 
     async def failures(self, filter: Filter, now: datetime, limit: int, among: int | None) -> list[FailureGroup]:
-        """The groups of those that match and have an error."""
+        """Return the groups of those that match and have an error."""
         return await self.answer(lambda: self._failures(filter, now, limit, among))
 
     def _page(self, filter: Filter, now: datetime, place: int, most: int) -> Asking[tuple[list[Job], int | None]]:
@@ -107,7 +106,7 @@ class Finder:
         return [] if search is None else (yield from search.failures(limit, among))
 
     def _search(self, filter: Filter, now: datetime) -> Asking[_Search | None]:
-        """The search for a filter; None: nothing can match."""
+        """Return the search for a filter; None: nothing can match."""
         if not self.is_storable(filter):
             return None
         if not (filter.task or filter.queue):
@@ -133,7 +132,7 @@ class _Search:
     # -- pages
 
     def page(self, place: int, most: int) -> Asking[tuple[list[Job], int | None]]:
-        """The newest jobs below a place, so many at most; and how far it was looked, if not to the end."""
+        """Return the newest jobs below an order number, at most so many; and how far it searched, if not to the end."""
         parts = yield from self._candidates.few(place)
         if parts is not None:
             return (yield from self._of_parts(parts, place, most)), None
@@ -148,13 +147,13 @@ class _Search:
         return (yield from self._found(self._sql.by_number, [], "j.seq < ? AND j.seq >= ?", [high, low], most))
 
     def _floor(self, place: int, most: int) -> Asking[int]:
-        """The order number from which on there are so many jobs up to a place; 0: there are fewer."""
+        """Return the order number from which on there are so many jobs up to another; 0: there are fewer."""
         asked = f"SELECT seq FROM {self._jobs} WHERE seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
         rows = yield asked, [place, most - 1]
         return rows[0][0] if rows else 0
 
     def _beyond(self, place: int, most: int) -> Asking[list[Job]]:
-        """The newest jobs below a place, where candidates are many, but not among the newest jobs."""
+        """Return the newest jobs below an order number, where candidates are many, but not among the newest jobs."""
         filter = self._filter
         until = filter.created_before or filter.finished_before  # what has finished was created before that
         choices = self._candidates.choices
@@ -175,7 +174,7 @@ class _Search:
         return (yield from self._found(self._sql.by_number, [], "j.seq < ?", [place], most))
 
     def _found(self, source: str, before: list[Any], extra: str, after: list[Any], most: int) -> Asking[list[Job]]:
-        """Jobs of a source that match, newest first."""
+        """Return jobs of a source that match, newest first."""
         if self._filter.text is None:
             return (yield from self._records(source, [*before, *self._values, *after, most], extra))
         # The store may find more by text than matches, so each is tested again.
@@ -205,7 +204,7 @@ class _Search:
     # -- blocks
 
     def _of_blocks(self, blocks: Callable[[int, int], Asked], shift: int, place: int, most: int) -> Asking[list[Job]]:
-        """The newest jobs below a place in the blocks that are asked for so."""
+        """Return the newest jobs below an order number in the blocks of this query."""
         found = list[Job]()
         last = (place >> shift) + 1
         for size in _rounds():
@@ -223,7 +222,7 @@ class _Search:
         return found[:most]
 
     def _blocks_of_time(self, until: datetime | None) -> Callable[[int, int], Asked]:
-        """What asks for blocks by their time, the last ones first: below which block, how many."""
+        """Return the query for blocks by their time, the last ones first: below which block, how many."""
         since, where, edges = self._filter.created_after, "x.block < ?", list[Any]()
         for edge, sign in ((since, ">="), (until, "<=")):
             if edge is not None:
@@ -238,7 +237,7 @@ class _Search:
     # -- counts and groups
 
     def count(self) -> Asking[int]:
-        """How many jobs match."""
+        """Return how many jobs match."""
         if self._filter.text is not None:
             numbers = list[int]()
             yield from self._all(lambda jobs: numbers.append(len(jobs)))
@@ -258,7 +257,7 @@ class _Search:
         return number
 
     def _all(self, see: Callable[[Sequence[Job]], None]) -> Asking[None]:
-        """Pass on all that match, for questions by text: the store may find more by it than matches."""
+        """Pass on all that match, for queries by text: the store may find more by it than matches."""
         place, most = NEWEST, 1000
         while True:
             found, floor = yield from self.page(place, most)
@@ -268,7 +267,7 @@ class _Search:
             place = found[-1].seq if len(found) == most or floor is None else floor
 
     def failures(self, limit: int, among: int | None) -> Asking[list[FailureGroup]]:
-        """The groups of jobs with an error, the largest first."""
+        """Return the groups of jobs with an error, the largest first."""
         if self._filter.text is not None:
             found = list[Job]()
             yield from self._all(
@@ -287,7 +286,7 @@ class _Search:
 
 
 def _ranges(blocks: Sequence[int], shift: int, place: int) -> list[tuple[int, int]]:
-    """The ranges of order numbers of these blocks, the last ones first, up to a place; neighbours are one range."""
+    """Return the ranges of order numbers of these blocks, the last first, up to a number; neighbours are one range."""
     ranges = list[tuple[int, int]]()
     for block in blocks:
         low, high = block << shift, min((block + 1) << shift, place)

@@ -1,4 +1,4 @@
--- Rows of a time, and all that was handed in. $1 since, $2 until, $3 task or null, $4 queue or null
+-- Rows of a time, and all reports. $1 since, $2 until, $3 task or null, $4 queue or null
 SELECT 0 AS step, 0 AS at, '' AS task, '' AS queue, data FROM {schema}.reports
 UNION ALL
 SELECT r.step, r.at, r.task, r.queue, r.data

@@ -1,2 +1,2 @@
--- Settings whose key begins with this, by key. $1 prefix
+-- Settings with keys that begin with this, by key. $1 prefix
 SELECT key, value, rev FROM {schema}.settings WHERE substr(key, 1, length($1)) = $1 ORDER BY key{binary}

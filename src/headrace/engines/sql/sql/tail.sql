@@ -1,4 +1,4 @@
--- The first entries of one kind behind a cursor. $1 id of the job, $2 kind, $3 and $4 cursor, $5 most
+-- The first entries of one kind behind a cursor. $1 id of the job, $2 kind, $3 and $4 cursor, $5 maximum
 SELECT {entry_read} FROM {schema}.entries e
 WHERE e.seq = (SELECT b.seq FROM {schema}.{ids} b WHERE b.id = $1) AND e.kind = $2
   AND (e.attempt, e.number) > (CAST($3 AS integer), CAST($4 AS integer))

@@ -6,7 +6,7 @@ UNION ALL
 SELECT {job_id}, 'it is live, and does not hold its dedup key'
 FROM {schema}.jobs j JOIN {schema}.bodies b ON {body_of_job}
 WHERE j.stage < 4 AND j.held_key IS NULL AND {dedup_of_body} IS NOT NULL
-  -- One that was replaced while a worker had it has let go.
+  -- A job that was replaced while a worker had it has freed its key.
   AND NOT EXISTS (SELECT 1 FROM {schema}.events e WHERE e.seq = j.seq AND {verb_of_event} = 'replace')
 UNION ALL
 SELECT {job_id}, 'it holds a dedup key, and has none'

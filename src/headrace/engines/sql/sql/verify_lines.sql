@@ -1,4 +1,4 @@
--- Jobs that stand where no claim looks for them.
+-- Jobs in a subqueue where no claim finds them.
 SELECT {job_id} AS about, 'its subqueue is not there' AS what
 FROM {schema}.jobs j LEFT JOIN {schema}.subqueues l ON l.id = j.subqueue
   LEFT JOIN {schema}.profiles p ON p.id = l.profile

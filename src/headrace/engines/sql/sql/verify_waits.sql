@@ -1,4 +1,4 @@
--- Jobs that wait and will hear of no end.
+-- Jobs that wait and will get no note of an end.
 SELECT {job_id} AS about, 'it waits, but for nothing that is live, and no note is on its way' AS what
 FROM {schema}.jobs j
 WHERE j.status = {waiting}

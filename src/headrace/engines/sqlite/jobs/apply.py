@@ -1,4 +1,4 @@
-"""Apply decided changes in one statement; those that were not applied are looked at a second time, to say why."""
+"""Applying decided changes in one statement; a second read finds out why some were not applied."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from headrace.errors import HeadraceError
 
 __all__ = ["ChangeSet", "applying", "change_sets"]
 
-# To look them up in their classes costs more than the questions do.
+# A lookup in their classes costs more than the comparisons.
 _PROGRESS, _RETRY, _TAKE = Verb.PROGRESS, Verb.RETRY, KeyEffect.TAKE
 
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 
 def _wanted(change: Change) -> tuple[UUID, str | None, int | None]:
-    """What ``second_look.sql`` looks for: the job, who has the key it wants, the attempt that the change closes."""
+    """Return what ``second_look.sql`` reads: the job, the holder of the wanted key, the attempt that it closes."""
     key = key_of(change.job) if change.key is _TAKE else None
     return change.job.id, key, None if change.attempt is None else change.attempt.number
 
@@ -47,10 +47,10 @@ class ChangeSet:
         self.noted: frozenset[int] = frozenset()
         """The order numbers of some jobs, among them those that ended and that others wait for; known once written."""
         self.too_many: HeadraceError | None = None
-        """Why a retry is refused for want of a profile; known once written."""
+        """Why a retry is refused for lack of a profile; known once written."""
         self.lost: Lost = {}
         """What should have been inserted, and was not; known once written."""
-        # A report that webhooks are told of is written whole, as any other change.
+        # A report with messages to webhooks is written whole, like any other change.
         reports_only = [change.verb is _PROGRESS and not change.inserts for change in changes]
         self._rows = [place for place, only in enumerate(reports_only) if not only]
         self._reports = [place for place, only in enumerate(reports_only) if only]
@@ -61,7 +61,7 @@ class ChangeSet:
         self._args = (encode(rows), encode(reports), len(rows))
 
     def write(self, connection: apsw.Connection) -> list[int]:
-        """Apply the changes; the places of those that were not applied."""
+        """Apply the changes; return the indexes of those that were not applied."""
         if not (self._follows or self._inserts) or connection.in_transaction:
             return self._write(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -88,7 +88,7 @@ class ChangeSet:
     def commit(self, connection: apsw.Connection) -> tuple[list[int], str]:
         """Apply the changes in a commit of their own.
 
-        Returns the places of those that were not applied, and a document with the present state of their jobs.
+        Returns the indexes of those that were not applied, and a document with the present state of their jobs.
         """
         missed = self.write(connection)
         if not missed:
@@ -97,7 +97,7 @@ class ChangeSet:
         return missed, connection.execute(ask("second_look"), (encode(list(map(_wanted, changes))),)).get
 
     def applied(self) -> list[Verdict]:
-        """The verdicts, if all changes were applied."""
+        """Return the verdicts, if all changes were applied."""
         if not self.noted and not self.lost:
             return [Applied(change.job) for change in self.changes]
         return [
@@ -110,7 +110,7 @@ class ChangeSet:
         ]
 
     def judged(self, missed: Sequence[int], seen: str) -> Iterator[tuple[int, Verdict | Change]]:
-        """The place and the verdict of each change that was not applied, from what ``commit`` returned.
+        """Yield the index and the verdict of each change that was not applied, from what ``commit`` returned.
 
         In place of a verdict there is a change that can be applied now: its key is free by now, or the order number of
         its job was not known before.
@@ -144,7 +144,7 @@ class _Taking(ChangeSet):
 
 
 class _Moving(ChangeSet):
-    """Changes after which their jobs stand in other subqueues."""
+    """Changes that move their jobs into other subqueues."""
 
     def write(self, connection: apsw.Connection) -> list[int]:
         connection.execute("BEGIN IMMEDIATE")
@@ -169,7 +169,7 @@ class _Merging(ChangeSet):
 
 
 class _Reviving(_Taking):
-    """One change that brings an ended job back; its subqueue may have been collected since."""
+    """One change that retries an ended job; its subqueue may have been collected since."""
 
     def __init__(self, changes: Sequence[Change], limited: Limited) -> None:
         super().__init__(changes)
@@ -184,8 +184,8 @@ class _Reviving(_Taking):
 
 
 def change_sets(changes: Sequence[Change], limited: Limited) -> list[ChangeSet]:
-    """The changes in as few sets as possible: one that takes a key has a set of its own, because it may be refused,
-    and so has one that merges a submit."""
+    """Return the changes in as few sets as possible: one that takes a key has a set of its own, because it may be
+    refused, and so has one that merges a submit."""
     cut: list[ChangeSet] = []
     run: list[Change] = []
     moved = False

@@ -1,4 +1,4 @@
-"""Claims: one statement on the writing thread, or one transaction where something is limited."""
+"""Claims: one statement on the writing thread, or one transaction with limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Claiming", "Head"]
 
 
 class Head(msgspec.Struct, array_like=True):
-    """The answer to a claim, except for its jobs."""
+    """The reply to a claim, except for its jobs."""
 
     alive: bool
     subqueues_rev: int
@@ -31,7 +31,7 @@ class Head(msgspec.Struct, array_like=True):
     over: bool = False
 
     def is_late(self, now: int) -> bool:
-        """Whether there are jobs that are due but not queued yet."""
+        """Return whether there are jobs that are due but not queued yet."""
         return self.next_due is not None and self.next_due <= now
 
 
@@ -39,7 +39,7 @@ _head = msgspec.json.Decoder(Head, strict=False).decode
 
 
 class Claiming:
-    """The claims on one connection, with the subqueues that each ask serves, and the limits."""
+    """The claims on one connection, with the subqueues that each request serves, and the limits."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -48,9 +48,9 @@ class Claiming:
     def claim(
         self, connection: apsw.Connection, ask: ClaimRequest, given: Grant, now: datetime
     ) -> tuple[Head, str, Limits | None]:
-        """Promote what is due, then give the worker the first jobs in order that it may take: their records.
+        """Promote what is due, then give the worker the first jobs in order that it may take: return their records.
 
-        Also the limits that they were dealt by; None if none mattered.
+        Also the limits that applied; None if none did.
         """
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         terms = (ask.n, ask.free, self._rules.fragile_after, given.status.value)

@@ -1,4 +1,4 @@
-"""The columns of a SQLite store: what each contains of a job, and how statements name them."""
+"""The columns of a SQLite store: what each has of a job, and how statements name them."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ _SET = tuple(column for column in JOB if column.changed and column.table == "job
 
 
 def _value(column: Column, place: int, row: str) -> str:
-    """What a row, which is a JSON array, has in this column."""
+    """Return what a row, which is a JSON array, has in this column."""
     return f"unhex({row} ->> {place}, '-')" if column.type == "uuid" else f"({row} ->> {place})"
 
 
 def _words_of_change(values: dict[str, str]) -> dict[str, str]:
-    """What ``apply_row.sql`` says, where these are the values of its columns."""
+    """Return the words of ``apply_row.sql`` for these values of its columns."""
     news = {f"new.{name}": value for name, value in values.items()}
     return news | {"set": sets(_SET, [values[column.name] for column in _SET])}
 
 
 def _values(columns: Iterable[Column], row: str = "value") -> dict[str, str]:
-    """An expression for each column, which takes its value from a JSON array."""
+    """Return an expression for each column, which takes its value from a JSON array."""
     return {column.name: _value(column, place, row) for place, column in enumerate(columns)}
 
 
 def _told_id(column: str) -> str:
-    """The SQL for an id as it is written elsewhere."""
+    """Return the SQL for an id as it is written elsewhere."""
     parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
     return "lower(" + " || '-' || ".join(f"substr(hex({column}), {first}, {n})" for first, n in parts) + ")"
 
@@ -92,7 +92,7 @@ _PAST_OF_COMPLETED = {
     "processing_time": "j.took",
     "retry_at": "NULL",
 }
-"""What a completed job says of its last attempt, where that is not in the column of the same name."""
+"""What a completed job has of its last attempt, where that is not in the column of the same name."""
 
 _new, _report = _values(NEW), _values(REPORT, "e.value")
 _kept = [column for column in NEW if column.table == "jobs"]
@@ -150,7 +150,7 @@ WORDS = {
     **{f"report_{name}": _report[name] for name in ("seq", "rev_before")},
     "report_sets": sets(REPORT[2:], [_report[name] for name in REPORTED]),
 }
-"""The words that statements have in place of lists of columns."""
+"""The words in statements that are replaced by lists of columns."""
 
 AS_TRIGGER = {
     "insert_rows": {
@@ -162,7 +162,7 @@ AS_TRIGGER = {
     },
     "apply_row": _words_of_change({column.name: f"new.{column.name}" for column in CHANGE}),
 }
-"""What stands for the values in the body of a trigger."""
+"""The values in the body of a trigger."""
 
 AS_STATEMENT = {
     "insert_rows": {
@@ -174,4 +174,4 @@ AS_STATEMENT = {
     },
     "apply_row": _words_of_change(_values(CHANGE, "$1")),
 }
-"""The same in statements of their own, whose parameter is a JSON array of the values."""
+"""The same in statements of their own, with a JSON array of the values as parameter."""

@@ -17,7 +17,7 @@ __all__ = ["Direct"]
 
 
 class Direct:
-    """The role ``direct`` of one session; it uses the connection of the writer while that has nothing to do."""
+    """The role ``direct`` of one session; it uses the connection of the writer while that is idle."""
 
     def __init__(self, writer: DbThread, jobs: Jobs) -> None:
         self._writer, self._jobs = writer, jobs

@@ -1,6 +1,6 @@
-"""Insert new jobs: in one statement, or as statements that run one by one within a user's transaction.
+"""Inserting new jobs: in one statement, or as statements that run one by one within a user's transaction.
 
-They are looked up only if an id, a dedup key or a request key is stored already.
+A lookup comes first only if an id, a dedup key or a request key is stored already.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Insertion:
         return rows
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
-        """Store the jobs; the order number of the first if all were new, else an answer for each."""
+        """Store the jobs; return the order number of the first if all were new, else a reply for each."""
         if self.is_plain:
             try:
                 return self._insert(connection, self._args) + 1
@@ -134,18 +134,18 @@ class Insertion:
         return answers
 
     def write_new(self, connection: apsw.Connection) -> int:
-        """Store plain jobs if all are new and their subqueues are valid; the order number of the first, else 0."""
+        """Store plain jobs if all are new and their subqueues valid; return the order number of the first, else 0."""
         try:
             return self._insert(connection, self._args) + 1
         except (apsw.ConstraintError, Collected):
             return 0
 
     def inserted(self, first: int) -> list[InsertAnswer]:
-        """The answers when all were new."""
+        """Return the replies when all were new."""
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(self._jobs, first)]
 
     def _insert(self, connection: apsw.Connection, args: _Args) -> int:
-        """Write the rows; the order number before that of the first."""
+        """Write the rows; return the order number before that of the first."""
         try:
             last: int = connection.execute(ask("insert"), args).get
         except apsw.ConstraintError as error:
@@ -163,10 +163,10 @@ class Insertion:
 
 
 class Numbers:
-    """What the last lone job of a session leaves for the next one: which number that has, and where it is listed.
+    """What the last lone job of a session leaves for the next one: its number, and where it is listed.
 
-    Another session, or a batch of this one, may have taken the number meanwhile. Whoever uses it finds out. An entry of
-    the lists is removed when all jobs have higher numbers than those of its block: not before the last of these.
+    Another session, or a batch of this one, may have taken the number meanwhile: its use fails then. An entry of the
+    lists is removed when all jobs have higher numbers than those of its block: not before the last of these.
     """
 
     __slots__ = ("_listed", "_next")
@@ -174,19 +174,19 @@ class Numbers:
     def __init__(self) -> None:
         self._next = 0
         self._listed: dict[int, tuple[int, int]] = {}
-        """By subqueue the last block of numbers and span of time for which there are entries."""
+        """The last block of numbers and span of time with entries, by subqueue."""
 
     def next(self, subqueue: int, bucket: int) -> int:
-        """The next number, if it is in a block in which this subqueue and this span of time are listed; else 0."""
+        """Return the next number, if its block has this subqueue and this span of time listed; else 0."""
         number = self._next
         return number if self._listed.get(subqueue) == (number >> _SUBQUEUE_BLOCK_BITS, bucket) else 0
 
     def used(self, number: int) -> None:
-        """The next number was given to a job of whose subqueue and time it was asked for."""
+        """Note that a job of this subqueue and time got the next number."""
         self._next = number + 1
 
     def learned(self, number: int, subqueue: int, bucket: int) -> None:
-        """This number was given to a job, which was listed."""
+        """Note that a job got this number, and was listed."""
         if len(self._listed) >= _MAX_LISTED_SUBQUEUES:
             self._listed.clear()
         self._next = number + 1
@@ -222,20 +222,20 @@ class LoneInsertion:
             self._bucket = micros(job.spec.created_at) >> BLOCK_SPAN_BITS
 
     def write_new(self, connection: apsw.Connection) -> int:
-        """Store the job if it is new and its subqueue is valid; its order number, else 0."""
+        """Store the job if it is new and its subqueue is valid; return its order number, else 0."""
         subqueue, bucket, numbers = self._subqueue, self._bucket, self._numbers
         if self._plain is not None and (number := numbers.next(subqueue, bucket)):
             try:
                 connection.execute(_PLAIN, (number, self._collected, *self._plain))
             except apsw.ConstraintError:
-                pass  # another has the number, if not the id
+                pass  # another job has the number, if not the id
             else:
                 numbers.used(number)
                 return number
         try:
             row = self._row or row_of_one(self._job, subqueue, self._collected)
             seq: int = connection.execute(_ONE, row).get
-        except apsw.ConstraintError:  # that subqueues were collected is one, too
+        except apsw.ConstraintError:  # also raised when subqueues were collected
             return 0
         numbers.learned(seq, subqueue, bucket)
         return seq
@@ -246,24 +246,24 @@ _CREATED = [column.name for column in PLAIN].index("created_at")
 _SUBQUEUE_BLOCK_BITS = 10
 """By how many bits order numbers are shifted for the list of blocks by subqueue; those by time are larger."""
 _MAX_LISTED_SUBQUEUES = 1000
-"""Of how many subqueues it is remembered where they are listed."""
+"""For how many subqueues the listed blocks are remembered."""
 
 
 def _lists(jobs: Iterable[Job], subqueues: Iterable[int]) -> tuple[list[int], list[int]]:
-    """The subqueues of jobs, and the spans of time in which they were created: what the lists of blocks say of them."""
+    """Return the subqueues of jobs, and the spans of time in which they were created, for the lists of blocks."""
     specs = {id(job.spec): job.spec for job in jobs}  # jobs that were submitted together share theirs
     return list(set(subqueues)), list({micros(spec.created_at) >> BLOCK_SPAN_BITS for spec in specs.values()})
 
 
 def _requests(jobs: Iterable[Job]) -> str:
-    """The places of those jobs that have request keys, and these, as ``insert_rows.sql`` takes them."""
+    """Return the indexes of those jobs that have request keys, and these, as ``insert_rows.sql`` takes them."""
     return encode([(place, request_of(job)) for place, job in enumerate(jobs) if job.spec.request_key is not None])
 
 
 def inserting(
     jobs: Sequence[Job], companions: Companions | None = None, *, limited: Limited | None = None
 ) -> Statements[list[InsertAnswer]]:
-    """Store new jobs, in the order given, each with its companions; none is refused for want of a profile, unless
+    """Store new jobs, in the order given, each with its companions; none is refused for lack of a profile, unless
     ``limited`` is given."""
     groups = Groups(companions)
     joined = groups.joined(jobs)
@@ -307,8 +307,8 @@ def storing(
 ) -> Statements[list[InsertAnswer]]:
     """Store those jobs that are not stored yet, with their relations.
 
-    ``insert`` writes the jobs at some places, and returns the order number before theirs; ``whole``: store all that are
-    not stored yet, or none.
+    ``insert`` writes the jobs at some indexes, and returns the order number before theirs; ``whole``: store all that
+    are not stored yet, or none.
     """
     known, here, keys, requests = yield from _looking(jobs)
     merged = yield from _looking_for_merged(jobs)
@@ -333,18 +333,18 @@ def storing(
 
 
 def answering(jobs: Sequence[Job]) -> Statements[dict[UUID, InsertAnswer]]:
-    """What is answered to those of these jobs that are not new."""
+    """Return the replies for those of these jobs that are not new."""
     return answers_of_stored(jobs, (yield from _looking(jobs)), (yield from _looking_for_merged(jobs)))
 
 
 def _looking(jobs: Sequence[Job]) -> Statements[Stored]:
-    """Look which of these jobs are stored already."""
+    """Read which of these jobs are stored already."""
     names = encode([(job.id, key_of(job), request_of(job)) for job in jobs])
     return reader().stored(_known((yield Statement(reading("known"), names))))
 
 
 def _looking_for_merged(jobs: Sequence[Job]) -> Statements[dict[UUID, Job]]:
-    """Those jobs that took over what was submitted under the ids of these, by these ids."""
+    """Return the jobs that took over what was submitted under the ids of these, by these ids."""
     if not (ids := asked_for(jobs)):
         return {}
     rows = _merged((yield Statement(reading("merged"), encode(ids))))
@@ -352,7 +352,7 @@ def _looking_for_merged(jobs: Sequence[Job]) -> Statements[dict[UUID, Job]]:
 
 
 def writing(change: Change) -> Statements[None]:
-    """Write what a change says of its job."""
+    """Write the fields of the job of a change."""
     yield Statement(unfolded("apply_row"), encode(row_of_change(change, Micros())))
     if change.merges is not None:
         yield from merging(change)

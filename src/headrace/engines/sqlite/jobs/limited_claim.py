@@ -1,6 +1,6 @@
-"""Claims where something is limited.
+"""Claims with limits.
 
-One transaction of the writing thread reads what is queued and what is in use, lets the core deal, and writes the
+One transaction of the writing thread reads what is queued and what is in use, lets the core select, and writes the
 result.
 """
 
@@ -36,7 +36,7 @@ class Limiting:
         self._rules = rules
         self._limits_cache = LimitsCache()
         self._bounded: dict[tuple[int, int], bool] = {}
-        """Whether any subqueue of an ask is limited, by the number of the ask and the rev of its subqueues."""
+        """Whether any subqueue of a request is limited, by the number of the request and the rev of its subqueues."""
 
     @property
     def rev(self) -> int:
@@ -46,9 +46,9 @@ class Limiting:
     def of(
         self, connection: apsw.Connection, ask: ClaimRequest, number: int, subqueues_rev: int, now: int
     ) -> Limits | None:
-        """The limits, if one may matter to this ask, or if jobs with keys are queued or due; otherwise None.
+        """Return the limits, if one may matter to this request, or if jobs with keys are queued or due; otherwise None.
 
-        :raises ConfigError: the ask chooses customers in queues that are not set so
+        :raises ConfigError: the request selects customers in queues that are not set so
         """
         rev: int = connection.execute("SELECT settings_rev FROM books").get
         if rev != self._limits_cache.rev:
@@ -72,8 +72,8 @@ class Limiting:
     def claim(
         self, connection: apsw.Connection, number: int, ask: ClaimRequest, given: Grant, now: datetime, limits: Limits
     ) -> tuple[str, Dealt | None, bool]:
-        """Deal and write the result; the records of the jobs, what was dealt (None for a repeated request), and whether
-        it is a repeated request of which all is started.
+        """Select and write the result; return the records of the jobs, the selection (None for a repeated request), and
+        whether it is a repeated request of which all is started.
 
         Runs within a transaction, after what is due was promoted.
         """
@@ -116,7 +116,7 @@ class Limiting:
 
 
 class _Table:
-    """The queued jobs and their keys, read only as far as the deal asks for them."""
+    """The queued jobs and their keys, read only as far as the selection needs them."""
 
     def __init__(self, connection: apsw.Connection, now: int, limits: Limits, used: Usage) -> None:
         self._connection, self._now = connection, now
@@ -124,7 +124,7 @@ class _Table:
         self._open: list[apsw.Cursor] = []
 
     def groups(self, subqueues: list[Any], ask: ClaimRequest, times: int) -> list[tuple[Group, Iterator[QueuedEntry]]]:
-        """The groups in these subqueues; of keys only the first that may have a slot, ``times`` as many as are
+        """Return the groups in these subqueues; of keys only the first that may have a slot, ``times`` as many as are
         wanted."""
         found = list[tuple[Group, Iterator[QueuedEntry]]]()
         for subqueue, queue, task, customer, keyed, *first in subqueues:
@@ -143,7 +143,7 @@ class _Table:
             free = None if slots is None else slots - used.held.get(("key", task, key), 0)
             entry = self._entry(*row)
             if free is not None and free < 1:
-                if not told:  # one such key is enough for the deal to see that a limit keeps jobs waiting
+                if not told:  # one such key is enough for the selection to see that a limit keeps jobs waiting
                     yield Group(queue, task, key, whose), iter((entry,))
                 told = True
                 continue
@@ -158,13 +158,13 @@ class _Table:
             yield Group(queue, task, key, whose), iter((entry,)) if alone else self._of_key(subqueue, key, entry)
 
     def _of_subqueue(self, subqueue: int, first: QueuedEntry) -> Iterator[QueuedEntry]:
-        """The jobs without keys of a subqueue: the first, which was read already, and the others when they are
+        """Yield the jobs without keys of a subqueue: the first, which was read already, and the others when they are
         wanted."""
         yield first
         yield from self._entries(statement("rest_of_subqueue"), subqueue, first.rank, first.arrived_at, first.seq)
 
     def _of_key(self, subqueue: int, key: str, first: QueuedEntry) -> Iterator[QueuedEntry]:
-        """The jobs of a key: the first, which was read already, and the others when they are asked for."""
+        """Yield the jobs of a key: the first, which was read already, and the others when they are wanted."""
         yield first
         yield from self._entries(statement("rest_of_key"), subqueue, key, first.rank, first.arrived_at, first.seq)
 

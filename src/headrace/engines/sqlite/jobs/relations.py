@@ -33,7 +33,7 @@ _relatives = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=F
 
 
 def _notes_of(job: Job, notes: Iterable[Note]) -> list[_Told]:
-    """The notes of a job except that of its end, which the change itself writes if others wait for the job."""
+    """Return the notes of a job except that of its end, which the change itself writes if others wait for the job."""
     return [
         (note, job.seq, f"p{job.id}" if note is Note.CANCELLED else None) for note in notes if note is not Note.ENDED
     ]
@@ -93,7 +93,7 @@ class Relations:
 
 
 def following(changes: Sequence[Change]) -> list[int]:
-    """The places of those changes that leave a note other than ``ENDED``, or add to a batch."""
+    """Return the indexes of those changes that leave a note other than ``ENDED``, or add to a batch."""
     return [
         place
         for place, change in enumerate(changes)

@@ -36,7 +36,7 @@ _overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, bool, bool, RE
 
 
 class Jobs:
-    """The role ``jobs`` of one session. All that is written goes through one thread, a verb at a time."""
+    """The role ``jobs`` of one session. All writes go through one thread, a verb at a time."""
 
     def __init__(self, writer: DbThread, reader: DbThread, rules: Rules, recounts: Recounts) -> None:
         self._writer, self._reader, self._rules, self._recounts = writer, reader, rules, recounts
@@ -46,7 +46,7 @@ class Jobs:
         """Forget what was learned from a connection that is closed; called whenever the session is opened."""
         self.subqueues = Subqueues(self._writer, self._recounts)
         self.numbers = Numbers()
-        """Of lone jobs."""
+        """The numbers of lone jobs."""
         self._claiming = Claiming(self._rules)
 
     async def insert(
@@ -88,7 +88,7 @@ class Jobs:
 
             self._writer.begin(insertion.write_new, over)
         except (Unstorable, NotOpen):
-            return False  # and ``insert`` says so
+            return False  # and ``insert`` reports it
         return True
 
     async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
@@ -125,7 +125,7 @@ class Jobs:
         def write(connection: apsw.Connection) -> int:
             queues = encode(sorted(drive(connection, by_customer())))
             if connection.execute(statement("astray"), (queues, 1)).get is None:
-                return 0  # without the lock of a writer, as it nearly always is
+                return 0  # without the lock of a writer, as nearly always
             connection.execute("BEGIN IMMEDIATE")
             queues = encode(sorted(drive(connection, by_customer())))
             found = [seq for (seq,) in connection.execute(statement("astray"), (queues, limit)).fetchall()]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     RECORD_TYPE = tuple[Any, ...]
 else:
     RECORD_TYPE = tuple_type(RECORD)
-"""A job as the view ``record`` gives it."""
+"""A job as the view ``record`` returns it."""
 
 _job: Callable[..., Job] = function(
     "job",
@@ -50,17 +50,17 @@ _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_T
 
 
 def reader() -> RecordReader:
-    """A reader of records."""
+    """Return a reader of records."""
     return RecordReader(_job, _NAMES)
 
 
 def jobs_of(document: str) -> list[Job]:
-    """The jobs in a JSON array of records."""
+    """Return the jobs in a JSON array of records."""
     return reader().jobs(_records(document))
 
 
 def shown_of(documents: Sequence[str]) -> list[Job]:
-    """The jobs in these records, for somebody to look at, whatever is in them."""
+    """Return the jobs in these records for display, whatever is in them."""
     document = f"[{','.join(documents)}]"
     try:
         return reader().shown(_records(document))
@@ -69,7 +69,7 @@ def shown_of(documents: Sequence[str]) -> list[Job]:
 
 
 def sights_of(document: str) -> list[Sight]:
-    """The answer of ``second_look.sql``."""
+    """Return the result of ``second_look.sql``."""
     return reader().sights(_seen(document))
 
 
@@ -81,21 +81,21 @@ row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 """A job as ``insert_rows.sql`` takes it."""
 
 _OWN = {"id": "id", "payload": "payload_text"}
-"""The columns that jobs do not share which were submitted together, and the fields that are kept there."""
+"""The columns that jobs submitted together do not share, and their fields."""
 
 is_like: Callable[[Job, Job], bool] = function(
     "is_like",
     "one, other",
     [" and ".join(f"one.{name} is other.{name}" for name in fields_in(NEW) if name not in _OWN.values())],
 )
-"""Whether two new jobs differ only in what is their own; by identity, since jobs submitted together share the rest."""
+"""Whether two new jobs differ only in those columns; by identity, since jobs submitted together share the rest."""
 
 row_like: Callable[[tuple[Any, ...], Job], tuple[Any, ...]] = function(
     "row_like",
     "row, job",
     [row(column.new if column.name in _OWN else f"row[{place}]" for place, column in enumerate(NEW))],
 )
-"""``row_of_new`` of a new job that is like the one whose row this is, and in the same subqueue."""
+"""``row_of_new`` of a new job that is like the one of this row, and in the same subqueue."""
 
 row_of_one: Callable[[Job, int, int], tuple[Any, ...]] = function(
     "row_of_one",
@@ -124,6 +124,28 @@ row_of_plain: Callable[[Job, int], tuple[Any, ...]] = function(
     at=EachMicros(),
 )
 """A job that is queued at once as ``insert_plain.sql`` takes it, behind its number and the count of collections."""
+
+
+def is_one(job: Job) -> bool:
+    """Return whether ``insert_one.sql`` stores all of a job: it is new, and has no keys, labels or relations.
+
+    If its subqueue is known, its texts need no check for what cannot be stored: the others are in the subqueue.
+    """
+    spec = job.spec
+    return (
+        is_new(job)
+        and "\0" not in job.payload_text
+        and (spec.concurrency_key is None or is_text(spec.concurrency_key))
+        and not is_related(job)
+        and not spec.tags
+        and spec.dedup is None
+        and spec.request_key is None
+        and spec.customer is None
+        and spec.schedule is None
+        and spec.root is None
+        and spec.rerun_of is None
+    )
+
 
 row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
     "row_of_change",

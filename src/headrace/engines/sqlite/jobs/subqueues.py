@@ -25,7 +25,7 @@ from headrace.errors import HeadraceError
 __all__ = ["Limited", "Served", "Subqueues", "by_customer", "interning", "moving", "realigning", "reviving"]
 
 Limited = tuple[Recounts, datetime]
-"""By what the limit of profiles is judged: when customers may be counted anew, and as of when their keys are valid."""
+"""What the limit of profiles is judged by: when customers may be recounted, and as of when their keys are valid."""
 
 
 class Subqueues(KnownSubqueues):
@@ -59,7 +59,7 @@ class Subqueues(KnownSubqueues):
 
 
 def by_customer() -> Statements[frozenset[str]]:
-    """The queues in which customers have subqueues of their own, as a statement for a transaction that is open."""
+    """Return the queues in which customers have subqueues of their own, as a statement for an open transaction."""
     return queues_by_customer(_settings((yield Statement(_QUEUES, ""))))
 
 
@@ -70,16 +70,16 @@ _settings = msgspec.json.Decoder(list[tuple[str, str]]).decode
 def interning(
     spots: Iterable[Spot], limited: Limited | None
 ) -> Statements[tuple[dict[Spot, int], dict[Spot, HeadraceError]]]:
-    """The subqueues of these spots, made where missing, with the stakes of customers in them, as statements for a
-    transaction that is open; and why some have none. ``limited`` None: none is refused for want of a profile."""
+    """Return the subqueues of these spots, made where missing, with the stakes of customers in them, as statements for
+    an open transaction; and why some have none. ``limited`` None: none is refused for lack of a profile."""
     wanted = list(spots)
     refused = dict[Spot, HeadraceError]() if limited is None else (yield from _over(wanted, *limited))
     rest = [spot for spot in wanted if spot not in refused]
     subqueues, none = yield from _subqueues(rest, limited is not None)
     for_whom = None if any(whose is None for _, whose in none) else OURS
     if none and limited is not None and limited[0].may(for_whom):
-        # This looks at every job, so it is done only when there is no room left. It also takes away what was just made,
-        # since no job is in it yet: so all of them are made again, and nothing is collected after that.
+        # This reads every job, so it is done only when there is no room left. It also removes what was just made, since
+        # no job is in it yet: so all of them are made again, and nothing is collected after that.
         with limited[0].counting(for_whom):
             yield Statement(statement("collect"), "")
         subqueues, none = yield from _subqueues(rest, True)
@@ -89,7 +89,7 @@ def interning(
 
 
 def _over(spots: Sequence[Spot], recounts: Recounts, now: datetime) -> Statements[dict[Spot, HeadraceError]]:
-    """The spots that are refused because their customers would have live jobs of too many pairs."""
+    """Return the spots that are refused because their customers would have live jobs of too many pairs."""
     refused = dict[Spot, HeadraceError]()
     for customer in dict.fromkeys(whose for _, whose in spots if whose):
         wanted = {spot: pair_of(spot[0]) for spot in spots if spot[1] == customer}
@@ -109,7 +109,7 @@ def _over(spots: Sequence[Spot], recounts: Recounts, now: datetime) -> Statement
 
 
 def _pairs(customer: str) -> Statements[set[Pair]]:
-    """The pairs of task and requirements that a customer has a stake in."""
+    """Return the pairs of task and requirements that a customer has a stake in."""
     return set(_as_pairs((yield Statement(statement("staked"), encode(customer)))))
 
 
@@ -125,16 +125,16 @@ def _subqueues(spots: Iterable[Spot], limited: bool) -> Statements[tuple[dict[Sp
 
 
 def moving(changes: Sequence[Change]) -> Statements[None]:
-    """Put the jobs of these changes where they stand after them, for the transaction that applies them next.
+    """Put the jobs of these changes into their new subqueues, for the transaction that applies them next.
 
-    The limit of profiles does not hold here: the jobs are stored already.
+    The limit of profiles does not apply here: the jobs are stored already.
     """
     refuse_text(*(change.job.moved_to for change in changes))
     yield from _move([(change.job, change.rev) for change in changes])
 
 
 def reviving(change: Change, limited: Limited) -> Statements[HeadraceError | None]:
-    """Put an ended job where it stands once it is back; or why its customer may not have it back."""
+    """Put a retried job into its subqueue; or return why its customer may not have it retried."""
     whose = staked_by(change.job.spec)
     if whose:
         queues = yield from by_customer()
@@ -146,18 +146,18 @@ def reviving(change: Change, limited: Limited) -> Statements[HeadraceError | Non
 
 
 def realigning(jobs: Sequence[Job]) -> Statements[None]:
-    """Put queued jobs where they would stand if they came now."""
+    """Put queued jobs into the subqueues that they would have if they came now."""
     yield Statement(statement("step_in"), (yield from _move([(job, job.rev) for job in jobs])))
 
 
 def _move(jobs: Sequence[tuple[Job, int]]) -> Statements[str]:
-    """Move jobs, each if it is still at its rev; what was moved where."""
+    """Move jobs, each if it is still at its rev; return what was moved where."""
     queues = yield from by_customer()
     spots = [spot_of(job, queues) for job, _ in jobs]
     subqueues, _ = yield from interning(dict.fromkeys(spots), None)
     found = zip(jobs, spots, strict=True)
     document = encode([(job.seq, rev, subqueues[spot], rank_of(job)) for (job, rev), spot in found])
-    # First out of the subqueue, where that is: the head of a key follows when its first job leaves or comes.
+    # First out of the subqueue that has it: the head of a key follows when its first job leaves or comes.
     yield Statement(statement("step_out"), document)
     yield Statement(statement("move"), document)
     return document
@@ -172,8 +172,8 @@ _as_pairs = msgspec.json.Decoder(list[Pair]).decode
 
 
 def _subqueue(place: Place, room: tuple[int | None, bool]) -> Statements[int | None]:
-    """The subqueue of a place, made if it is missing; None: it would need a new profile where there is no ``room``: so
-    many may be live, or so many without those of customers."""
+    """Return the subqueue of a place, made if it is missing; None: it would need a new profile where there is no
+    ``room``: so many may be live, or so many without those of customers."""
     queue, task, needs, whose = place
     wanted = (queue, task, requires_of(place))
     found = yield Statement(statement("find_subqueue"), encode(wanted))
@@ -187,7 +187,7 @@ def _subqueue(place: Place, room: tuple[int | None, bool]) -> Statements[int | N
         yield from _add_profile((*wanted, base, _customer(whose) if whose else None))
         found = yield Statement(statement("find_subqueue"), encode(wanted))
         profile, subqueue = _found(found)
-        if subqueue is not None:  # it may stand for another profile than before
+        if subqueue is not None:  # it may have another profile than before
             yield Statement("UPDATE books SET subqueues_rev = subqueues_rev + 1", "")
     if subqueue is None:
         subqueue = int((yield Statement(_ADD_SUBQUEUE, encode((place[0], profile)))))
@@ -196,20 +196,20 @@ def _subqueue(place: Place, room: tuple[int | None, bool]) -> Statements[int | N
 
 
 def _base(wanted: tuple[str, str, str]) -> Statements[int]:
-    """The profile that those of customers stand for, made if it is missing."""
+    """Return the base profile of those of customers, made if it is missing."""
     found = yield Statement(statement("find_subqueue"), encode(wanted))
     return _found(found)[0] if found else (yield from _add_profile((*wanted, None, None)))
 
 
 def _add_profile(row: tuple[Any, ...]) -> Statements[int]:
     profile = int((yield Statement(statement("add_profile"), encode(row))))
-    if row[3] is None:  # of those of customers workers know nothing
+    if row[3] is None:  # workers do not know the profiles of customers
         yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
     return profile
 
 
 class Served:
-    """The subqueues that each ask of this session serves, kept in a temporary table for claims to read."""
+    """The subqueues that each request of this session serves, kept in a temporary table for claims to read."""
 
     _KEPT = 64
 
@@ -217,7 +217,7 @@ class Served:
         self._asks: dict[Any, tuple[int, int]] = {}
 
     def of(self, connection: apsw.Connection, ask: ClaimRequest, subqueues_rev: int | None = None) -> tuple[int, int]:
-        """The ask's number and the rev of the subqueues it was made from; made anew if that is not
+        """Return the request's number and the rev of the subqueues it was made from; made again if that is not
         ``subqueues_rev``."""
         key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)
@@ -226,7 +226,7 @@ class Served:
         if known is None and len(self._asks) >= self._KEPT:
             connection.execute("DELETE FROM served")
             self._asks.clear()
-        # The rev is read first, so that a subqueue that is added in between makes the next claim look again.
+        # The rev is read first, so that a subqueue that is added in between makes the next claim read again.
         rev: int = connection.execute("SELECT subqueues_rev FROM books").get
         number = len(self._asks) if known is None else known[0]
         queues = None if ask.queues is None else encode(ask.queues)

@@ -1,7 +1,6 @@
 -- Times are microseconds since 1970 in UTC. Ids are the 16 bytes of a UUID. Texts named in brackets are JSON.
 
--- What is counted and numbered once for the whole store; one row. A job that is stored alone leaves it alone: that is one
--- page less to write.
+-- Counters of the whole store; one row. A job that is stored alone does not write it: that is one page less to write.
 CREATE TABLE books (
   last_seq         INTEGER NOT NULL,  -- the order number up to which jobs are counted here: each higher one is a job that
                                       -- was accepted since; numbers have no gaps and are never given twice
@@ -28,7 +27,7 @@ CREATE TABLE profiles (
 ) STRICT;
 CREATE INDEX profiles_of_base ON profiles (base) WHERE base IS NOT NULL;
 
--- A subqueue is where jobs stand that are alike to every worker: one queue, one profile. In queues that are set by
+-- A subqueue has the queued jobs that are alike to every worker: one queue, one profile. In queues that are set by
 -- customer, each customer has subqueues, and these have profiles, of their own.
 CREATE TABLE subqueues (
   id      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -38,8 +37,8 @@ CREATE TABLE subqueues (
 ) STRICT;
 CREATE INDEX subqueues_of_profile ON subqueues (profile);
 
--- The subqueues in which customers have live jobs, or had: by these their pairs of task and requirements are counted.
--- Whoever inserts a customer's job makes sure that its stake is there.
+-- The subqueues in which customers have live jobs, or had: these count their pairs of task and requirements. An insert
+-- of a customer's job makes sure that its stake exists.
 CREATE TABLE stakes (
   customer TEXT NOT NULL,
   subqueue INTEGER NOT NULL,
@@ -92,15 +91,15 @@ CREATE INDEX expiring ON jobs (act_by)
 CREATE INDEX finished ON jobs (status, finished_at, subqueue) WHERE stage >= 4;
 CREATE INDEX unlucky ON jobs (status) WHERE stage = 5;
 CREATE UNIQUE INDEX keys ON jobs (held_key) WHERE held_key IS NOT NULL;
--- What jobs are found by (engines/sql/search/finder.py). Nothing here is written by a claim or by the completion of a job: the
--- indexes have only jobs that ended badly, or to which something happened before their end.
+-- For searches (engines/sql/search/finder.py). Neither a claim nor the completion of a job writes these: the indexes
+-- have only jobs that ended badly, or changed otherwise before their end.
 CREATE INDEX reasons ON jobs (state ->> 7) WHERE stage = 5;
 CREATE INDEX fingerprints ON jobs (state ->> 14) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 14 IS NOT NULL;
 CREATE INDEX suspects ON jobs (stage) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 9 > 0;
 -- Ended jobs with a retention of their own, by when it is over.
 CREATE INDEX outlived ON jobs (finished_at + (keep ->> status)) WHERE stage >= 4 AND keep IS NOT NULL;
 
--- Before one of the jobs is deleted that the books have not counted, they are counted, or its number would be given again.
+-- Before an uncounted job is deleted, jobs are counted, or its number would be given again.
 CREATE TRIGGER counted_first BEFORE DELETE ON jobs WHEN old.seq > (SELECT last_seq FROM books) BEGIN
   UPDATE books SET accepted = accepted + (SELECT max(seq) FROM jobs) - last_seq, last_seq = (SELECT max(seq) FROM jobs);
 END;
@@ -111,7 +110,7 @@ CREATE TABLE subqueue_blocks (
   block    INTEGER NOT NULL,
   PRIMARY KEY (subqueue, block)
 ) STRICT, WITHOUT ROWID;
--- Whoever moves a job to another subqueue.
+-- For a change that moves a job to another subqueue.
 CREATE TRIGGER listed_again AFTER UPDATE OF subqueue ON jobs WHEN new.subqueue <> old.subqueue BEGIN
   INSERT OR IGNORE INTO subqueue_blocks VALUES (new.subqueue, new.seq >> 10);
 END;
@@ -150,8 +149,8 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_of_job ON events (seq);
 
--- What jobs are found by beside subqueue and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p', 'r' and
--- 'b' + the id of the parent, the root and the batch, 'o' + the id of the job that is run again.
+-- Labels for searches beside subqueue and status: 't' + a tag, 's' + the schedule, 'c' + the customer, 'p', 'r' and 'b'
+-- + the id of the parent, the root and the batch, 'o' + the id of the job that is run again.
 CREATE TABLE labels (
   seq   INTEGER NOT NULL,
   label TEXT NOT NULL,
@@ -160,7 +159,7 @@ CREATE TABLE labels (
 CREATE INDEX labelled ON labels (label, seq);
 
 -- What runs add to their jobs: items of streams, lines of logs, results of steps. Apart from the jobs, because it is
--- much, and read by nobody but those who follow one job; the key is the order in which that is done.
+-- much, and only readers that follow one job read it; the key is their order.
 CREATE TABLE entries (
   seq     INTEGER NOT NULL,
   kind    TEXT NOT NULL,
@@ -172,7 +171,7 @@ CREATE TABLE entries (
   PRIMARY KEY (seq, kind, attempt, number)
 ) STRICT, WITHOUT ROWID;
 
--- Whom a job was stored to wait for; kept as long as the job itself.
+-- The jobs that a job was stored to wait for; kept as long as the job itself.
 CREATE TABLE waits (
   child  INTEGER NOT NULL,
   parent INTEGER NOT NULL,
@@ -180,7 +179,7 @@ CREATE TABLE waits (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX waits_for ON waits (parent, child);
 
--- What other jobs are still to be told of a job.
+-- Notes for other jobs that are not processed yet.
 CREATE TABLE notes (
   id     INTEGER PRIMARY KEY,
   kind   TEXT NOT NULL,     -- core.family.Note
@@ -213,7 +212,7 @@ CREATE INDEX batches_made ON batches (created_at, id);
 CREATE INDEX batches_settled ON batches (coalesce(ended_at, 0)) WHERE settled;
 CREATE INDEX batches_of_customer ON batches (customer, created_at, id) WHERE customer IS NOT NULL;
 
--- No index but the key: a beat touches nothing else.
+-- No index but the key: a beat writes nothing else.
 CREATE TABLE workers (
   id             BLOB PRIMARY KEY,
   info           TEXT NOT NULL,  -- {JSON}
@@ -229,13 +228,13 @@ CREATE TABLE workers (
   reported       INTEGER NOT NULL DEFAULT 0  -- the number of its last report that was kept
 ) STRICT;
 
--- What workers hand in with their beats, as it comes.
+-- What workers send with their beats, as it comes.
 CREATE TABLE reports (
   id   INTEGER PRIMARY KEY,
   data TEXT NOT NULL        -- [JSON], core.rollup.Rollup
 ) STRICT;
 
--- And added up. Of one moment, task and queue there may be several rows: readers add them up, too.
+-- The sums. Of one moment, task and queue there may be several rows: readers add them up, too.
 CREATE TABLE rollups (
   step  INTEGER NOT NULL,   -- seconds: a minute, an hour or a day
   at    INTEGER NOT NULL,   -- when it began
@@ -251,7 +250,7 @@ CREATE TABLE settings (
   rev   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Who changed settings, and when: the newest acts.
+-- The audit of settings: the newest actions.
 CREATE TABLE audit (
   id   INTEGER PRIMARY KEY,
   key  TEXT NOT NULL,
@@ -273,8 +272,8 @@ CREATE TABLE spent (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX spent_until ON spent (until);
 
--- The concurrency keys of a task: when each last had its turn, and where its first job stands in each subqueue. Claims
--- read as many as they have use for, in their order, however many there are.
+-- The concurrency keys of a task: when each last took its turn, and the position of its first job in each subqueue.
+-- Claims read as many as they need, in their order, however many there are.
 CREATE TABLE heads (
   task       TEXT NOT NULL,
   key        TEXT NOT NULL,
@@ -288,7 +287,7 @@ CREATE TABLE heads (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX heads_in_subqueue ON heads (subqueue, rank, at, seq) WHERE rank IS NOT NULL;
 
--- Whoever writes jobs: a new one may be the first of its key now.
+-- For all writers of jobs: a new one may be the first of its key now.
 CREATE TRIGGER heads_of_new AFTER INSERT ON jobs WHEN new.stage = -1 BEGIN
   INSERT INTO heads (task, key, subqueue, last, rank, arrived_at, seq)
   SELECT p.task, new.turn_key, new.subqueue,
@@ -301,8 +300,8 @@ CREATE TRIGGER heads_of_new AFTER INSERT ON jobs WHEN new.stage = -1 BEGIN
     OR (excluded.rank, excluded.arrived_at, excluded.seq) < (heads.rank, heads.arrived_at, heads.seq);
 END;
 
--- And where one comes into a subqueue, or leaves it, its key is looked at again. Claims write no arrival: they do so
--- themselves, for all they give at once.
+-- And where one comes into a subqueue, or leaves it, the head of its key is found again. Claims write no arrival: they
+-- do so themselves, for all they give at once.
 CREATE TRIGGER heads_of_changed AFTER UPDATE OF arrived_at ON jobs
 WHEN new.stage = -1 OR old.stage = -1 BEGIN
   INSERT INTO heads (task, key, subqueue, last, rank, arrived_at, seq)

@@ -1,2 +1,2 @@
--- Seal and mark the batches that nobody added to since a moment.
+-- Seal and mark the batches without new jobs since a moment.
 UPDATE batches SET sealed = 1, abandoned = 1 WHERE NOT sealed AND touched_at <= ?1

@@ -25,6 +25,6 @@ END;
 -- ask
 INSERT INTO turn VALUES (?1, ?2) RETURNING (SELECT json_group_array(row) FROM missed WHERE row IS NOT NULL),
   (SELECT json_group_array(report) FROM missed WHERE report IS NOT NULL),
-  -- Those of the jobs whose end was noted are among the newest notes. ?3 how many rows; bare, it would have this
-  -- compiled anew whenever it is bound.
+  -- Those of the jobs with a noted end are among the newest notes. ?3 how many rows; bare, it would have this compiled
+  -- again whenever it is bound.
   (SELECT json_group_array(seq) FROM (SELECT seq, kind FROM notes ORDER BY id DESC LIMIT ?3 + 0) WHERE kind = 'ended')

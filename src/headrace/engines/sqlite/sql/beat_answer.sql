@@ -1,4 +1,4 @@
--- The answer to a beat: cancels, jobs that it should have named, profiles_rev, settings_rev.
+-- The reply to a beat: cancels, jobs that it should have named, profiles_rev, settings_rev.
 SELECT
   (SELECT json_group_array(hex(id)) FROM (
      SELECT id FROM jobs WHERE worker = ?1 AND stage = 3

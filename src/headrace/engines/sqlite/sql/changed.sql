@@ -1,4 +1,4 @@
--- Which of some jobs are gone, have another rev than when they were read, or may have reported progress: their places.
+-- Which of some jobs are gone, have another rev than when they were read, or may have reported progress: their indexes.
 -- [[id, rev], …]
 SELECT e.key
 FROM jsonb_each(?1) e LEFT JOIN jobs j ON j.id = unhex(e.value ->> 0, '-')

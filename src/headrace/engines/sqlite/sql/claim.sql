@@ -24,7 +24,7 @@ BEGIN
     AND j.status <> 'running'
   ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq;
 
-  -- The served subqueues that are not empty: hop from one list to the other, so that the shorter one sets the cost.
+  -- The served subqueues that are not empty: alternate between the two lists, so that the shorter one sets the cost.
   DELETE FROM tops;
   INSERT INTO tops (subqueue, place)
   WITH RECURSIVE hop (served, ready) AS (
@@ -44,7 +44,7 @@ BEGIN
   WHERE hop.served = hop.ready AND NOT coalesce(q.paused, 0)
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE worker = new.worker AND claim = new.request AND stage = 3);
 
-  -- One subqueue: as it stands. With several there is no subqueue to look in; a condition beside it would be tested on
+  -- One subqueue: in its order. With several there is no subqueue to search; a condition beside it would be tested on
   -- every job of the first. Expired jobs (a queued job's act_by is its last moment to start) are passed over; a fragile
   -- one is kept as a mark even then (see below).
   INSERT INTO picked (seq, fragile, expired)
@@ -105,7 +105,7 @@ INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 RETURNING (
   {claim_top.sql}
 ), iif(
-  -- Otherwise nothing was picked, and what is there is what an earlier claim picked.
+  -- Otherwise nothing was picked, and the table has what an earlier claim picked.
   EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive) AND ?4 = (SELECT subqueues_rev FROM books)
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE stage = 1 AND available_at <= +?9),
   -- In the order of pos, because picked is scanned first and by its key.

@@ -1,5 +1,5 @@
 -- Remove ended jobs with all that is stored of them, and count them. before: [[status, moment, moment up to which they
--- were looked at before], …]; core.lifecycle.retention.is_past.
+-- were checked before], …]; core.lifecycle.retention.is_past.
 CREATE TEMP TABLE old (seq INTEGER PRIMARY KEY);
 CREATE TEMP VIEW pruning AS SELECT NULL AS before, NULL AS n, NULL AS now;
 CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
@@ -8,14 +8,14 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   SELECT j.seq FROM jsonb_each(new.before) e CROSS JOIN jobs j
   WHERE j.stage >= 4 AND j.status = e.value ->> 0 AND j.finished_at <= e.value ->> 1
     AND j.finished_at > e.value ->> 2 AND (j.keep IS NULL OR j.keep ->> j.status IS NULL)
-    -- One that is live and waits for it, or waited and may ask for its result.
+    -- A live job that waits for it, or waited and may read its result.
     AND NOT (j.tied AND EXISTS (
       SELECT 1 FROM waits w CROSS JOIN jobs c ON c.seq = w.child WHERE w.parent = j.seq AND c.stage < 4))
     -- A child that its parent may look for: core.lifecycle.family.may_be_looked_for.
     AND (j.finished_at <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) OR NOT EXISTS (
       SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
       WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
-    -- One whose dedup key is still held for its period: core.lifecycle.deduplication.has_lapsed.
+    -- A job that still holds its dedup key for its period: core.lifecycle.deduplication.has_lapsed.
     AND (j.held_key IS NULL OR e.value ->> 1 >= (
       SELECT j.created_at + round(1000000 * coalesce(b.spec ->> 'dedup_for', 0)) FROM bodies b WHERE b.seq = j.seq))
   LIMIT new.n;

@@ -1,5 +1,5 @@
--- Whether a text, in lower case, is found in a job. What is plain ASCII is searched here; for the rest lower() knows too
--- little. CASE looks no further than it must.
+-- Whether a text, in lower case, is found in a job. Plain ASCII is searched here; for other texts lower() is not
+-- enough. CASE reads no further than it must.
 (SELECT CASE
     WHEN instr(lower(substr(hex(j.id), 1, 8) || '-' || substr(hex(j.id), 9, 4) || '-' || substr(hex(j.id), 13, 4)
       || '-' || substr(hex(j.id), 17, 4) || '-' || substr(hex(j.id), 21)), f.text) THEN 1

@@ -1,6 +1,6 @@
 -- What insert.sql does, for one new job that has neither labels nor keys: its values are bound as they are, and nothing
--- is taken from JSON. Fails if its id is stored already.
--- The values of columns.NEW; bucket: the span of time in which it was created
+-- is taken from JSON. Fails if its id is stored already. The values of columns.NEW; bucket: the span of time in which
+-- it was created
 CREATE TEMP VIEW lone_arrival AS SELECT {one_nulls}, NULL AS bucket, NULL AS collected;
 CREATE TEMP TRIGGER arriving_alone INSTEAD OF INSERT ON lone_arrival BEGIN
   SELECT raise(ABORT, 'subqueues were collected') FROM books WHERE collected <> new.collected;

@@ -1,7 +1,6 @@
--- What insert_one.sql does, for a job that is queued at once, whose order number is known, and which is in the lists of
--- blocks by that: nothing is looked up but whether the number is the next one, and the books are left alone. Fails if it
--- is not the next one, as it does if the id is stored already.
--- The values of columns.PLAIN
+-- What insert_one.sql does, for a job that is queued at once, with a known order number that is listed in the blocks:
+-- it only checks whether the number is the next one, and does not write the table books. Fails if it is not the next
+-- one, or if the id is stored already. The values of columns.PLAIN
 CREATE TEMP VIEW plain_arrival AS SELECT NULL AS seq, NULL AS collected, {plain_nulls};
 CREATE TEMP TRIGGER arriving_plainly INSTEAD OF INSERT ON plain_arrival BEGIN
   SELECT raise(ABORT, 'another number is the next') FROM books

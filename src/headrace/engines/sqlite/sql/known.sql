@@ -1,5 +1,5 @@
--- Of ids, dedup keys and request keys, which are here: [[by what it was found, record], …]: null for its
--- id, else a letter and the key. $1: [[id, dedup key or null, request key or null], …]
+-- Which ids, dedup keys and request keys are stored: [[by what it was found, record], …]: null for its id, else a
+-- letter and the key. $1: [[id, dedup key or null, request key or null], …]
 SELECT '[' || coalesce(group_concat(found, ','), '') || ']' FROM (
   SELECT '[null,' || r.doc || ']' AS found
   FROM jsonb_each($1) e CROSS JOIN jobs j ON j.id = unhex(e.value ->> 0, '-') CROSS JOIN record r ON r.seq = j.seq

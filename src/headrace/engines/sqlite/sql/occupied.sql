@@ -1,5 +1,5 @@
--- The subqueues that an ask serves and that are not empty: whose they are, whether they have jobs with keys, and the
--- first of those without. ?1 its number
+-- The subqueues that a request serves and that are not empty: their customers, whether they have jobs with keys, and
+-- the first of those without. ?1 its number
 SELECT l.id, l.queue, p.task, p.customer, o.keyed, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
 FROM (
   SELECT subqueue,

@@ -1,5 +1,5 @@
--- Jobs that the sweeper must look at: [[worker is alive, unnamed beats, its last beat, whether suspects and others
--- ran on it when it was buried, whether others died with it, record], …].
+-- Jobs that the sweeper must check: [[worker is alive, unnamed beats, its last beat, whether suspects and others ran on
+-- it when it was buried, whether others died with it, record], …].
 SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || coalesce(beat_at, 'null') || ',' || beside || ',' || mass || ',' || r.doc || ']', ','), '') || ']' FROM (
   SELECT j.seq AS seq, coalesce(w.alive, 0) AS alive, j.unnamed AS unnamed, w.beat_at AS beat_at,
     coalesce(w.beside_suspect, 0) AS beside, coalesce(w.mass_death, 0) AS mass

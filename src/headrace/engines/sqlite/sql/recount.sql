@@ -1,4 +1,4 @@
--- Take from a customer the stakes in subqueues of whose task and requirements it has no live job. $1: "customer"
+-- Remove the stakes of a customer for which it has no live job of the task and requirements. $1: "customer"
 DELETE FROM stakes WHERE customer = $1 ->> '$' AND subqueue NOT IN (
   SELECT l.id FROM subqueues l CROSS JOIN profiles p ON p.id = l.profile WHERE coalesce(p.base, p.id) IN (
     SELECT coalesce(q.base, q.id)

@@ -1,5 +1,5 @@
--- For jobs whose change was not applied: [[id of the last change, record, record of the job with the key, attempt as in
--- history.sql], …], in order. [[id, key or null, number of an attempt or null], …]
+-- For jobs with a change that was not applied: [[id of the last change, record, record of the job with the key, attempt
+-- as in history.sql], …], in order. [[id, key or null, number of an attempt or null], …]
 SELECT '[' || coalesce(group_concat(seen, ','), '') || ']' FROM (
   SELECT '[' || coalesce(j.change, 'null') || ',' || coalesce((SELECT doc FROM record WHERE seq = j.seq), 'null') || ','
     || coalesce((SELECT r.doc FROM jobs h CROSS JOIN record r ON r.seq = h.seq

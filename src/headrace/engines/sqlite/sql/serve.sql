@@ -1,4 +1,4 @@
--- Write down which subqueues an ask serves.
+-- Store which subqueues a request serves.
 INSERT INTO served (ask, subqueue)
 SELECT ?1, l.id FROM subqueues l CROSS JOIN profiles p ON p.id = l.profile
 WHERE coalesce(p.base, p.id) IN (SELECT value FROM json_each(?2))

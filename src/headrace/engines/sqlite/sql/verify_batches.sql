@@ -1,4 +1,4 @@
--- Batches whose counts are not those of their jobs. Of jobs that ended, some may be pruned.
+-- Batches with counts that differ from those of their jobs. Of jobs that ended, some may be pruned.
 SELECT {batch_id} AS about,
   'it counts ' || (b.total - b.completed - b.failed - b.cancelled) || ' live jobs and ' || b.completed || ' completed, '
   || b.failed || ' failed, ' || b.cancelled || ' cancelled ones; there are ' || coalesce(m.live, 0) || ' and '

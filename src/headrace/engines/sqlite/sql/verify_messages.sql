@@ -1,12 +1,12 @@
--- Messages to webhooks that are missing, by their numbers; as core.webhooks.messages.lost has it.
--- ?1 the moment before which a message may have been made that is pruned by now; ?2 the same as a text
+-- Messages to webhooks that are missing, by their numbers; as in core.webhooks.messages.lost. ?1 the moment before
+-- which a message may have been made that is pruned by now; ?2 the same as a text
 WITH told AS MATERIALIZED (
   SELECT {job_id} AS about, j.created_at AS made, t.value ->> 0 AS target, t.value ->> 1 AS messages, t.value ->> 3 AS at
   FROM jobs j CROSS JOIN json_each(j.state, '$[{place_of_told}]') t WHERE t.type = 'array'
 ),
 sent AS MATERIALIZED (
   SELECT o.about, o.target,
-    -- What is no number is that of no message.
+    -- A value that is no number belongs to no message.
     CASE coalesce(json_type(b.spec, '$.metadata.number'), 'null')
       WHEN 'null' THEN NULL WHEN 'integer' THEN b.spec -> 'metadata' ->> 'number' ELSE 0 END AS number,
     max(CASE WHEN b.spec ->> 'rerun_of' IS NULL THEN m.created_at ELSE 0 END) AS made

@@ -26,7 +26,7 @@ _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs",
 
 
 def check(connection: apsw.Connection, path: Path, mode: int) -> Iterator[Check]:
-    """Every finding, good and bad; ``mode``: what the files are to have."""
+    """Yield every finding, good and bad; ``mode``: what the files are to have."""
     yield Check("library", "ok", f"SQLite {apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
     done, pending = schema.applied(connection), schema.pending(connection, path)
     if pending:
@@ -37,7 +37,7 @@ def check(connection: apsw.Connection, path: Path, mode: int) -> Iterator[Check]
         yield Check("journal", "ok", "write-ahead log")
     else:
         yield Check("journal", "fail", "not a write-ahead log", "close every other program that has the file open")
-    # Asked, not remembered: what SQLite does is what counts.
+    # Queried, not remembered: what SQLite does is what counts.
     if (found := connection.pragma("synchronous")) >= _FULL:
         yield Check("synchronous", "ok", "FULL: every acknowledged write is on disk")
     else:
@@ -54,7 +54,7 @@ def check(connection: apsw.Connection, path: Path, mode: int) -> Iterator[Check]
 
 
 def _access(path: Path, mode: int) -> Check:
-    """Who may use the files: they hold every job, and what leases and webhooks are signed with."""
+    """Check who may use the files: they hold every job, and the secrets that sign leases and webhooks."""
     folder = directory_of(path)
     found = {Path(f"{path}{end}"): mode for end in ("", "-wal", "-shm")} | {folder: folder_mode(mode)}
     wrong = {one: wanted for one, wanted in found.items() if one.exists() and _mode(one) != wanted}
@@ -102,7 +102,7 @@ def _room(path: Path) -> Iterator[Check]:
 
 
 def _filesystem(path: Path) -> str | None:
-    """The kind of file system the file is on, where the system tells."""
+    """Return the kind of file system of the file, if the system reports it."""
     try:
         mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -57,32 +57,32 @@ _HALVES = "-- ask\n"
 
 @cache
 def sql(name: str) -> str:
-    """The text of a statement's file, with its words filled in."""
+    """Return the text of a statement's file, with its words filled in."""
     parts = {
         part: filled(text("headrace.engines.sqlite", part), words).strip("\n") for part, words in AS_TRIGGER.items()
     }
     found = filled(text("headrace.engines.sqlite", name), parts | WORDS)
-    if "{schema}" in found:  # one that PostgreSQL takes as well
+    if "{schema}" in found:  # one that is shared with PostgreSQL
         found = found.replace("{schema}.", "").replace("$", "?")
     return found
 
 
 @cache
 def setup(name: str) -> str:
-    """The statements that create what a verb needs on a connection."""
+    """Return the statements that create what a verb needs on a connection."""
     return sql(name).partition(_HALVES)[0]
 
 
 @cache
 def ask(name: str) -> str:
-    """The one statement that is the verb."""
+    """Return the one statement that is the verb."""
     before, _, after = sql(name).partition(_HALVES)
     return after or before
 
 
 @cache
 def unfolded(part: str) -> str:
-    """What a trigger does, as statements of their own. $1: a JSON array of the values
+    """Return what a trigger does, as statements of their own. $1: a JSON array of the values
 
     Nothing is created on a user's connection, where it would hide what the user has under the same name.
     """
@@ -91,7 +91,7 @@ def unfolded(part: str) -> str:
 
 @cache
 def reading(name: str) -> str:
-    """A statement that uses the view ``record``, with the view written into it, for a user's connection."""
+    """Return a statement that uses the view ``record``, with the view written into it, for a user's connection."""
     return f"WITH record AS (\n{sql('record')})\n{ask(name)}"
 
 
@@ -109,10 +109,10 @@ def check_library(version: str | None = None) -> None:
 def make_file(path: Path, mode: int) -> None:
     """Make the file, if there is none, with exactly this mode, whatever the umask is.
 
-    It holds what others may not read, from its first moment on. What SQLite makes beside it has the mode of the file.
+    It has what others may not read, from its first moment on. What SQLite makes beside it has the mode of the file.
     """
     with suppress(FileExistsError):
-        # Where links lead to, as for SQLite: a link that leads to nothing is no file that is there.
+        # The target of links, as for SQLite: a link without a target is no existing file.
         descriptor = os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         try:
             if hasattr(os, "fchmod"):  # not on every Windows
@@ -122,7 +122,7 @@ def make_file(path: Path, mode: int) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Say what is wrong with a path before SQLite says less about it."""
+    """Raise what is wrong with a path before SQLite raises a less helpful error."""
     if path.is_dir():
         raise ConfigError(f"{path} is a directory: name a file in it, such as {path / 'jobs.db'}")
     if not path.parent.is_dir():
@@ -149,12 +149,12 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
 def connect(
     path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: int | None = OWN_FILE_MODE
 ) -> apsw.Connection:
-    """A connection as this engine needs it, ready for these verbs if the schema is there.
+    """Return a connection as this engine needs it, ready for these verbs if the schema exists.
 
-    ``make``: make the file if there is none, with this mode, as the first to open it may; None: all others, who would
-    make an empty store where one was lost.
+    ``make``: make the file if there is none, with this mode, as the first to open it may; None for all others, which
+    would make an empty store where one was lost.
 
-    :raises StoreLost: the file that was there is gone
+    :raises StoreLost: the file that existed is gone
     """
     try:
         if make is not None:
@@ -197,7 +197,7 @@ def drive(connection: apsw.Connection, statements: Statements[T]) -> T:
     """Run the statements of a write on this connection, in the transaction that is open."""
 
     def execute(statement: Statement) -> str:
-        # By its name, which each of several statements has, or none.
+        # By its name: each of several statements has it, or none.
         answer = connection.execute(statement.sql, {"1": statement.document}).get
         return "" if answer is None else str(answer)
 
@@ -205,9 +205,9 @@ def drive(connection: apsw.Connection, statements: Statements[T]) -> T:
 
 
 def trim_log(connection: apsw.Connection, path: Path) -> float:
-    """Cut the log if it is too large; after how many seconds to look again.
+    """Cut the log if it is too large; return after how many seconds to check again.
 
-    Readers that overlap without a gap keep SQLite from starting the log anew, and it grows as long as they do.
+    Readers that overlap without a gap keep SQLite from restarting the log, and it grows as long as they do.
     """
     try:
         if os.stat(f"{path}-wal").st_size <= MAX_LOG_BYTES:
@@ -216,12 +216,12 @@ def trim_log(connection: apsw.Connection, path: Path) -> float:
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
     except (OSError, apsw.Error):
         busy = True
-    # Readers were in the way. Writers must not be made to wait for them again too soon.
+    # Readers blocked it. Writers must not wait for them again too soon.
     return _CHECK_SECONDS * 10 if busy else _CHECK_SECONDS
 
 
 def damaged(path: Path, error: apsw.Error) -> StoreLost:
-    """The error for a file whose content is not what SQLite wrote; an earlier commit may or may not be in it."""
+    """Return the error for a file with content that SQLite did not write; an earlier commit may or may not be in it."""
     return StoreLost(
         f"{path} is damaged ({error}): stop every program that uses it, look with `headrace doctor`, and restore a"
         f" backup or try `sqlite3 {path} .recover`",
@@ -230,7 +230,7 @@ def damaged(path: Path, error: apsw.Error) -> StoreLost:
 
 
 def translate(error: Exception, path: Path) -> Exception:
-    """The error to raise to the caller for an error of SQLite."""
+    """Return the error to raise to the caller for an error of SQLite."""
     if isinstance(error, UnicodeError):
         return Unstorable(f"text that is not valid Unicode cannot be stored: {error}")
     if not isinstance(error, apsw.Error):

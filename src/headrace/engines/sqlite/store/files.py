@@ -1,9 +1,9 @@
 """Notices when the files of a connection were deleted, replaced or emptied while they were open.
 
-SQLite goes on with the files that it has opened, whatever happens to their names, and what it then commits is lost.
+SQLite keeps using the files that it has opened, whatever happens to their names, and what it then commits is lost.
 
-Files are compared without reading their times. Since Linux 6.13 a file whose times were read, as ``os.stat`` does, is
-given the exact time by its next write. On ext4 without a journal the next ``fdatasync`` then writes that time, too: two
+Files are compared without reading their times. Since Linux 6.13, after a read of a file's times, as by ``os.stat``, its
+next write sets the exact time. On ext4 without a journal the next ``fdatasync`` then writes that time, too: two
 requests to the disk for each commit, and not one. ``statx`` can leave the times out, but Python offers it only from
 3.15 on.
 """
@@ -37,9 +37,9 @@ _WHICH, _LENGTH = "32xQ96xII112x", "40xQ"
 
 
 def _statx() -> Any:
-    """The function of the C library, if there is one and the kernel lets us call it."""
+    """Return the function of the C library, if there is one and the kernel lets us call it."""
     try:
-        # By ``PyDLL``: the call takes a microsecond, and to give up the interpreter for it would take many.
+        # By ``PyDLL``: the call takes a microsecond, and releasing the interpreter for it would take many.
         found: Any = ctypes.PyDLL(None).statx
     except (AttributeError, OSError, TypeError):
         return None
@@ -52,7 +52,7 @@ _STATX = _statx()
 
 
 class Inodes:
-    """The files at these paths, as often as is asked; for one thread at a time."""
+    """The files at these paths, read repeatedly; for one thread at a time."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = tuple(paths)
@@ -66,7 +66,7 @@ class Inodes:
         self._length = Struct("=" + _LENGTH).unpack_from
 
     def look(self) -> tuple[Identity, int] | None:
-        """Which files are there, and the size of the first; None if any is missing or cannot be looked at."""
+        """Return which files exist, and the size of the first; None if any is missing or cannot be read."""
         if _STATX is None:
             return self._look_by_stat()
         for call in self._calls:
@@ -83,15 +83,15 @@ class Inodes:
 
 
 def identity_of(found: os.stat_result) -> Identity:
-    """Which file that is."""
+    """Return which file that is."""
     if not hasattr(os, "major"):  # on Windows
         return found.st_ino, found.st_dev, 0
     return found.st_ino, os.major(found.st_dev), os.minor(found.st_dev)
 
 
 _CHECK_SECONDS = 0.01
-"""Seconds after which files are looked at although the kernel says nothing: it does not know of all that can happen, as
-on a file system of another machine."""
+"""Seconds after which files are checked although the kernel reports nothing: it does not know of all changes, as on a
+file system of another machine."""
 
 _REOPEN = "close the App and open it again, or restart the program"
 
@@ -108,29 +108,30 @@ class Files:
         self._beside = (f"{path}-wal", f"{path}-shm")
         self._inodes = Inodes([str(path), *self._beside])
         self._file = find(path)
-        # In this order, so that the identity that was read is that of the file that the connection has open.
+        # In this order, so that the identity is that of the file that the connection has open.
         if has_moved(connection):
             raise _replaced(self._path)
         self._logs = [_identity(name) for name in self._beside]
         self._known: Identity = ()
-        """All of these, once all files are there."""
+        """All of these, once all files exist."""
         self._watch: Watch | None = None
         self._next_look = 0.0
 
     def check(self) -> None:
-        """Make sure that whoever opens the path finds what is committed here; takes a few microseconds at most.
+        """Make sure that another process that opens the path finds what is committed here; takes a few microseconds at
+        most.
 
-        :raises StoreLost: they would not
+        :raises StoreLost: it would not
         """
         if self._clock is None or self._watch is None:
             self._look_at_all()
         elif not self._watch.is_quiet() or self._clock.monotonic() >= self._next_look:
-            self._next_look = 0.0  # if the look raises, the next check must look again
+            self._next_look = 0.0  # if this raises, the next check must read again
             self._look_at_all()
             self._next_look = self._clock.monotonic() + _CHECK_SECONDS
 
     def close(self) -> None:
-        """Watch them no more."""
+        """Stop watching them."""
         if self._watch is not None:
             self._watch.close()
 
@@ -140,7 +141,7 @@ class Files:
             self._look()
 
     def _look(self) -> None:
-        """Look at one after the other, and say what is wrong with it."""
+        """Check one after the other, and raise what is wrong with it."""
         if find(self._path) != self._file:
             raise _replaced(self._path)
         for place, name in enumerate(self._beside):
@@ -153,18 +154,18 @@ class Files:
         if self._clock is not None and self._watch is None and None not in self._logs:
             self._watch = self._begin_watch()
             if self._watch is not None:
-                self._look()  # once more: what happened before is not told
+                self._look()  # once more: what happened before is not reported
 
     def _begin_watch(self) -> Watch | None:
         if os.path.realpath(self._path) != str(self._path):
-            return None  # where a link leads may change, and the kernel tells nobody
-        # The file itself is written to only when the log is copied into it, or when somebody empties it.
+            return None  # the target of a link may change, and the kernel does not report that
+        # The file itself is written only when the log is copied into it, or when another program empties it.
         files = {str(self._path): NAME | CONTENT} | dict.fromkeys(self._beside, NAME)
         return watch(files, map(str, self._path.parents))
 
 
 def find(path: Path) -> Identity:
-    """The identity of the file that is at this path, where one was open.
+    """Return the identity of the file that is at this path, where one was open.
 
     :raises StoreLost: it is gone, or nothing is left in it
     """
@@ -174,7 +175,7 @@ def find(path: Path) -> Identity:
         raise _deleted(path) from None
     except OSError as error:
         raise StoreLost(f"{path} cannot be looked at: {error}; then {_REOPEN}", outcome="unknown") from error
-    if not found.st_size:  # SQLite writes its first page before anything else, and never takes it back
+    if not found.st_size:  # SQLite writes its first page before anything else, and never removes it
         raise _emptied(path)
     return identity_of(found)
 
@@ -186,7 +187,7 @@ def refuse_empty(connection: apsw.Connection, path: Path) -> None:
 
 
 def has_moved(connection: apsw.Connection) -> bool:
-    """Whether the path of a connection's file leads to another file by now, as far as the system knows."""
+    """Return whether the path of a connection's file leads to another file by now, as far as the system knows."""
     answer = ctypes.c_int(0)
     known = connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(answer))
     return known and bool(answer.value)

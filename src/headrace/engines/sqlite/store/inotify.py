@@ -1,7 +1,7 @@
-"""Says whether something may have happened to files since they were looked at last; by inotify, so on Linux alone.
+"""Whether something may have happened to files since they were last checked; by inotify, so on Linux alone.
 
-To look at three files by their names after a commit takes a twentieth of the time that the commit takes: the kernel has
-to find each anew, and its caches are cold. To ask it whether there is anything to tell is one short call.
+Checking three files by their names after a commit takes a twentieth of the time of the commit: the kernel has to find
+each again, and its caches are cold. Checking whether it has an event is one short call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["CONTENT", "LISTING", "NAME", "Watch", "watch"]
 
 NAME = 0x4 | 0x400 | 0x800
-"""IN_ATTRIB (which tells of links), IN_DELETE_SELF, IN_MOVE_SELF: whether a path still leads to the same file."""
+"""IN_ATTRIB (which reports links), IN_DELETE_SELF, IN_MOVE_SELF: whether a path still leads to the same file."""
 CONTENT = 0x2
 """IN_MODIFY: whether it was written to, or emptied."""
 LISTING = 0x100 | 0x200 | 0x40 | 0x80
@@ -33,7 +33,7 @@ class _Events:
     """The events of a process. One instance serves all of it, because a user may have only 128."""
 
     def __init__(self) -> None:
-        """:raises OSError: the user has as many as may be; AttributeError, TypeError: another system"""
+        """:raises OSError: the user has the maximum of instances; AttributeError, TypeError: another system"""
         library: Any = ctypes.CDLL(None, use_errno=True)
         self._add, self._remove = library.inotify_add_watch, library.inotify_rm_watch
         self.file: int = library.inotify_init1(_FLAGS)
@@ -41,14 +41,14 @@ class _Events:
             raise OSError(ctypes.get_errno(), "inotify_init1")
         self._lock = threading.Lock()
         self._users: dict[int, int] = {}
-        """How many use each watch: the kernel has one of a file, however often it is asked for."""
+        """How many use each watch: the kernel has one of a file, however often it is requested."""
         self._numbers = itertools.count(1)
         self.number = 0
-        """How often there was something. Counted up before the events are read, so that a thread that finds none finds
-        the higher number."""
+        """How often there was something. Counted before the events are read, so that a thread that finds none finds the
+        higher number."""
 
     def add(self, path: str, mask: int) -> int:
-        """Watch this file, too; the number of the watch. :raises OSError:"""
+        """Watch this file, too; return the number of the watch. :raises OSError:"""
         with self._lock:
             number: int = self._add(self.file, os.fsencode(path), mask | _ADD)
             if number < 0:
@@ -57,7 +57,7 @@ class _Events:
         return number
 
     def remove(self, number: int) -> None:
-        """Take back one ``add``."""
+        """Undo one ``add``."""
         with self._lock:
             left = self._users.pop(number) - 1
             if left:
@@ -66,11 +66,11 @@ class _Events:
                 self._remove(self.file, number)  # which fails if the file is gone, and the watch with it
 
     def take(self) -> None:
-        """Read what there is, whosever it is."""
+        """Read all events, of all users."""
         self.number = next(self._numbers)
         try:
             os.read(self.file, 65536)
-        except OSError:  # another thread was faster; or somebody closed the file, and nothing can be told any more
+        except OSError:  # another thread was faster; or the file was closed, and there are no events any more
             pass
 
 
@@ -89,12 +89,12 @@ def _events() -> _Events:
 
 
 class Watch:
-    """What was asked to be watched, for whoever wants to know; until it is closed."""
+    """Watched paths of one user; until it is closed."""
 
     __slots__ = ("_events", "_numbers", "_poll", "_seen")
 
     def __init__(self) -> None:
-        """Of nothing yet; :raises OSError: and what else says that it cannot be done here"""
+        """Watch nothing yet; :raises OSError: or another error where it is not supported"""
         self._events = _events()
         self._seen = self._events.number
         self._numbers: list[int] = []
@@ -107,18 +107,18 @@ class Watch:
         self._numbers.append(self._events.add(path, mask))
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         numbers, self._numbers = self._numbers, []
         for number in numbers:
             self._events.remove(number)
 
     def is_quiet(self) -> bool:
-        """Whether nothing happened since this was asked last."""
+        """Return whether nothing happened since the last call."""
         events = self._events
         try:
             if self._poll(0):
                 events.take()
-        except RuntimeError:  # two threads ask at the same moment
+        except RuntimeError:  # two threads call it at the same moment
             return False
         if events.number == self._seen:
             return True
@@ -127,13 +127,13 @@ class Watch:
 
 
 def watch(what: Mapping[str, int], folders: Iterable[str] = ()) -> Watch | None:
-    """Watch these paths, each for what is of interest of it, and that these folders stay where they are.
+    """Watch these paths, each for its events, and that these folders stay in their places.
 
     None: it cannot be done here, or not for all of them.
     """
     try:
         made = Watch()
-    except (OSError, AttributeError, TypeError):  # as many as the user may have, or another system
+    except (OSError, AttributeError, TypeError):  # the user has the maximum, or another system
         return None
     try:
         for path, mask in what.items():

@@ -1,11 +1,11 @@
-"""What the kernel holds for a worker: a lock on a file beside the database, let go of when its process ends.
+"""What the kernel holds for a worker: a lock on a file beside the database, released when its process ends.
 
 ``flock`` and not ``fcntl``: such a lock belongs to the open file, so nothing that the process opens or closes elsewhere
-lets go of it, and a child that has the descriptor holds it as well. It is never unlocked, only closed: unlocking would
-let go for all who share it.
+releases it, and a child that has the descriptor holds it as well. It is never unlocked, only closed: unlocking would
+release it for all that share it.
 
-The files and their folder have the owner and the mode of the database, as what SQLite makes beside it has: whoever may
-use the one may use the others, and nobody else, whatever the umask is.
+The files and their folder have the owner and the mode of the database, as the files that SQLite makes beside it: users
+of the one may use the others, and no other users may, whatever the umask is.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _MAX_TRIES = 10
 
 
 def directory_of(path: Path) -> Path:
-    """Where the workers of this file have their locks."""
+    """Return the directory in which the workers of this file have their locks."""
     return path.with_name(path.name + "-workers")
 
 
 def folder_mode(mode: int) -> int:
-    """The mode of a folder for files of this mode: whoever may read them may enter it."""
+    """Return the mode of a folder for files of this mode: their readers may enter it."""
     return mode | (mode & 0o444) >> 2
 
 
 class Presence:
-    """The lock that one session holds, and a look at those of others."""
+    """The lock that one session holds, and checks of others' locks."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._directory = path, directory_of(path)
         self._held: tuple[UUID, int, str] | None = None
-        """For which worker, the descriptor, and the proof."""
+        """The worker, the descriptor, and the proof."""
 
     def attend(self, worker: UUID) -> Attended | None:
         """Hold the lock of this worker, and no other; None: this system cannot."""
@@ -68,13 +68,13 @@ class Presence:
         return None
 
     def let_go(self) -> None:
-        """Let go of what is held; the file stays, so that others see that nobody holds it."""
+        """Release the lock; the file stays, so that others see that it is free."""
         held, self._held = self._held, None
-        if held is not None and _proof_of(held[1]) == held[2]:  # whoever closes all files may have closed it
+        if held is not None and _proof_of(held[1]) == held[2]:  # code that closes all files may have closed it
             os.close(held[1])
 
     def gone(self, rows: Iterable[WorkerRow]) -> frozenset[UUID]:
-        """Those of these workers whose locks are free, of the ones that have theirs on this machine."""
+        """Return those of these workers with free locks, of the ones that have theirs on this machine."""
         boot = _boot()
         if fcntl is None or boot is None:
             return frozenset()
@@ -89,7 +89,7 @@ class Presence:
         self._unlink(worker)
 
     def tidy(self, known: frozenset[UUID]) -> None:
-        """Remove what workers left that died before they were known: files that nobody holds."""
+        """Remove the files of workers that died before they were known: files that are not locked."""
         try:
             names = os.listdir(self._directory)
         except OSError:
@@ -127,12 +127,12 @@ class Presence:
         return worker, descriptor, proof
 
     def _share(self, made: Path | int, *, folder: bool = False) -> None:
-        """Let those at what was made who may use the database."""
-        with contextlib.suppress(OSError):  # the database is gone, or this is another's, and as they made it
+        """Give the users of the database access to what was made."""
+        with contextlib.suppress(OSError):  # the database is gone, or another user made this, with its own mode
             like = os.stat(self._path)
             mode = like.st_mode & 0o666
             os.chmod(made, folder_mode(mode) if folder else mode)
-            if not os.geteuid():  # else nobody but root could look at it
+            if not os.geteuid():  # else only root could check it
                 os.chown(made, like.st_uid, like.st_gid)
 
     def _is_free(self, worker: UUID, proof: str) -> bool:
@@ -143,7 +143,7 @@ class Presence:
         try:
             if _proof(os.fstat(descriptor)) != proof:
                 return False
-            # Shared, so that two who look at once both find it free.
+            # Shared, so that two checks at once both find it free.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return False
@@ -156,7 +156,7 @@ class Presence:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _proof_of(self._file(worker)) == _proof(os.fstat(descriptor)):
-                self._unlink(worker)  # while it is locked: whoever opened it meanwhile finds that it is gone
+                self._unlink(worker)  # while it is locked: a process that opened it meanwhile finds that it is gone
         finally:
             os.close(descriptor)
 
@@ -169,7 +169,7 @@ class Presence:
 
 @cache
 def _boot() -> str | None:
-    """Which run of which kernel this is; None: it does not say."""
+    """Return which run of which kernel this is; None: it does not say."""
     try:
         return _BOOT.read_text().strip()
     except OSError:

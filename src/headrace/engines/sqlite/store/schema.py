@@ -19,41 +19,41 @@ APPLICATION_ID = 0x68656164
 
 
 def available() -> tuple[Migration, ...]:
-    """The migrations that this version of headrace knows, in order."""
+    """Return the migrations that this version of headrace knows, in order."""
     return schema.available("headrace.engines.sqlite")
 
 
 def applied(connection: apsw.Connection) -> list[str]:
-    """The names of the migrations that were applied to the file, in order."""
-    # Asked of the file: apsw's table_exists answers from what the connection knew before another process wrote.
+    """Return the names of the migrations that were applied to the file, in order."""
+    # Queried from the file: apsw's table_exists uses what the connection knew before another process wrote.
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'").get:
         return []
     return [str(name) for (name,) in connection.execute("SELECT name FROM migrations ORDER BY name").fetchall()]
 
 
 def pending(connection: apsw.Connection, path: Path) -> list[Migration]:
-    """The migrations that the file still needs.
+    """Return the migrations that the file still needs.
 
-    :raises SchemaTooNew: it went through more than this version knows.
-    :raises SchemaTooOld: a version before the first release made it.
+    :raises SchemaTooNew: it went through more than this version knows. :raises SchemaTooOld: a version before the first
+    release made it.
     """
     return schema.missing(available(), applied(connection), path)
 
 
 def is_empty(connection: apsw.Connection) -> bool:
-    """Whether there is nothing in the file."""
+    """Return whether there is nothing in the file."""
     return not connection.execute("SELECT count(*) FROM sqlite_schema").get
 
 
 def check(connection: apsw.Connection, path: Path) -> None:
-    """Refuse a file that is somebody else's or needs to be migrated first."""
+    """Refuse a file that belongs to another program or needs to be migrated first."""
     refuse_foreign(connection, path)
     if applied(connection):
         schema.refuse_old(pending(connection, path), path)
 
 
 def apply(connection: apsw.Connection, path: Path, now: datetime) -> list[str]:
-    """Bring the schema up to date; what was done. All steps and their records are one commit."""
+    """Bring the schema up to date; return what was done. All steps and their records are one commit."""
     if not pending(connection, path):
         return []
     connection.execute("BEGIN IMMEDIATE")

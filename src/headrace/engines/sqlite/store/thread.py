@@ -1,6 +1,6 @@
-"""A thread that runs one call after another on one connection, and lends it to a caller while it has nothing to do.
+"""A thread that runs one call after another on one connection, and lends it to a caller while it is idle.
 
-Its answers wake the event loop by an eventfd, where the system has that.
+Its replies wake the event loop by an eventfd, where the system has that.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _Over = Callable[[Any, Exception | None], None]
 class Answers:
     """Calls back on a loop, which is woken by an ``eventfd`` where the system has that.
 
-    ``call_soon_threadsafe`` of asyncio sends through one socket and receives from another until there is no more: that
-    takes three system calls where one is enough.
+    ``call_soon_threadsafe`` of asyncio sends through one socket and receives from another until it is empty: that takes
+    three system calls where one is enough.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,7 +52,7 @@ class Answers:
         except (AttributeError, OSError):
             return -1
         try:
-            # In a context of its own: what is begun by an answer has nothing to do with whoever opened the store.
+            # In a context of its own: what a reply starts has nothing to do with the opener of the store.
             Context().run(self._loop.add_reader, bell, self._deliver)
         except (NotImplementedError, OSError):
             os.close(bell)
@@ -60,21 +60,21 @@ class Answers:
         return bell
 
     def put(self, over: _Over, answer: Any, error: Exception | None) -> None:
-        """Have ``over`` called on the loop, soon, and after those that were put before; on any thread."""
+        """Call ``over`` on the loop, soon, and after those that were put before; on any thread."""
         if self._bell >= 0:
             self._waiting.append((over, answer, error))
             os.eventfd_write(self._bell, 1)
             return
         try:
             self._loop.call_soon_threadsafe(over, answer, error)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed: no caller waits any more
             pass
 
     def close(self) -> None:
-        """Deliver what was put, on the loop; there must be nobody left who puts more."""
+        """Deliver what was put, on the loop; no thread may put more."""
         bell, self._bell = self._bell, -1
         if bell >= 0:
-            if self._process == os.getpid():  # a forked process would make the loop of its parent deaf
+            if self._process == os.getpid():  # a forked process would remove the reader of its parent's loop
                 self._loop.remove_reader(bell)
             os.close(bell)
             self._call()
@@ -85,7 +85,7 @@ class Answers:
         try:
             self._call()
         finally:
-            if self._waiting and self._bell >= 0:  # an interrupt came between: the rest is due all the same
+            if self._waiting and self._bell >= 0:  # an interrupt came in between: the rest is due all the same
                 os.eventfd_write(self._bell, 1)
 
     def _call(self) -> None:
@@ -93,7 +93,7 @@ class Answers:
             over, answer, error = self._waiting.popleft()
             try:
                 over(answer, error)
-            except Exception as failed:  # as the loop does it: those that follow must have theirs
+            except Exception as failed:  # as the loop does it: the next ones must be called
                 self._loop.call_exception_handler({"message": f"{over!r} failed", "exception": failed})
 
 
@@ -103,21 +103,21 @@ _Call = tuple[Callable[[apsw.Connection], Any], Callable[[Any, Exception | None]
 _Work = _Call | Literal["tidy"]
 
 LOCK_TIMEOUT_SECONDS = 30.0
-"""For how many seconds a locked file is waited for before the call fails."""
+"""Timeout of a locked file, in seconds."""
 
 BRIEF_LOCK_TIMEOUT_SECONDS = 1.0
-"""The same for a caller that waits on its own thread, and would rather take the ordinary way then."""
+"""The same for a caller that waits on its own thread, and would rather use ``Jobs.insert`` then."""
 
 _BUSY_WAIT_MILLISECONDS = 60
 """Milliseconds of one wait inside SQLite.
 
-Within one wait SQLite sleeps longer and longer, up to a tenth of a second. Beginning anew keeps a busy process from
+Within one wait SQLite sleeps longer and longer, up to a tenth of a second. Beginning again keeps a busy process from
 being faster every time.
 """
 
 
 class DbThread:
-    """Runs calls in order on its own thread; each caller awaits the answer on their own loop.
+    """Runs calls in order on its own thread; each caller awaits the reply on its own loop.
 
     A call that was passed in is run even if its caller is cancelled. While there is none, a caller on a thread without
     a loop may have the connection to itself (``run_at_once``).
@@ -136,13 +136,13 @@ class DbThread:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ending: threading.Thread | None = None
-        """The same while it ends: a close that was cancelled is repeated."""
+        """The same while it ends: a cancelled close is repeated."""
         self._over: asyncio.Future[None] | None = None
         self._answers: Answers | None = None
         self._process = 0
         """The process that has the thread; 0: it has ended."""
         self._turn = threading.Lock()
-        """Whoever holds it uses the connection."""
+        """Its holder uses the connection."""
         self._begun: tuple[apsw.Connection, Files] | None = None
         self._busy = False
         """Whether the thread has a call to run, or runs it."""
@@ -151,7 +151,7 @@ class DbThread:
         self._tidy_at = 0.0
 
     async def open(self) -> None:
-        """Start the thread and connect on it; what is wrong with the file is raised here."""
+        """Start the thread and connect on it; raises what is wrong with the file."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
         over: asyncio.Future[None] = loop.create_future()
@@ -189,31 +189,31 @@ class DbThread:
         answers.close()
 
     async def fetch(self, name: str, *args: Any) -> list[Any]:
-        """Run the statement of this name; the rows that it answers."""
+        """Run the statement of this name; return its rows."""
         values = [_bound(arg) for arg in args]
         return await self.run(lambda connection: connection.execute(ask(name), values).fetchall())
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
-        """Run this call on the thread; its answer or its error."""
+        """Run this call on the thread; return its result or raise its error."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.begin(call, partial(_settle, answer))
         return await answer
 
     def begin(self, call: Callable[[apsw.Connection], T], over: Callable[[T | None, Exception | None], None]) -> None:
-        """Run this call on the thread; ``over`` is called on the loop of ``open`` with its answer or its error."""
+        """Run this call on the thread; ``over`` is called on the loop of ``open`` with its result or its error."""
         self._make_sure()
         self._work.put((call, over))
 
     def run_at_once(self, call: Callable[[apsw.Connection], T]) -> T | None:
-        """Run this call on the thread that asks, which must not be one that runs a loop; None: not now.
+        """Run this call on the caller's thread, which must not be one that runs a loop; None: not now.
 
-        Calls that wait or are run go first, so that a caller who comes again and again holds up none of them.
+        Calls that wait or are run go first, so that a caller that comes again and again delays none of them.
         """
         self._make_sure()
         if self._busy or self._turn.locked() or not self._work.empty():
             return None
-        # Two who find it free at the same moment wait for each other here, for one call. Not ``acquire``: an interrupt
-        # that arrives as that returns would leave the lock locked for ever.
+        # Two callers that find it free at the same moment wait for each other here, for one call. Not ``acquire``: an
+        # interrupt that arrives as that returns would leave the lock locked for ever.
         with self._turn:
             if self._begun is None:
                 return None
@@ -233,7 +233,7 @@ class DbThread:
         return answer
 
     def _make_sure(self) -> None:
-        # Not ``is_alive``: an interrupt within that makes Python 3.11 take the thread for ended, for ever.
+        # Not ``is_alive``: an interrupt within that makes Python 3.11 treat the thread as ended, for ever.
         process = self._process
         if self._thread is None or not process:
             raise NotOpen("this session of the SQLite engine is not open")
@@ -267,7 +267,7 @@ class DbThread:
             with self._turn:
                 self._begun = None
                 if self._tidy is not None:
-                    with suppress(Exception):  # whatever it is, there is nobody left to be told
+                    with suppress(Exception):  # whatever it is, no caller is left
                         self._tidy(connection)
                 files.close()
                 connection.close()
@@ -305,10 +305,11 @@ class DbThread:
         return answer
 
     def _mean(self, error: BaseException, files: Files) -> Exception:
-        """The error for the caller; a future takes no StopIteration, and a KeyboardInterrupt would end the loop."""
+        """Return the error for the caller; a future takes no StopIteration, and a KeyboardInterrupt would end the
+        loop."""
         if isinstance(error, apsw.Error):
             try:
-                files.check()  # if the file is gone, that is the cause of whatever SQLite says
+                files.check()  # if the file is gone, that is the cause of any error of SQLite
             except StoreLost as lost:
                 return lost
         if isinstance(error, apsw.NotADBError):  # it was one when it was opened
@@ -331,7 +332,7 @@ class DbThread:
     def _patiently(
         self, connection: apsw.Connection | None, act: Callable[[], T], patience: float = LOCK_TIMEOUT_SECONDS
     ) -> T:
-        """Run ``act``, and wait while another process has the file locked, but not for ever."""
+        """Run ``act``, and wait until a timeout while another process has the file locked."""
         began = self._host.clock.monotonic()
         tries = 0
         while True:
@@ -351,7 +352,7 @@ class DbThread:
 
 
 def _bound(value: Any) -> Any:
-    """A value as a statement takes it: ids as their bytes, lists as JSON."""
+    """Return a value as a statement takes it: ids as their bytes, lists as JSON."""
     if isinstance(value, UUID):
         return value.bytes
     return encode(value) if isinstance(value, list) else value
