@@ -177,12 +177,9 @@ class RemoteBus:
             self._told, self._wanted, self._told_of = frozenset(), None, None
             self._shows.clear()
             self._said.set()
-            if (
-                monotonic() - began > 2 * _MAX_PAUSE_SECONDS
-            ):  # else a server that accepts only to close would be called again at once
-                pause = _FIRST_PAUSE_SECONDS
-            await self._host.sleep(pause * (0.5 + self._host.dice.chance()))
-            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+            if monotonic() - began > 2 * _MAX_PAUSE_SECONDS:  # else a hub that accepts only to close is asked at once
+                pauses.reset()
+            await pauses.sleep()
 
     async def _connect(self) -> ClientConnection:
         from websockets.asyncio.client import connect

@@ -98,8 +98,8 @@ class Listener:
             self._stirred.set()
 
     async def run(self) -> None:
-        """Listen whenever there are listeners, until cancelled."""
-        pause = _FIRST_PAUSE_SECONDS
+        """Listen whenever there is somebody to listen for, until cancelled."""
+        pauses = Pauses(self._host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.5, 1.0))
         while True:
             self._stirred.clear()
             if not self._topics():

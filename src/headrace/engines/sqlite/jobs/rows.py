@@ -125,28 +125,6 @@ row_of_plain: Callable[[Job, int], tuple[Any, ...]] = function(
 )
 """A job that is queued at once as ``insert_plain.sql`` takes it, behind its number and the count of collections."""
 
-
-def is_one(job: Job) -> bool:
-    """Return whether ``insert_one.sql`` stores all of a job: it is new, and has no keys, labels or relations.
-
-    If its subqueue is known, its texts need no check for what cannot be stored: the others are in the subqueue.
-    """
-    spec = job.spec
-    return (
-        is_new(job)
-        and "\0" not in job.payload_text
-        and (spec.concurrency_key is None or is_text(spec.concurrency_key))
-        and not is_related(job)
-        and not spec.tags
-        and spec.dedup is None
-        and spec.request_key is None
-        and spec.customer is None
-        and spec.schedule is None
-        and spec.root is None
-        and spec.rerun_of is None
-    )
-
-
 row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
     "row_of_change",
     "change, at",
