@@ -199,7 +199,7 @@ class _Http(_Unread, H11Protocol):
 
     def _too_slow(self) -> None:
         if not self.transport.is_closing():
-            if self.conn.their_state is not h11.SEND_BODY:  # the reply was sent, and no other request is open
+            if self.conn.their_state is not h11.SEND_BODY:  # a client that still sends a body has its reply
                 self.transport.write(_SLOW)
             self.transport.close()
 
