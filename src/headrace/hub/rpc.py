@@ -123,7 +123,7 @@ async def _answer(hub: Hub, verb: WireCall, arguments: Any) -> Any:
         return {worker: _timed(one, hub) for worker, one in said.items()}
     if verb.path == "workers/gone":
         found: Gone = said
-        # A token of another hub, or of this one before a restart, says nothing about this one's.
+        # Findings of another hub, or of this one before a restart, must not pass for this one's.
         return replace(found, by=hub.number + found.by)
     return said
 
@@ -224,7 +224,7 @@ def _wanted(bus: Bus) -> frozenset[Topic]:
 
 
 class _HintSocket(ServedSocket):
-    """One remote engine: its requests are done, and it gets the hints that it listens for."""
+    """One remote engine: its hints are passed on, and it gets those that it listens for."""
 
     _kind = "hints"
 

@@ -185,8 +185,7 @@ class Quotas:
         has.live += more
 
     async def _count(self, customer: str, *, told: bool) -> int:
-        """Return the number of the customer's live jobs without deliveries; ``told``: of deliveries, and those expected
-        of its jobs."""
+        """Return the customer's live jobs without deliveries; ``told``: deliveries, and those expected of its jobs."""
         deliveries = await self._app.count(customer=customer, status=sorted(LIVE), task=TASK)
 
         async def count_of(tasks: tuple[str, ...]) -> int:

@@ -70,7 +70,7 @@ async def job_events(ask: OperationRequest) -> OperationReply | Response:
     hidden = hides(ask.hub.options, ask.caller)
     telling = await tell_job(ask.hub.app, job, since, _HIDING if hidden else _TELLER)
     if telling is None:
-        return OperationReply(status=204)  # all was read: a browser does not reconnect after a 204
+        return OperationReply(status=204)  # all was read: a browser reconnects no more
     return EventStream(ask, *telling)
 
 
