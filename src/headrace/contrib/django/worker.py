@@ -1,4 +1,4 @@
-"""The App of a project as the command line finds it: Django is set up, and the tasks of all applications are there."""
+"""The App of a project for the command line: Django is set up, and the tasks of all applications are loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["app", "with_fresh_connections"]
 
 
 def with_fresh_connections(app: App) -> None:
-    """Have plain handlers find no connection that is broken or too old, and leave none: on their own threads."""
+    """Make sure that plain handlers get no broken or expired connection, and leave none on their threads."""
     for task in app.by_name.values():
         handler = task.handler
         if handler.mode == "thread" and not hasattr(handler.fn, _MARK):

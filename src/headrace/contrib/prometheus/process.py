@@ -1,4 +1,4 @@
-"""What a process tells of its own workers, from what they add up anyway: a job costs nothing more for it."""
+"""Metrics of a process about its own workers, from totals that they keep anyway: they add no cost per job."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["BUCKETS", "Process"]
 
 BUCKETS = (*(8 * decade + step for decade in range(6) for step in (0, 3, 5)), 48, 56, 64)
-"""Of the ends of the buckets that workers count in, those that are told: three to a decade from a millisecond to a
-quarter of an hour, and two wide ones beyond. All of them would be three times as many series."""
+"""The bucket ends that are exported, of those that workers count in: three to a decade from a millisecond to a quarter
+of an hour, and two wide ones beyond. All of them would be three times as many series."""
 
 _ENDS = tuple(str(float(f"{BOUNDS[place]:.3g}")) for place in BUCKETS)
 
 
 class Process:
-    """The workers that an App has made in this process, those included that have stopped: counters must not fall."""
+    """The workers that an App has made in this process, stopped ones included, since counters must not fall."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -40,15 +40,15 @@ class Process:
         self.follow(worker.sums)
 
     def follow(self, sums: FinishTotals) -> None:
-        """Tell of these, too: what others finished whom this process stands in for."""
+        """Count these, too: jobs finished by others that this process represents."""
         sums.follow()
         self._sums.append(sums)
 
     def families(self) -> Iterator[Family]:
-        """All metrics of the process."""
+        """Yield all metrics of the process."""
         workers = self._app.local_workers.all()
-        # The tasks of these workers in their own queues are told from the first, with nothing: a count that appears
-        # with its first job looks, to Prometheus, as if nothing had been added.
+        # The tasks of these workers in their own queues have series from the start, with zero: to Prometheus a count
+        # that appears with its first job has not increased.
         pairs = {(one.name, one.policy.queue) for worker in workers for one in worker.handlers.values()}
         yield from self._jobs(pairs)
         if at_work := [worker for worker in workers if worker.stats.state != "stopped"]:
@@ -88,7 +88,7 @@ class Process:
 
 
 def _cumulated(measured: Histogram) -> list[tuple[str, float]]:
-    """How many took no longer than each of ``BUCKETS``, as Prometheus counts."""
+    """Return how many took no longer than each of ``BUCKETS``, cumulated as Prometheus expects."""
     places, count, found = sorted(measured.counts.items(), reverse=True), 0, list[tuple[str, float]]()
     for last, end in zip(BUCKETS, _ENDS, strict=True):
         while places and places[-1][0] <= last:
@@ -110,7 +110,7 @@ def _running(workers: Iterable[Worker], pairs: Iterable[Pair]) -> Family:
 
 
 def _workers(workers: Sequence[Worker]) -> Iterator[Family]:
-    """How the workers are; of several in one process, all of them together, or the worst."""
+    """Yield metrics about the workers; of several in one process, their sum or the worst."""
     stats = [(worker, worker.stats) for worker in workers]
     told = {
         "healthy": min(worker.healthy for worker in workers),
