@@ -1,4 +1,4 @@
-"""Acts on all that is not a job: queues, limits, rates, schedules, workers."""
+"""Actions on everything but jobs: queues, limits, rates, schedules, workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Named(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
 
 
 class SetQueue(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What is to be set of a queue; what is left out stays as it is."""
+    """New settings of a queue; omitted ones stay as they are."""
 
     priority: Annotated[int, Meta(ge=-MAX_COUNT, le=MAX_COUNT)] | None = None
     max_concurrency: Amount | None = None
@@ -41,7 +41,7 @@ class SetQueue(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class SetLimit(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What is to be set of the limits of a task."""
+    """New limits of a task."""
 
     max_concurrency: Amount | None = None
     max_per_key: Amount | None = None
@@ -58,26 +58,26 @@ class SetRate(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 async def pause_queue(ask: PageRequest, told: Named) -> Done:
-    """Start none of its jobs."""
+    """Pause a queue: start none of its jobs."""
     await ask.app.pause_queue(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is paused; what runs goes on.")
 
 
 async def resume_queue(ask: PageRequest, told: Named) -> Done:
-    """Start its jobs again."""
+    """Resume a queue: start its jobs again."""
     await ask.app.resume_queue(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} goes on.")
 
 
 async def set_queue(ask: PageRequest, told: SetQueue) -> Done:
-    """Change its settings."""
+    """Change the settings of a queue."""
     said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
     await ask.app.set_queue(told.name, **said, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is set.")
 
 
 async def reset_queue(ask: PageRequest, told: Named) -> Done:
-    """Let the code say what holds."""
+    """Return to the settings in code."""
     await ask.app.reset_queue(told.name, by=ask.viewer.name)
     return Done(told=f"For queue {told.name} the code applies again.")
 
@@ -90,13 +90,13 @@ async def set_limit(ask: PageRequest, told: SetLimit) -> Done:
 
 
 async def reset_limit(ask: PageRequest, told: Named) -> Done:
-    """Let the code say what holds."""
+    """Return to the limits in code."""
     await ask.app.reset_limit(told.name, by=ask.viewer.name)
     return Done(told=f"For task {told.name} the code applies again.")
 
 
 async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
-    """Whether the rates are there: one that is not limits nothing, and may be a slip."""
+    """Check that the rates exist: an unknown rate limits nothing, and may be a typing error."""
     known = await ask.shared("rates", ask.app.rates)
     for name in told.rates or ():
         if name not in known:
@@ -105,14 +105,14 @@ async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
 
 
 async def check_limit(ask: PageRequest, told: SetLimit) -> Done:
-    """Whether somebody knows the task, and the rates are there."""
+    """Check that the task is known, and that the rates exist."""
     if (strange := await ask.app.strange_name("task", told.name)) is not None:
         raise ActionRefused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
     return await check_rates(ask, told)
 
 
 async def check_rate(ask: PageRequest, told: SetRate) -> Done:
-    """Whether it is a rate, and whether there is one of this name."""
+    """Check that it is a valid rate; return whether there is one of this name."""
     Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
     if (there := (await ask.shared("rates", ask.app.rates)).get(told.name)) is not None:
         raise ActionRefused(
@@ -138,10 +138,10 @@ async def forget_rate(ask: PageRequest, told: Named) -> Done:
 
 
 class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A schedule as a form has it: to be made or changed."""
+    """A schedule as a form sends it: to be made or changed."""
 
     name: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)] = ""
-    """Empty while somebody types."""
+    """Empty while the viewer types."""
     task: Name
     payload: dict[str, Any] = {}
 
@@ -153,7 +153,7 @@ class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
     catch_up: Literal["once", "skip", "all"] = "once"
 
     def rule(self, before: Rule | None = None) -> Cron | Every:
-        """The rule; what a form does not show is as it was before. :raises Refused: it is none"""
+        """Return the rule; what a form does not show stays as before. :raises ActionRefused: it is not valid"""
         kept: dict[str, Any] = {"overlap": self.overlap, "catch_up": self.catch_up}
         if isinstance(before, Timed):
             kept |= {name: getattr(before, name) for name in ("cap", "jitter", "start", "end")}
@@ -170,7 +170,7 @@ class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
 
 
 async def try_schedule(ask: PageRequest, told: SetSchedule) -> Done:
-    """When it would fire, and whether its payload fits the task."""
+    """Return when it would fire, and check that its payload fits the task."""
     rule = told.rule()
     fires = fires_of(rule, await ask.app.next_fires(rule, 6))
     data = [{"at": one.at, "local": one.local, "offset": one.offset, "shifted": one.shifted} for one in fires]
@@ -198,19 +198,19 @@ async def edit_schedule(ask: PageRequest, told: SetSchedule) -> Done:
 
 
 async def pause_schedule(ask: PageRequest, told: Named) -> Done:
-    """Let it rest."""
+    """Pause a schedule."""
     await ask.app.pause_schedule(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is paused.")
 
 
 async def resume_schedule(ask: PageRequest, told: Named) -> Done:
-    """Let it fire again."""
+    """Resume a schedule."""
     await ask.app.resume_schedule(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} fires again.")
 
 
 async def trigger_schedule(ask: PageRequest, told: Named) -> Done:
-    """Submit its job now."""
+    """Submit the job of a schedule now."""
     known = await ask.app.get_schedule(told.name)
     may_submit(ask, known.task, known.queue)
     handle = await ask.app.trigger_schedule(told.name, by=ask.viewer.name)
@@ -218,7 +218,7 @@ async def trigger_schedule(ask: PageRequest, told: Named) -> Done:
 
 
 async def delete_schedule(ask: PageRequest, told: Named) -> Done:
-    """Remove it."""
+    """Delete a schedule."""
     await ask.app.delete_schedule(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is deleted; its jobs stay.", go=ask.link("/schedules"))
 
@@ -233,7 +233,7 @@ class OfWorker(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 
 
 async def drain_worker(ask: PageRequest, told: OfWorker) -> Done:
-    """Have a worker finish what it has, and leave."""
+    """Have a worker finish its jobs, and stop."""
     row = next((one for one in await ask.app.workers() if one.info.id == told.id), None)
     if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
         raise ActionRefused(409, "This worker is part of a hub, and leaves with it.")

@@ -1,4 +1,4 @@
-"""Limits and rates: how much of them is used, by whom, and whose turn is next."""
+"""Limits and rates: how much of them is used, by which jobs, and which key is next."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["VIEWS"]
 
 MAX_HOLDERS = 50
 MAX_READ_JOBS = 200
-"""Jobs of a task that are looked at for who had turns: the newest."""
+"""Jobs of a task that are read to find the keys' last turns: the newest."""
 MAX_QUEUED_JOBS = 500
-"""Queued jobs of a task that are looked at for who is in line: the newest."""
+"""Queued jobs of a task that are read to find the waiting keys: the newest."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class KeyLine:
     last_turn: datetime | None
     full: bool
     next: int | None
-    """Its place among those that may be given a job next; None: it has none in line, or no room."""
+    """Its position among the keys that may get a job next; None: it has no queued job, or no room."""
 
 
 async def limits(ask: PageRequest) -> Shown:
-    """Everything that limits anything."""
+    """Show all limits and rates."""
     app = ask.app
     found = await ask.shared("limits", app.limits)
     usage = await ask.shared("usage", app.usage)
@@ -62,7 +62,7 @@ def _users(rate: str, limits: Iterable[LimitInfo], queues: Iterable[QueueInfo]) 
 
 
 async def limit(ask: PageRequest) -> Shown:
-    """The limits of one task, and who holds its slots."""
+    """Show the limits of one task, and the jobs in its slots."""
     app, task = ask.app, ask.request.path_params["task"]
     known = {one.task: one for one in await ask.shared("limits", app.limits)}
     if task not in known and await app.strange_name("task", task):
@@ -89,7 +89,8 @@ async def limit(ask: PageRequest) -> Shown:
 
 
 def _keys(rule: LimitInfo, held: dict[str, int], jobs: Iterable[Job], queued: Iterable[Job]) -> list[KeyLine]:
-    """The keys of a task, those whose turn comes first: whoever had none, or whose last one is longest ago."""
+    """Return the keys of a task in the order of their turns: those without one first, then by their last turn, oldest
+    first."""
     turns = dict[str, datetime]()
     for job in jobs:
         if (key := job.concurrency_key) is not None and job.assigned_at is not None:

@@ -1,4 +1,4 @@
-"""Workers: who there is, what they offer, what they do, and why one gets nothing."""
+"""Workers: their capabilities, their jobs, and why one gets none."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["VIEWS"]
 
 
 async def workers(ask: PageRequest) -> Shown:
-    """All of them, the silent ones first."""
+    """Show all workers, the silent ones first."""
     rows = await ask.shared("workers", ask.app.workers)
     ordered = sorted(rows, key=lambda row: (row.alive, row.info.host, row.info.started_at))
     return Shown("workers.html", "Workers", {"rows": ordered})
 
 
 async def worker(ask: PageRequest) -> Shown:
-    """One of them."""
+    """Show one worker."""
     app = ask.app
     try:
         id = UUID(ask.request.path_params["id"])
