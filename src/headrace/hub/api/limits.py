@@ -17,21 +17,21 @@ __all__ = ["OPERATIONS", "LimitSettings", "LimitView", "RateSettings", "RateView
 
 
 class LimitView(LimitInfo, frozen=True):
-    """The limits of a task, and where they were set."""
+    """The limits of a task, with their origin."""
 
     warnings: tuple[str, ...] = ()
-    """After a change: what may have been a slip, such as a name that nobody knows."""
+    """After a change: possible typing errors, such as an unknown name."""
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be set of the limits of a task; what is left out stays as it is."""
+    """New limits of a task; omitted ones stay as they are."""
 
     max_concurrency: Amount | None = None
-    """How many of its jobs may run at once, in all workers together."""
+    """Maximum of its jobs that run at once, in all workers together."""
     max_per_key: Amount | None = None
-    """How many of those with the same concurrency key."""
+    """Maximum of those with the same concurrency key."""
     rates: tuple[Name, ...] | None = None
-    """The rates that its jobs keep to; an empty list: none."""
+    """The rates that limit its jobs; an empty list: none."""
 
 
 class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,23 +46,23 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class RateView(RateSettings, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A rate, and the name that tasks and queues know it by."""
+    """A rate, and the name by which tasks and queues refer to it."""
 
     name: str
     warnings: tuple[str, ...] = ()
-    """After a change: what may have been a slip."""
+    """After a change: possible typing errors."""
 
 
 # -- limits of tasks
 
 
 async def list_limits(ask: OperationRequest) -> OperationReply:
-    """The limits of every limited task."""
+    """Return the limits of every limited task."""
     return OperationReply(Listed(tuple(await ask.hub.app.limits())))
 
 
 async def get_limit(ask: OperationRequest) -> OperationReply:
-    """The limits of one task."""
+    """Return the limits of one task."""
     app, task = ask.hub.app, ask.path["task"]
     view = await _limit(app, task)
     if not view.live and (strange := await app.strange_name("task", task)):
@@ -79,7 +79,7 @@ async def set_limit(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_limit(ask: OperationRequest) -> OperationReply:
-    """Drop what was set while running."""
+    """Drop the limits that were set while running."""
     await ask.hub.app.reset_limit(ask.path["task"], by=ask.caller.name)
     return OperationReply(await _limit(ask.hub.app, ask.path["task"]))
 
@@ -99,14 +99,14 @@ async def _limit(app: App, task: str) -> LimitView:
 
 
 async def list_rates(ask: OperationRequest) -> OperationReply:
-    """Every rate."""
+    """Return every rate."""
     return OperationReply(
         Listed(tuple(_rate(name, rate) for name, rate in sorted((await ask.hub.app.rates()).items())))
     )
 
 
 async def get_rate(ask: OperationRequest) -> OperationReply:
-    """One rate."""
+    """Return one rate."""
     name = ask.path["name"]
     rate = (await ask.hub.app.rates()).get(name)
     if rate is None:
@@ -123,7 +123,7 @@ async def set_rate(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_rate(ask: OperationRequest) -> OperationReply:
-    """Drop what was set of a rate while running; what the code says of it is left."""
+    """Drop the rate that was set while running; the rate in code remains."""
     await ask.hub.app.reset_rate(ask.path["name"], by=ask.caller.name)
     rate = (await ask.hub.app.rates()).get(ask.path["name"])
     return OperationReply(status=204) if rate is None else OperationReply(_rate(ask.path["name"], rate))

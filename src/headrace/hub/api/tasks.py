@@ -1,4 +1,4 @@
-"""Operations about tasks: which there are, and what their jobs take."""
+"""Operations about tasks: which exist, and the arguments of their jobs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["OPERATIONS"]
 
 
 async def list_tasks(ask: OperationRequest) -> OperationReply:
-    """Every task that the caller may submit."""
+    """Return every task that the caller may submit."""
     return OperationReply(Listed(tuple(await _tasks(ask))))
 
 
 async def get_task(ask: OperationRequest) -> OperationReply:
-    """One task."""
+    """Return one task."""
     name = ask.path["name"]
     found = next((one for one in await _tasks(ask) if one.name == name), None)
     if found is None:
@@ -24,7 +24,7 @@ async def get_task(ask: OperationRequest) -> OperationReply:
 
 
 async def _tasks(ask: OperationRequest) -> list[TaskInfo]:
-    """Those of a key that is bound to some are these: what else there is, is not its business."""
+    """Return all tasks; a key that is bound to some tasks sees only these."""
     tasks, bound = await ask.hub.app.tasks(), ask.caller.tasks
     return tasks if bound is None else [one for one in tasks if one.name in bound]
 

@@ -133,7 +133,7 @@ class _Schemas:
             for one in operations
             if one.query is not None
         }
-        # A type whose fields are only parameters is not a component of its own.
+        # A type that is used only for parameters is not a component of its own.
         documents = msgspec.json.encode(list(self.components.values())).decode()
         for kind in {one.query for one in operations if one.query is not None}:
             ref = self.of(kind)["$ref"]
