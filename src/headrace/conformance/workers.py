@@ -1,4 +1,4 @@
-"""Workers: registering, beating, dying and being forgotten."""
+"""Workers: registration, heartbeats, death and removal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Workers"]
 
 
 async def beat(lab: Lab, worker: object, **fields: object) -> Alive:
-    """A beat that is answered alive."""
+    """Send a heartbeat that must get the reply alive."""
     answer = await lab.engine.workers.beat(worker, Beat(**fields), lab.now)  # type: ignore[arg-type]
     assert isinstance(answer, Alive)
     return answer
@@ -118,7 +118,7 @@ class Workers(Part):
         await lab.engine.workers.beat(worker, told, lab.later(1))
         [row] = await lab.engine.workers.list()
         assert (row.beats, row.beat_at) == (4, lab.now)
-        # Which jobs it named last need not be kept.
+        # The engine need not keep which jobs it named last.
         assert (row.beat.state, row.beat.busy, row.beat.buffered) == ("draining", 3, 2)
         assert (row.beat.stuck_threads, row.beat.done) == (1, 99)
 
@@ -207,7 +207,7 @@ class Workers(Part):
         mine, theirs = await lab.running(one, "one", timeout=None), await lab.running(two, "two", timeout=None)
         asked = await lab.cancel(await lab.running(two, "three", timeout=None))
         lab.later(2 * lab.rules.beat)
-        # What one names is not named by the other.
+        # The jobs of one are not those of the other.
         beats = {
             one: Beat(held=(theirs.id,), busy=1),
             two: Beat(held=(theirs.id,), busy=2),
@@ -277,7 +277,7 @@ class Workers(Part):
         assert [await documents.holder(name, lab.now) for name in "abcd"] == [None, None, None, other]
         token = await documents.lease("a", other, 100, lab.now)
         assert token is not None
-        assert token > 1  # a fence against what the dead may still write
+        assert token > 1  # a fence against late writes of the dead worker
 
     async def test_the_duties_of_one_that_is_no_worker_are_free_when_it_is_retired(self, lab: Lab) -> None:
         program, other, documents = lab.new_id(), lab.new_id(), lab.engine.documents
@@ -287,7 +287,7 @@ class Workers(Part):
         assert [await documents.holder(name, lab.now) for name in "abc"] == [None, None, other]
         assert await lab.engine.workers.list() == []
 
-    # -- what is held for a worker
+    # -- jobs held for a worker
 
     async def test_what_is_held_for_a_worker_is_let_go_of_with_its_session(self, lab: Lab) -> None:
         workers, session, worker = lab.engine.workers, lab.engine.another_session(), lab.new_id()

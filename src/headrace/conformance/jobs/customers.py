@@ -1,4 +1,4 @@
-"""Customers: their keys are their own, and so are their lines, where a queue is set so."""
+"""Customers: each has its own keys, and its own waiting list where a queue is set so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STRICT = Customers(strict=True)
 
 
 async def by_customer(lab: Lab, queue: str = "default", **others: Any) -> None:
-    """Set the queue by customer."""
+    """Share the queue by customer."""
     await setting(lab, f"queue:{queue}", {"by_customer": True, **others})
 
 
@@ -44,7 +44,7 @@ async def setting(lab: Lab, key: str, value: Any) -> None:
 
 
 async def given(lab: Lab, customers: Customers | None = None, **asked: Any) -> list[str | None]:
-    """The customers of the jobs that a new worker is given."""
+    """Return the customers of the jobs that a new worker gets."""
     worker = await lab.worker()
     queues = asked.pop("queues", ("default",))
     return [job.customer for job in await lab.claim(worker, queues=queues, customers=customers, **asked)]
@@ -87,7 +87,7 @@ class OfCustomers(Part):
         jobs = await lab.put_all(*(lab.job(customer=one, concurrency_key="k") for one in "ab" for _ in range(2)))
         assert {job.id for job in await lab.claim(await lab.worker())} == {jobs[0].id, jobs[2].id}
 
-    # -- whose jobs a worker takes
+    # -- customers of a worker
 
     async def test_elsewhere_a_choice_of_customers_is_refused_with_the_remedy(self, lab: Lab) -> None:
         await lab.put(customer="a")
@@ -100,7 +100,7 @@ class OfCustomers(Part):
         await lab.ask(dead, queues=("other",), customers=STRICT)
         await lab.engine.workers.bury(dead, 0)
         await setting(lab, "queue:other", {})
-        with pytest.raises(ConfigError):  # before it is said that the worker is dead
+        with pytest.raises(ConfigError):  # before the check whether the worker is dead
             await lab.ask(dead, queues=("other",), customers=STRICT)
         with pytest.raises(ConfigError, match="headrace queues set QUEUE --by-customer"):
             await given(lab, STRICT, queues=None)
@@ -187,7 +187,8 @@ class OfCustomers(Part):
                 await session.close()
 
     async def test_fifty_strict_claims_at_once_leave_no_worker_with_jobs_of_two(self, lab: Lab) -> None:
-        """Judged by the record: whose jobs each worker holds after each round, and whose it ever had at a time."""
+        """Checked by the record: the customers of each worker's jobs after each round, and of all it ever held at a
+        time."""
         await by_customer(lab)
         whose = (*(f"c{number}" for number in range(6)), None)
         jobs = await lab.put_all(*(lab.job(customer=whose[number % 7]) for number in range(350)))
@@ -222,7 +223,7 @@ class OfCustomers(Part):
                     mine = [job for job in held if job.worker == worker]
                     assert len({job.customer for job in mine}) <= 1
                     assert None not in {job.customer for job in mine}
-                    done = mine if choose(True, False) else mine[1:]  # some still hold one when they ask again
+                    done = mine if choose(True, False) else mine[1:]  # some still hold one at their next request
                     await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in done))
                 lab.later(1)
         finally:
@@ -261,7 +262,7 @@ class OfCustomers(Part):
         await by_customer(lab, paused=True)
         assert await given(lab, Customers()) == []
 
-    # -- while it is set
+    # -- while the setting changes
 
     @pytest.mark.parametrize("keyed", [False, True])
     async def test_jobs_in_line_move_when_the_queue_is_set_and_back(self, lab: Lab, keyed: bool) -> None:

@@ -1,4 +1,4 @@
-"""Webhooks: deliveries are stored with what they tell of, and wait for the one before them to the same target."""
+"""Webhooks: deliveries are stored with their event, and wait for the previous one to the same target."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ TARGETS = (Target("wh_all", EVENTS), Target("wh_ends", ("completed", "failed", "
 
 
 class Telling(Part):
-    """What follows from a job that somebody wants to be told of."""
+    """What follows from a job with targets."""
 
     async def told(self, lab: Lab, task: str = "work", **options: object) -> Job:
-        """A new job with these targets, stored with the delivery that tells of it."""
+        """Store a new job with these targets and its first delivery."""
         job, others = first_told(lab.job(task, webhook=TARGETS, **options))  # type: ignore[arg-type]
         [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
         assert isinstance(answer, Inserted)
         return answer.job
 
     async def deliveries(self, lab: Lab) -> list[tuple[str, str, Status]]:
-        """What is to be sent, in order: to whom, what, and how it stands."""
+        """Return the deliveries in order: target, event, and status."""
         found = [one for one in await self.all(lab) if one.queue == QUEUE]
         return [(one.payload["webhook"], one.payload["message"]["type"], one.status) for one in found]
 
     async def all(self, lab: Lab) -> list[Job]:
-        """Every job, in order."""
+        """Return every job, in order."""
         page = await lab.engine.records.find(Filter(), lab.now, 1000)
         return sorted(page.items, key=lambda one: one.seq)
 
@@ -75,7 +75,7 @@ class Telling(Part):
         for _ in range(3):
             [delivery] = await lab.claim(worker, tasks=("headrace.deliver",))
             heard.append(delivery.payload["message"]["type"])
-            # However it ends, the next one goes out.
+            # In whatever way it ends, the next one is sent.
             gone = Completed("1") if heard[1:] else Failed(error=OOPS, reason=None)
             ended = lab.end(replace(delivery, charged=7), gone, started_at=lab.now)
             await lab.apply(ended)
@@ -95,7 +95,7 @@ class Telling(Part):
             assert await lab.engine.jobs.apply([stamped], lab.now) == [Applied(told.job)]
         job = await lab.get(told.job)
         assert (job, job.progress) == (told.job, Progress(10.0, "soon"))
-        # One that is decided from what was before must be decided again.
+        # A change decided from an earlier state must be decided again.
         late = actions.cancel(held, lab.now, lab.rules)
         assert late is not None
         [verdict] = await lab.apply(late)
@@ -126,7 +126,7 @@ class Telling(Part):
         for parent in parents:
             children = [lab.job("work", parent=parent.id, root=parent.id, webhook=targets) for _ in range(300)]
             assert all(isinstance(one, Inserted) for one in await lab.engine.jobs.insert(children, lab.now))
-        for parent in parents:  # what is stored for one takes nobody else's place
+        for parent in parents:  # a delivery for one has no effect on those of others
             await lab.cancel(parent)
             await lab.process_notes()
         assert await lab.engine.records.count_matching(Filter(task=frozenset({TASK})), lab.now) == 2400

@@ -1,4 +1,4 @@
-"""Books: what a store keeps twice agrees, whatever happened and whoever writes meanwhile."""
+"""Verification: redundant data of a store agrees, whatever happened and whatever is written meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Verifying"]
 
 
 async def verify(lab: Lab) -> dict[str, Invariant]:
-    """All books, none of which may have a finding."""
+    """Return all invariants, none of which may have a mismatch."""
     books = {name: await lab.engine.records.verify(name, lab.now) for name in BOOKS}
     for name, book in books.items():
         assert (book.name, book.holds) == (name, BOOKS[name])
