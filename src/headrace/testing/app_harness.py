@@ -94,7 +94,7 @@ class Harness:
         vars(engine.jobs).update(insert=inserted)
         vars(engine.families).update(settle=settled)
         if self._inline:
-            # A single job goes to the inserts directly, with or without the writer around them.
+            # One job goes by the writers of new jobs themselves, with or without the lanes around them.
             vars(lanes.submits).update(insert=self._drained(lanes.submits.insert))
             doors = {name: self._drained(getattr(lanes, name)) for name in ("insert_many", "insert_batch")}
             vars(lanes).update(doors)

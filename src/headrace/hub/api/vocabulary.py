@@ -364,7 +364,7 @@ class Drafts:
         task = self._app.by_name.get(said.task)
         if task is None:
             return await self._app.draft_with_warnings(said.task, said.payload, **said.options)
-        key = said.options.pop("request_key", None)  # no two submits share it
+        key = said.options.pop("request_key", None)  # which no two submits share
         draft = self._with_options(task, said.options).draft_bound(said.payload)
         return (draft if key is None else draft.with_options(request_key=key)), ()
 
