@@ -87,7 +87,7 @@ class Transactional(Part):
         async with lab.transactions.transaction() as connection:
             made = stored(await insert(lab, connection, *jobs))
             for job in jobs:
-                assert await lab.gone(job), "nobody sees them before"
+                assert await lab.gone(job), "not visible before the commit"
         assert [await lab.get(job) for job in jobs] == made
         assert [job.id for job in made] == [job.id for job in jobs]
         assert (await lab.engine.records.ledger()).accepted == 3
@@ -226,7 +226,7 @@ class Transactional(Part):
         with suppress(Undone):
             async with lab.transactions.transaction() as connection:
                 assert await apply(lab, connection, change) == Applied(change.job)
-                assert await lab.get(job) == job, "nobody sees it before"
+                assert await lab.get(job) == job, "not visible before the commit"
                 raise Undone
         assert await lab.get(job) == job
         assert await lab.attempts(job) == []

@@ -59,21 +59,21 @@ class Workers(Part):
         use = Utilisation(
             busy_share=0.25, busy_share_ever=1.0, failed=2, claimed_at=lab.at(-5), polled_at=lab.at(-1), memory=2**40
         )
-        for told in (use, Utilisation()):
-            await lab.engine.workers.beat(worker, Beat(utilisation=told), lab.now)
-            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
-            await lab.engine.workers.beat_many({worker: Beat(utilisation=told)}, lab.now)
-            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
+        for utilisation in (use, Utilisation()):
+            await lab.engine.workers.beat(worker, Beat(utilisation=utilisation), lab.now)
+            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [utilisation]
+            await lab.engine.workers.beat_many({worker: Beat(utilisation=utilisation)}, lab.now)
+            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [utilisation]
 
     async def test_what_it_says_of_itself_by_now_comes_back(self, lab: Lab) -> None:
         worker = await lab.worker(offers={"memory": 8}, tasks=("a",))
         renewed = Renewed(concurrency=3, tasks=("b",), offers={"memory": 24}, customers=Customers(strict=True))
-        for told in (renewed, None):
-            await lab.engine.workers.beat(worker, Beat(renewed=told), lab.now)
+        for renewal in (renewed, None):
+            await lab.engine.workers.beat(worker, Beat(renewed=renewal), lab.now)
             [row] = await lab.engine.workers.list()
-            assert row.beat.renewed == told
+            assert row.beat.renewed == renewal
             shown = row.as_heard(lab.now, lab.rules).info
-            expected = (3, ("b",), {"memory": 24}, True) if told else (8, ("a",), {"memory": 8}, False)
+            expected = (3, ("b",), {"memory": 24}, True) if renewal else (8, ("a",), {"memory": 8}, False)
             assert (shown.concurrency, shown.tasks, shown.offers, shown.customers is not None) == expected
 
     async def test_all_queues_and_no_queues_are_told_apart(self, lab: Lab) -> None:
@@ -114,8 +114,8 @@ class Workers(Part):
         for number in (1, 2, 3):
             lab.later(1)
             assert (await beat(lab, worker)).beats == number
-        told = Beat(held=(lab.new_id(),), state="draining", busy=3, buffered=2, stuck_threads=1, done=99)
-        await lab.engine.workers.beat(worker, told, lab.later(1))
+        sent = Beat(held=(lab.new_id(),), state="draining", busy=3, buffered=2, stuck_threads=1, done=99)
+        await lab.engine.workers.beat(worker, sent, lab.later(1))
         [row] = await lab.engine.workers.list()
         assert (row.beats, row.beat_at) == (4, lab.now)
         # The engine need not keep which jobs it named last.
@@ -217,9 +217,9 @@ class Workers(Part):
         answers = await lab.engine.workers.beat_many(beats, lab.now)
         assert (answers.pop(dead), answers.pop(unknown)) == (Dead(), Dead())
         assert list(answers) == [one, two]
-        told = {worker: answer for worker, answer in answers.items() if isinstance(answer, Alive)}
-        assert (told[one].beats, told[one].cancels, told[one].unknown) == (1, (), (mine,))
-        assert (told[two].beats, told[two].cancels, told[two].unknown) == (1, (asked.id,), (asked,))
+        alive = {worker: answer for worker, answer in answers.items() if isinstance(answer, Alive)}
+        assert (alive[one].beats, alive[one].cancels, alive[one].unknown) == (1, (), (mine,))
+        assert (alive[two].beats, alive[two].cancels, alive[two].unknown) == (1, (asked.id,), (asked,))
         assert {row.info.id: (row.beat.busy, row.beat_at) for row in await lab.engine.workers.list()} == {
             one: (1, lab.now),
             two: (2, lab.now),

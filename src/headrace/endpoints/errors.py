@@ -90,9 +90,9 @@ def failure_of(job: Job, tracebacks: bool = False) -> Problem:
     if isinstance(data, str):  # the detail of an HTTPException, without the number before it
         detail, data = data, None
     problem = Problem(status, "failed", "The job failed", detail, job_id=str(job.id))
-    told = {name: getattr(problem.details, name) for name in ProblemDetails.__struct_fields__}
+    fields = {name: getattr(problem.details, name) for name in ProblemDetails.__struct_fields__}
     problem.details = FailureDetails(
-        **told,
+        **fields,
         code="" if error is None else error.code,
         reason=None if job.reason is None else str(job.reason),
         causes=() if error is None else error.causes,
@@ -107,5 +107,5 @@ def coded(details: ProblemDetails) -> FailureDetails:
     """Return the details of a problem with a code, as all of them have: the last part of their type."""
     if isinstance(details, FailureDetails) and details.code:
         return details
-    told = {name: getattr(details, name) for name in details.__struct_fields__}
-    return FailureDetails(**told | {"code": details.type.removeprefix(PAGE)})
+    fields = {name: getattr(details, name) for name in details.__struct_fields__}
+    return FailureDetails(**fields | {"code": details.type.removeprefix(PAGE)})

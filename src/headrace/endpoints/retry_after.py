@@ -42,13 +42,13 @@ class Estimates:
         if job.status is not Status.QUEUED:
             return await self.retry_after(job)
         kind, now = (job.queue, job.priority, job.task), self._app.host.clock.monotonic()
-        until, told = self._new.get(kind, (0.0, 0))
+        until, seconds = self._new.get(kind, (0.0, 0))
         if now >= until:
-            told = await self.retry_after(job)
+            seconds = await self.retry_after(job)
             if len(self._new) >= _MAX_KINDS:
                 self._new.clear()
-            self._new[kind] = now + POSITION_CACHE_SECONDS, told
-        return told
+            self._new[kind] = now + POSITION_CACHE_SECONDS, seconds
+        return seconds
 
     async def retry_after(self, job: Job) -> int:
         """Return after how many seconds the job may have ended."""

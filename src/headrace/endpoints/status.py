@@ -142,8 +142,8 @@ class StatusPages:
         return Teller(snapshot, self._ended, self._seen, self._change)
 
     def _ended(self, job: Job) -> EndShown:
-        told = _fields(ended_as(job))
-        return EndShown(**told | {"error": self._error(told["error"])})
+        fields = _fields(ended_as(job))
+        return EndShown(**fields | {"error": self._error(fields["error"])})
 
     def _change(self, document: Any) -> Any:
         if not isinstance(document, RetryTold):

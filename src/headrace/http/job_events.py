@@ -177,8 +177,8 @@ def _result_of(job: Job) -> msgspec.Raw:
 def end_of(job: Job) -> tuple[Kind, msgspec.Struct] | None:
     """Return the event for a job's result or error; None: the job was cancelled and has neither."""
     if job.status is Status.FAILED:
-        told = ErrorTold(job_id=job.id, status=job.status, reason=job.reason, attempt=job.attempt, error=job.error)
-        return "error", told
+        document = ErrorTold(job_id=job.id, status=job.status, reason=job.reason, attempt=job.attempt, error=job.error)
+        return "error", document
     if job.status is Status.COMPLETED:
         return "result", ResultTold(
             job_id=job.id,

@@ -125,15 +125,15 @@ def _parts(news: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
     for entry in news.items:
         mark = replace(mark, item=entry.cursor)
         tell("item", item_of(entry))
-    told: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(news)]
-    if news.over and told and told[-1][0] == "status":
-        told.pop()
+    events: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(news)]
+    if news.over and events and events[-1][0] == "status":
+        events.pop()
     if news.over:
-        told.append(("status", teller.ended(news.job)))
-    for name, document in told[:-1]:
+        events.append(("status", teller.ended(news.job)))
+    for name, document in events[:-1]:
         tell(name, document)
     mark = news.mark  # only the last event completes the update
-    for name, document in told[-1:]:
+    for name, document in events[-1:]:
         tell(name, document)
     if news.place is not None:
         tell("position", position_of(news.job, news.place))

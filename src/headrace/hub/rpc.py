@@ -283,7 +283,7 @@ class _HintSocket(ServedSocket):
         self._wake.set()
 
     async def _tell(self) -> None:
-        told = Hints(self._heard, self._wanted, tuple(self._pending))
+        hints = Hints(self._heard, self._wanted, tuple(self._pending))
         self._heard = self._wanted = None
         self._pending = []
-        await self._websocket.send_bytes(encode(told))
+        await self._websocket.send_bytes(encode(hints))

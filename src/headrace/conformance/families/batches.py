@@ -179,8 +179,8 @@ class Batches(Batched):
         lab.later(1)
         assert await lab.engine.families.seal(batch.id, lab.now)
         lab.later(1)
-        told = await lab.engine.families.process_notes(lab.now)
-        [over] = told.over
+        processed = await lab.engine.families.process_notes(lab.now)
+        [over] = processed.over
         assert (over.id, over.sealed, over.abandoned, over.tally) == (batch.id, True, False, BatchTally(2, 0, 0, 2))
         assert over.ended_at == lab.now
         # It is returned until its follow-up is settled.

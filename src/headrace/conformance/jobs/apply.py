@@ -203,8 +203,8 @@ class Applying(Part):
     async def test_progress_leaves_the_rev(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         lab.later(1)
-        told = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half")))
-        assert (told.rev, told.epoch, told.updated_at) == (job.rev, job.epoch, lab.now)
+        reported = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half")))
+        assert (reported.rev, reported.epoch, reported.updated_at) == (job.rev, job.epoch, lab.now)
         done = await lab.do(lab.end(job, Completed("1")))  # decided before the report: the rev is still current
         assert done.progress == Progress(100.0)
 
@@ -221,15 +221,15 @@ class Applying(Part):
         if not isinstance(lab.engine.jobs, FindsChanged):
             return  # an engine may omit it
         worker = await lab.worker()
-        silent, told, started = [await lab.held(worker) for _ in range(3)]
+        silent, reported, started = [await lab.held(worker) for _ in range(3)]
         still, cancelled, unknown = await lab.put(delay=60), await lab.put(delay=60), lab.job()
-        silent, told = await lab.start(silent), await lab.start(told)
-        known = [silent, told, started, still, cancelled, unknown]
-        await lab.do(execution.progress(told, lab.now, Progress(50.0)))
+        silent, reported = await lab.start(silent), await lab.start(reported)
+        known = [silent, reported, started, still, cancelled, unknown]
+        await lab.do(execution.progress(reported, lab.now, Progress(50.0)))
         await lab.start(started)
         await lab.cancel(cancelled)
         found = await lab.engine.jobs.changed([(job.id, job.rev) for job in known])
-        assert set(found) == {told.id, started.id, cancelled.id, unknown.id}
+        assert set(found) == {reported.id, started.id, cancelled.id, unknown.id}
         assert len(found) == 4
         assert await lab.engine.jobs.changed([]) == []
 

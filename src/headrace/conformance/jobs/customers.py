@@ -56,9 +56,9 @@ class OfCustomers(Part):
     # -- keys
 
     async def test_a_dedup_key_is_the_customers_own(self, lab: Lab) -> None:
-        whose = [None, "a", "b", "ak", "", "\x1f"]
-        jobs = await lab.put_all(*(lab.job(customer=one, dedup="k") for one in whose))
-        again = [lab.job(customer=one, dedup="k") for one in whose]
+        owners = [None, "a", "b", "ak", "", "\x1f"]
+        jobs = await lab.put_all(*(lab.job(customer=one, dedup="k") for one in owners))
+        again = [lab.job(customer=one, dedup="k") for one in owners]
         assert await lab.insert(*again) == [Duplicated(job) for job in jobs]
         assert isinstance((await lab.insert(lab.job(customer="a", dedup="kk")))[0], Inserted)
         await lab.cancel(jobs[1])
@@ -73,8 +73,8 @@ class OfCustomers(Part):
 
     async def test_a_concurrency_key_is_the_customers_own(self, lab: Lab) -> None:
         await setting(lab, "limit:work", {"max_per_key": 1})
-        whose = [None, "a", "b"]
-        jobs = await lab.put_all(*(lab.job(customer=one, concurrency_key="k") for one in whose for _ in range(2)))
+        owners = [None, "a", "b"]
+        jobs = await lab.put_all(*(lab.job(customer=one, concurrency_key="k") for one in owners for _ in range(2)))
         worker = await lab.worker()
         assert [job.id for job in await lab.claim(worker)] == [job.id for job in jobs[::2]]
         assert await lab.claim(worker) == []
@@ -152,7 +152,7 @@ class OfCustomers(Part):
         assert await more() == [], "it still holds one of theirs"
         await lab.finish(await lab.start(second[0]))
         assert [job.customer for job in await more()] == ["b", "b"]
-        assert await given(lab, STRICT) == [], "those without a customer are nobody's"
+        assert await given(lab, STRICT) == [], "a strict worker gets no jobs without a customer"
         assert await given(lab) == [None]
 
     async def test_who_holds_jobs_of_two_is_strict_with_both(self, lab: Lab) -> None:
@@ -190,8 +190,8 @@ class OfCustomers(Part):
         """Checked by the record: the customers of each worker's jobs after each round, and of all it ever held at a
         time."""
         await by_customer(lab)
-        whose = (*(f"c{number}" for number in range(6)), None)
-        jobs = await lab.put_all(*(lab.job(customer=whose[number % 7]) for number in range(350)))
+        owners = (*(f"c{number}" for number in range(6)), None)
+        jobs = await lab.put_all(*(lab.job(customer=owners[number % 7]) for number in range(350)))
         profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles)
         workers = [await lab.worker() for _ in range(5)]
         choose, sessions = Choices(7), [lab.engine, *(lab.engine.another_session() for _ in range(4))]
@@ -237,7 +237,7 @@ class OfCustomers(Part):
             spans += ((one.worker, job.customer, one.assigned_at, one.finished_at) for one in await lab.attempts(job))
             if job.held:
                 spans.append((job.worker, job.customer, job.assigned_at, lab.now))
-        assert {customer for _, customer, _, _ in spans} == {one for one in whose if one}, "everybody had a turn"
+        assert {customer for _, customer, _, _ in spans} == {one for one in owners if one}, "everybody had a turn"
         for who, customer, since, until in spans:
             assert since is not None
             beside = {
@@ -296,7 +296,7 @@ class OfCustomers(Part):
         choose = Choices(5)
         await by_customer(lab)
         await by_customer(lab, "other", priority=1)
-        whose = (None, "a", "b", "c")
+        owners = (None, "a", "b", "c")
         asks = [
             None,
             Customers(),
@@ -306,7 +306,7 @@ class OfCustomers(Part):
         ]
         waiting = await lab.put_all(
             *(
-                lab.job(customer=choose(*whose), queue=choose("default", "other"), priority=choose(1, 2, 3))
+                lab.job(customer=choose(*owners), queue=choose("default", "other"), priority=choose(1, 2, 3))
                 for _ in range(40)
             )
         )

@@ -121,7 +121,7 @@ class Uniqueness(Part):
         assert until is not None
         before = dict.fromkeys(ENDED, until)
         assert await lab.engine.jobs.delete({**before, Status.COMPLETED: lab.at(-0.000001)}) == 1
-        assert await lab.gone(other), "whose period was over by then"
+        assert await lab.gone(other), "its period was over by then"
         assert (await lab.get(done)) == done
         assert await lab.engine.jobs.delete(before) == 1
         assert await lab.gone(done)

@@ -75,7 +75,7 @@ class Profiled(Part):
         )
         assert isinstance(again, Inserted), "a pair that it has"
         assert isinstance(bare, Refused), "requirements make another pair"
-        assert "acme" in str(bare.error), "it says whose they are"
+        assert "acme" in str(bare.error), "it names the customer"
         assert "wait until" in str(bare.error), "and what to do"
         assert isinstance(other, Inserted), "another customer's are its own"
         assert isinstance(operator, Inserted)
@@ -256,8 +256,8 @@ class Profiled(Part):
             assert isinstance(reused.error, KeyReused)
             assert met == Duplicated(holder)
             assert stored(await lab.engine.jobs.insert([new], lab.now, whole=whole)) == []
-        told = {first.id: [lab.job("companion", customer=ACME)]}
-        answers = await lab.engine.jobs.insert([new, *repeats[:2], holder], lab.now, companions=told)
+        companions = {first.id: [lab.job("companion", customer=ACME)]}
+        answers = await lab.engine.jobs.insert([new, *repeats[:2], holder], lab.now, companions=companions)
         assert isinstance(answers[0], Refused)
         assert answers[1:] == [Inserted(ended), Duplicated(ended), Inserted(holder)]
         assert (await lab.engine.records.ledger()).accepted == 3
@@ -291,8 +291,8 @@ class Profiled(Part):
         await allow(lab, 1)
         await lab.put("only", customer=ACME)
         target = Target("wh_1", EVENTS, ACME)
-        job, told = first_told(lab.job("only", customer=ACME, webhook=(target,)))
-        [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
+        job, deliveries = first_told(lab.job("only", customer=ACME, webhook=(target,)))
+        [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: deliveries})
         assert isinstance(answer, Inserted), "a delivery"
         await lab.put("fired", customer=ACME, schedule="nightly")
         batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
@@ -305,8 +305,8 @@ class Profiled(Part):
     async def test_a_change_stores_all_that_it_inserts(self, lab: Lab) -> None:
         await allow(lab, 1)
         target = Target("wh_1", EVENTS, ACME)
-        job, told = first_told(lab.job("only", customer=ACME, webhook=(target,)))
-        await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
+        job, deliveries = first_told(lab.job("only", customer=ACME, webhook=(target,)))
+        await lab.engine.jobs.insert([job], lab.now, companions={job.id: deliveries})
         [held] = await lab.claim(await lab.worker(), tasks=("only",))
         change = execution.finish(held, Completed("1"), lab.now, 0.5, lab.rules, lab.now)
         more = lab.job("instance", customer=ACME)

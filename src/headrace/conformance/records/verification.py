@@ -81,8 +81,8 @@ class Verifying(Part):
         assert finding.what == "of 3 messages to wh_1, 1 are missing, from number 1 on"
         stored = (await lab.engine.records.find(Filter(queue=frozenset({QUEUE})), lab.now, 100)).items
         ours = {one.metadata[NUMBER]: one.created_at for one in stored if one.tags[1] == str(broken.id)}
-        [told] = (await lab.get(broken)).told or ()
-        assert lost(told, broken.created_at, ours, lab.now) == [(1, 1)], "as the core says"
+        [notified] = (await lab.get(broken)).told or ()
+        assert lost(notified, broken.created_at, ours, lab.now) == [(1, 1)], "as the core says"
         assert (await lab.engine.records.verify("messages")).wrong == 0, "without the time nothing is known"
 
     async def test_the_last_messages_are_missed_too(self, lab: Lab) -> None:

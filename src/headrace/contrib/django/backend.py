@@ -92,9 +92,9 @@ class HeadraceBackend(BaseTaskBackend):
         if known is not None:
             return known
         make = _coroutine if inspect.iscoroutinefunction(task.func) else _plain
-        run, told = make(type(self), self.alias, task.module_path), _ended(type(self), self.alias)
+        run, on_end = make(type(self), self.alias, task.module_path), _ended(type(self), self.alias)
         made: Task[Any, Any] = cast("Any", app.task)(
-            run, name=task.module_path, on_success=told, on_failed=told, on_cancelled=told, **self.options
+            run, name=task.module_path, on_success=on_end, on_failed=on_end, on_cancelled=on_end, **self.options
         )
         made.handler.describe = described
         return made
@@ -117,10 +117,10 @@ class HeadraceBackend(BaseTaskBackend):
             )
         )
 
-        def told(job: Job) -> None:
+        def stored(job: Job) -> None:
             task_enqueued.send(type(self), task_result=self._result(task, job))
 
-        job = submit_then(draft, told)
+        job = submit_then(draft, stored)
         if job is not None:
             return self._result(task, job)
         later = self._result(task, draft.job(project_app().host.clock.now()))
@@ -212,7 +212,7 @@ def _ended(kind: type[HeadraceBackend], alias: str) -> Callable[[Job], Awaitable
         backend = kind(alias, {"QUEUES": []})
         task_finished.send(kind, task_result=backend._result(_task_of(job), job))
 
-    async def told(job: Job) -> None:
+    async def notify(job: Job) -> None:
         await sync_to_async(tell)(job)
 
-    return told
+    return notify

@@ -250,27 +250,27 @@ def _closing(hook: BeforeSubmit | None) -> BeforeSubmit | None:
 class _Streamed:
     """Events for a server that iterates on a loop: each is awaited on a thread."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, events: Told) -> None:
+        self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            while (part := await asyncio.to_thread(next, self._told, None)) is not None:
+            while (part := await asyncio.to_thread(next, self._events, None)) is not None:
                 yield part
         finally:
-            await asyncio.to_thread(self._told.close)
+            await asyncio.to_thread(self._events.close)
 
     def close(self) -> None:
         """Stop following the job, also if nothing was read."""
-        self._told.close()
+        self._events.close()
 
 
 def _response(jobs: App, request: HttpRequest, answer: Any) -> HttpResponse:
     """Return the response of Django; a response that is not headrace's stays as it is."""
     if isinstance(answer, Telling):
-        told = Told(jobs, answer)
+        events = Told(jobs, answer)
         return StreamingHttpResponse(
-            _Streamed(told) if isinstance(request, ASGIRequest) else told, headers=dict(EVENT_HEADERS)
+            _Streamed(events) if isinstance(request, ASGIRequest) else events, headers=dict(EVENT_HEADERS)
         )
     if not isinstance(answer, EndpointResponse):
         return answer

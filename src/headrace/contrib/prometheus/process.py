@@ -112,7 +112,7 @@ def _running(workers: Iterable[Worker], pairs: Iterable[Pair]) -> Family:
 def _workers(workers: Sequence[Worker]) -> Iterator[Family]:
     """Yield metrics about the workers; of several in one process, their sum or the worst."""
     stats = [(worker, worker.stats) for worker in workers]
-    told = {
+    figures = {
         "healthy": min(worker.healthy for worker in workers),
         "busy": sum(one.busy for _, one in stats),
         "concurrency": sum(worker.concurrency for worker in workers),
@@ -121,7 +121,7 @@ def _workers(workers: Sequence[Worker]) -> Iterator[Family]:
         "silence_seconds": max(one.silence for _, one in stats),
         "loop_lag_seconds": max(worker.host.clock.monotonic() - worker.ticked_at for worker in workers),
     }
-    for name, value in told.items():
+    for name, value in figures.items():
         family = gauge(f"headrace_worker_{name}")
         family.add_metric((), max(0.0, float(value)))
         yield family

@@ -145,8 +145,8 @@ async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) 
 
 async def _tried(ask: PageRequest, act: Act, given: dict[str, Any]) -> Response:
     try:
-        told = msgspec.convert(given, act.body)
-        answer = Done() if act.check is None else await act.check(ask, told)
+        body = msgspec.convert(given, act.body)
+        answer = Done() if act.check is None else await act.check(ask, body)
     except (
         ActionRefused,
         errors.InvalidPayload,

@@ -38,7 +38,7 @@ async def overview(ask: PageRequest) -> Shown:
     span = ask.given("range") if ask.given("range") in RANGES else "1h"
     by = ask.given("by") if ask.given("by") in BY else "status"
     # All at once: a slow part is awaited only as long as the others take, or a moment longer.
-    drawn, told, (queues, workers, hour, running, groups) = await asyncio.gather(
+    drawn, problems, (queues, workers, hour, running, groups) = await asyncio.gather(
         _charts(ask, span or "1h", by or "status"),
         _problems(ask),
         asyncio.gather(
@@ -70,7 +70,7 @@ async def overview(ask: PageRequest) -> Shown:
         "oldest": min(oldest, default=None),
         "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
         "hour": _figures(hour.charts()),
-        "problems": told,
+        "problems": problems,
         "queues": busy,
         "running": running.items,
         "groups": groups,

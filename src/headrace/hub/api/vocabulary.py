@@ -281,7 +281,7 @@ def _exclude(asked: Excluded, needs: dict[str, tuple[str, Any]]) -> None:
 
 def requirements_of(job: Job) -> dict[str, Any]:
     """Return the requirements of a job, by the page's names; those without one stay as they are."""
-    told: dict[str, Any] = {}
+    required: dict[str, Any] = {}
     excluded: dict[str, Any] = {}
     for name, need in job.requires.items():
         theirs = _THEIRS.get(name, name)
@@ -293,12 +293,12 @@ def requirements_of(job: Job) -> dict[str, Any]:
         elif wanted is None or "not" in need:
             theirs, wanted = name, need
         if wanted is not None:
-            told[theirs] = wanted
+            required[theirs] = wanted
     if excluded:
-        told["not"] = excluded
+        required["not"] = excluded
     if job.timeout is not None:
-        told["timeout_minutes"] = job.timeout / 60
-    return told
+        required["timeout_minutes"] = job.timeout / 60
+    return required
 
 
 def _wanted(name: str, need: Any) -> Any:

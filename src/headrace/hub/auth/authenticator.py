@@ -288,13 +288,13 @@ class Authenticator:
 
     async def _expire(self) -> None:
         """Close the connections of expired keys, as when a key is revoked."""
-        told = set[_Holder]()
+        notified = set[_Holder]()
         while True:
             now = self._app.host.clock.now()
             ended = {one for one in self._holders.values() if one.caller.has_expired(now)}
-            for holder in ended - told:
+            for holder in ended - notified:
                 self._revoke(holder.caller.key)
-            told = ended
+            notified = ended
             await asyncio.sleep(POLL_SECONDS)
 
     async def _note_uses(self) -> None:

@@ -61,18 +61,18 @@ class LoginAttempts:
 
     def wait(self, address: str | None, now: float) -> float:
         """Return the seconds until a key from this address is checked; 0: at once."""
-        return max(0.0, self._until.get(_whose(address), now) - now - (MAX_WRONG_KEYS - 1) * WRONG_KEY_SECONDS)
+        return max(0.0, self._until.get(_sender(address), now) - now - (MAX_WRONG_KEYS - 1) * WRONG_KEY_SECONDS)
 
     def wrong(self, address: str | None, now: float) -> None:
         """Count a wrong key."""
-        whose = _whose(address)
-        self._until[whose] = max(self._until.get(whose, now), now) + WRONG_KEY_SECONDS
+        sender = _sender(address)
+        self._until[sender] = max(self._until.get(sender, now), now) + WRONG_KEY_SECONDS
         if len(self._until) > MAX_ADDRESSES:
             kept = sorted(((until, one) for one, until in self._until.items() if until > now), reverse=True)
             self._until = {one: until for until, one in kept[: MAX_ADDRESSES // 2]}
 
 
-def _whose(address: str | None) -> str:
+def _sender(address: str | None) -> str:
     """Return what identifies a sender: with IPv6, each has a whole network of addresses."""
     try:
         found = ip_address(address or "")
@@ -236,8 +236,8 @@ class DashboardLogin:
         return secured(response)
 
     async def _closed(self, request: Request, there: str, wait: int) -> Response:
-        told = f"Too many wrong keys came from your address. Wait {wait} s, then try again with the whole key."
-        response = await self._form(request, there, told, 429)
+        text = f"Too many wrong keys came from your address. Wait {wait} s, then try again with the whole key."
+        response = await self._form(request, there, text, 429)
         response.headers["Retry-After"] = str(wait)
         return response
 

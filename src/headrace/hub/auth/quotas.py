@@ -167,25 +167,25 @@ class Quotas:
 
         :raises Problem: 429
         """
-        told, customer, clock = task == TASK, caller.customer, self._app.host.clock
-        most = self._options.customer_messages if told else self._options.customer_jobs
+        messages, customer, clock = task == TASK, caller.customer, self._app.host.clock
+        most = self._options.customer_messages if messages else self._options.customer_jobs
         if customer is None or most is None or more <= 0:
             return
-        has = self._of(customer).deliveries if told else self._of(customer).jobs
+        has = self._of(customer).deliveries if messages else self._of(customer).jobs
         if clock.monotonic() >= has.count_at:
             async with has.counting:
                 if (begun := clock.monotonic()) >= has.count_at:  # no other call has counted while this one waited
-                    has.live = await self._count(customer, told=told)
+                    has.live = await self._count(customer, messages=messages)
                     took = clock.monotonic() - begun
                     has.count_at = begun + took + max(_COUNT_SECONDS, 20 * took)
         if has.live + more > most:
-            what = "messages of webhooks that wait or are to come" if told else "jobs that have not ended"
+            what = "messages of webhooks that wait or are to come" if messages else "jobs that have not ended"
             detail = f"a customer may have {most} {what}; there are {has.live}, and this would be {more} more"
-            raise _too_many(f"{detail}: {_OF_MESSAGES if told else _OF_JOBS}", 5)
+            raise _too_many(f"{detail}: {_OF_MESSAGES if messages else _OF_JOBS}", 5)
         has.live += more
 
-    async def _count(self, customer: str, *, told: bool) -> int:
-        """Return the customer's live jobs without deliveries; ``told``: deliveries, and those expected of its jobs."""
+    async def _count(self, customer: str, *, messages: bool) -> int:
+        """Return the customer's live jobs without deliveries; ``messages``: deliveries, and expected ones."""
         deliveries = await self._app.count(customer=customer, status=sorted(LIVE), task=TASK)
 
         async def count_of(tasks: tuple[str, ...]) -> int:
@@ -193,7 +193,7 @@ class Quotas:
                 return await self._app.count(customer=customer, status=sorted(LIVE), task=tasks)
             return max(0, await self._app.count(customer=customer, status=sorted(LIVE)) - deliveries)
 
-        return deliveries + await self._ahead(customer, count_of) if told else await count_of(())
+        return deliveries + await self._ahead(customer, count_of) if messages else await count_of(())
 
     async def _ahead(
         self, customer: str, count_of: Callable[[tuple[str, ...]], Awaitable[int]], *, new: bool = False

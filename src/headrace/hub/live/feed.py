@@ -148,6 +148,6 @@ class SharedFeed:
                     seat.fail(error)
 
     def _offer(self, changed: Changed) -> None:
-        told = [_Change(job) for job in changed.jobs]
+        changes = [_Change(job) for job in changed.jobs]
         for seat in self._seats:
-            seat.offer(told, changed.dropped)
+            seat.offer(changes, changed.dropped)
