@@ -38,7 +38,7 @@ ACTS: tuple[tuple[Verb, str, str], ...] = (
     (Verb.RESOLVE, "Resolve", ""),
     (Verb.DISCARD, "Discard", "danger"),
 )
-"""The actions on a job, in the order of the buttons."""
+"""What may be done to a job, in the order of the buttons."""
 
 
 @dataclass(frozen=True)
