@@ -1,7 +1,7 @@
 """Lone jobs that are stored on the thread of their submitter.
 
-For engines that have such a way (``Engine.direct``); to the others these tests mean nothing. What an engine does not
-take, the ordinary verb must find as if it had never been offered.
+For engines that have such a path (``Engine.direct``); other engines skip these tests. A job that an engine does not
+take this way must be unknown to the ordinary verb.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 
 
 def able(test: Test) -> Test:
-    """Only for an engine that has the role."""
+    """Skip the test for an engine without the role."""
 
     @functools.wraps(test)
     async def run(self: Part, lab: Lab, **given: Any) -> None:
@@ -44,7 +44,7 @@ async def offer(lab: Lab, job: Job) -> Inserted | None:
 
 
 async def store(lab: Lab, job: Job) -> InsertAnswer:
-    """Store the job as its submitter does: the short way, else the ordinary one."""
+    """Store the job as its submitter does: directly, else by the ordinary verb."""
     return await offer(lab, job) or (await lab.insert(job))[0]
 
 

@@ -1,4 +1,4 @@
-"""Entries: what runs add to their jobs, who may, and in which order it is read."""
+"""Entries: what runs add to their jobs, which runs may, and the order in which entries are read."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ __all__ = ["Entries"]
 
 
 def item(lab: Lab, number: int, *, attempt: int = 1, kind: Kind = Kind.ITEM, data: str | None = None) -> Entry:
-    """An entry; its data tells it apart."""
+    """Return an entry; its data identifies it."""
     return Entry(kind, attempt, number, data or f'"{kind} {attempt}.{number}"', lab.now)
 
 
 def items(lab: Lab, *numbers: int, attempt: int = 1) -> tuple[Entry, ...]:
-    """Items of these numbers."""
+    """Return items of these numbers."""
     return tuple(item(lab, number, attempt=attempt) for number in numbers)
 
 
 def of(job: Job, *entries: Entry, worker: UUID | None = None, epoch: int | None = None) -> Append:
-    """What the job's owner appends, or somebody else."""
+    """Return an append by the job's owner, or by another worker."""
     owner = worker or job.worker
     assert owner is not None
     return Append(job.id, owner, job.epoch if epoch is None else epoch, entries)
 
 
 async def keep(lab: Lab, *appends: Append) -> list[Kept]:
-    """The answers to one call."""
+    """Append in one call; return the replies."""
     return await lab.engine.entries.append(appends, lab.now)
 
 
 async def read(lab: Lab, job: Job, kind: Kind = Kind.ITEM) -> list[Entry]:
-    """Everything of one kind."""
+    """Return all entries of one kind."""
     return await lab.engine.entries.tail(job.id, kind)
 
 
@@ -94,7 +94,7 @@ class Entries(Part):
         assert await keep(lab, of(job)) == ["kept"]
         assert await lab.engine.entries.tail(lab.new_id(), Kind.ITEM) == []
 
-    # -- who may
+    # -- who may append
 
     async def test_a_stranger_is_refused(self, lab: Lab) -> None:
         worker, other = await lab.worker(), await lab.worker()
@@ -181,7 +181,7 @@ class Entries(Part):
             assert await read(lab, job) == list(whole)
 
     async def test_nothing_appears_behind_a_cursor_while_owners_change(self, lab: Lab) -> None:
-        """A reader races the owner, who races whoever takes the job away."""
+        """A reader races the owner, who races a sweeper that takes the job away."""
         job = await lab.running(await lab.worker())
         cursor, seen = (0, -1), list[tuple[int, int]]()
         enough, over = asyncio.Event(), asyncio.Event()
@@ -219,7 +219,7 @@ class Entries(Part):
         assert seen == [entry.cursor for entry in await read(lab, job)]
         assert [number for attempt, number in seen if attempt == 2] == list(range(1, 20))
 
-    # -- going
+    # -- deletion
 
     async def test_they_go_with_their_job(self, lab: Lab) -> None:
         worker = await lab.worker()

@@ -1,4 +1,4 @@
-"""The bench of the suite: one open engine, a clock moved by hand, and short words for the usual steps."""
+"""The bench of the suite: one open engine, a clock moved by hand, and short names for the usual steps."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ class Lab:
     # -- time and names
 
     def later(self, seconds: float) -> datetime:
-        """Let time pass; the new now."""
+        """Let time pass; return the new now."""
         self.now += timedelta(seconds=seconds)
         return self.now
 
     def at(self, seconds: float) -> datetime:
-        """The moment so many seconds from now."""
+        """Return the moment so many seconds from now."""
         return self.now + timedelta(seconds=seconds)
 
     def new_id(self) -> UUID:
-        """An id nobody has."""
+        """Return a new id."""
         return self.host.dice.new_id(self.now)
 
     @property
     def transactions(self) -> Transactions:
-        """The role of an engine that has it."""
+        """The transactions of an engine that has them."""
         assert self.engine.transactions is not None
         return self.engine.transactions
 
-    # -- into the store
+    # -- inserting
 
     def job(
         self,
@@ -80,7 +80,7 @@ class Lab:
         pending: bool = False,
         **spec: Any,
     ) -> Job:
-        """A job not yet inserted; ``delay`` and ``not_after`` in seconds from now, the rest as in ``Spec``."""
+        """Return a job not yet inserted; ``delay`` and ``not_after`` in seconds from now, the rest as in ``Spec``."""
         return submission.submit(
             self.new_id(),
             Spec(task=task, created_at=self.now, **spec),
@@ -97,11 +97,11 @@ class Lab:
         return await self.engine.jobs.insert(jobs, self.now)
 
     async def put(self, task: str = "work", **options: Any) -> Job:
-        """A job that is in the store; options as of ``job``."""
+        """Store a job; options as of ``job``."""
         return (await self.put_all(self.job(task, **options)))[0]
 
     async def put_all(self, *jobs: Job) -> list[Job]:
-        """The jobs as stored."""
+        """Store the jobs; return them as stored."""
         stored = []
         for answer in await self.insert(*jobs):
             assert isinstance(answer, Inserted), answer
@@ -111,7 +111,7 @@ class Lab:
     # -- workers
 
     async def worker(self, **info: Any) -> UUID:
-        """A registered worker."""
+        """Register a worker."""
         id = self.new_id()
         fields: dict[str, Any] = {"id": id, "host": "lab", "pid": 1, "started_at": self.now, "concurrency": 8}
         await self.engine.workers.register(WorkerInfo(**fields | info), self.now)
@@ -143,20 +143,20 @@ class Lab:
         return await self.engine.jobs.claim(worker, wish, request, self.now)
 
     async def claim(self, worker: UUID, n: int = 1000, **options: Any) -> list[Job]:
-        """The jobs a living worker is given."""
+        """Return the jobs that a living worker gets."""
         claimed = await self.ask(worker, n, **options)
         assert isinstance(claimed, Claimed), claimed
         return list(claimed.jobs)
 
     async def held(self, worker: UUID, task: str = "work", *, accept: bool = True, **options: Any) -> Job:
-        """A new job in this worker's hands; its task must have no other job in line."""
+        """Return a new job held by this worker; its task must have no other queued job."""
         job = await self.put(task, **options)
         taken = await self.claim(worker, 1, tasks=(task,), accept=accept)
         assert [one.id for one in taken] == [job.id]
         return taken[0]
 
     async def running(self, worker: UUID, task: str = "work", **options: Any) -> Job:
-        """A new job that this worker has started."""
+        """Return a new job that this worker has started."""
         return await self.start(await self.held(worker, task, **options))
 
     # -- changes
@@ -166,11 +166,11 @@ class Lab:
         return await self.engine.jobs.apply([self.stamp(change) for change in changes], self.now)
 
     def stamp(self, change: Change) -> Change:
-        """The change with an id, as every writer must give it one."""
+        """Return the change with an id, as every writer must give it one."""
         return replace(change, id=self.host.dice.token())
 
     async def do(self, change: Change | None) -> Job:
-        """Apply a change that must be applied; the job it made, which must be what the store has now."""
+        """Apply a change that must be applied; return the job it made, which must be what the store has now."""
         assert change is not None
         [verdict] = await self.apply(change)
         assert isinstance(verdict, Applied), verdict
@@ -183,19 +183,19 @@ class Lab:
         return await self.do(execution.start(job, self.now, self.rules))
 
     def end(self, job: Job, ending: Ending, *, chance: float = 0.5, started_at: datetime | None = None) -> Change:
-        """The decision about a handler's ending."""
+        """Return the decision about a handler's ending."""
         return execution.finish(job, ending, self.now, chance, self.rules, started_at)
 
     async def finish(self, job: Job, ending: Ending | None = None) -> Job:
-        """End a running job; completed, unless told otherwise."""
+        """End a running job; completed by default."""
         return await self.do(self.end(job, ending or Completed()))
 
     async def cancel(self, job: Job) -> Job:
-        """Cancel, or ask to."""
+        """Cancel a job, or request it."""
         return await self.do(actions.cancel(job, self.now, self.rules))
 
     async def stand(self, status: Status, task: str, **options: Any) -> Job:
-        """A new job that came to this status by the verbs of the lifecycle; no other job has this task."""
+        """Return a new job that got this status by the verbs of the lifecycle; no other job has this task."""
         match status:
             case Status.PENDING:
                 return await self.put(task, pending=True, **options)
@@ -220,11 +220,11 @@ class Lab:
         return await self.finish(job, endings[status])
 
     async def sweep(self, found: Overdue) -> Job:
-        """Do what the sweeper must do about this job."""
+        """Sweep this job, as the sweeper would."""
         return await self.do(self.swept(found))
 
     def swept(self, found: Overdue) -> Change | None:
-        """What the sweeper decides about this job."""
+        """Return what the sweeper decides about this job."""
         return sweep(
             found.job,
             self.now,
@@ -238,7 +238,7 @@ class Lab:
         )
 
     async def process_notes(self, limit: int = 1000) -> list[Change]:
-        """Process notes until there are none left; what came of it."""
+        """Process notes until none are left; return the changes."""
         changes = list[Change]()
         for _ in range(100):
             processed = await self.engine.families.process_notes(self.now, limit)
@@ -247,35 +247,35 @@ class Lab:
                 return changes
         raise AssertionError("there are always more notes")
 
-    # -- looking
+    # -- reading
 
     async def get(self, job: Job | UUID) -> Job:
-        """A job that must be here."""
+        """Return a job that must exist."""
         [found] = await self.engine.jobs.get([job.id if isinstance(job, Job) else job])
         assert found is not None
         return found
 
     async def gone(self, job: Job) -> bool:
-        """Whether the job is not here."""
+        """Return whether the job does not exist."""
         return await self.engine.jobs.get([job.id]) == [None]
 
     async def attempts(self, job: Job) -> list[Attempt]:
-        """The attempts on record."""
+        """Return the attempts on record."""
         return list((await self.engine.records.history(job.id)).attempts)
 
     async def overdue(self) -> list[Job]:
-        """The jobs a sweeper would look at now."""
+        """Return the jobs that a sweeper would find now."""
         return [found.job for found in await self.engine.jobs.overdue(self.now)]
 
 
 class Choices:
-    """Chooses by chance, the same for the same seed."""
+    """Chooses at random, the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self._dice = SystemDice(seed)
 
     def __call__(self, *options: T) -> T:
-        """One of them."""
+        """Return one of them."""
         return options[int(self._dice.chance() * len(options))]
 
 
@@ -286,11 +286,11 @@ class Part:
     """Whether another engine object on the same place finds the same store."""
 
     def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
-        """An engine, not opened, on the store of this place; a place never seen before is an empty store."""
+        """Return an engine, not opened, on the store of this place; a new place is an empty store."""
         raise NotImplementedError
 
     def lab(self, place: Path, rules: Rules | None = None) -> Lab:
-        """A bench with an engine made for this place."""
+        """Return a bench with an engine made for this place."""
         chosen = rules or Rules()
         host = Host(dice=SystemDice(1))
         return Lab(lambda: self.engine(chosen, host, place), host, chosen)
@@ -303,7 +303,8 @@ class Part:
 
 
 def _plain(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The test as a function that any pytest can run: opens the engine, runs the coroutine, closes the engine."""
+    """Return the test as a function that any pytest can run: it opens the engine, runs the coroutine, closes the
+    engine."""
 
     async def bench(self: Part, place: Path, given: dict[str, Any]) -> None:
         lab = self.lab(place)

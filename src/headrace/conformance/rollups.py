@@ -1,4 +1,4 @@
-"""Rollups: what is handed in is counted once, and its sum stays the same however it is regrouped."""
+"""Rollups: each is counted once, and sums stay the same however rows are merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG_AGO = timedelta(days=400)
 
 
 def row(at: datetime, task: str = "work", queue: str = "default", **counts: Any) -> Rollup:
-    """A minute, as a worker adds it up; it ran for as many seconds as it has completed."""
+    """Return a minute, as a worker sums it; it ran for as many seconds as it has completed."""
     totals = Totals(**counts)
     for _ in range(totals.completed):
         totals.waited.add(0.02)
@@ -27,12 +27,12 @@ def row(at: datetime, task: str = "work", queue: str = "default", **counts: Any)
 
 
 async def everything(lab: Lab, **of: str) -> list[Rollup]:
-    """All that is kept, as it is read."""
+    """Return all stored rows, as they are read."""
     return merged(await lab.engine.rollups.read(BEGIN - LONG_AGO, lab.now + LONG_AGO, **of))
 
 
 class Rolling(Part):
-    """What ``rollups`` promises, and what beats hand in."""
+    """What ``rollups`` promises, and what heartbeats deliver."""
 
     async def test_nothing_is_kept_of_nothing(self, lab: Lab) -> None:
         assert await everything(lab) == []

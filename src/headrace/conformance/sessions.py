@@ -36,7 +36,7 @@ async def on_a_thread(engine: Engine, work: Callable[[Engine], Coroutine[Any, An
 
 
 async def drain(lab: Lab, engine: Engine, worker: UUID, size: int) -> list[UUID]:
-    """Claim and complete until nothing is left; what was claimed."""
+    """Claim and complete until nothing is left; return what was claimed."""
     profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
     seen: list[UUID] = []
     for request in range(1, 10_000):
@@ -199,7 +199,7 @@ class Sessions(Part):
 
         async def work(other: Engine) -> int:
             other.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), note("other"))
-            # A hint may be lost, so it is sent until both have heard one.
+            # A hint may be lost, so it is sent until both have received one.
             async with asyncio.timeout(45):
                 while {name for name, _, _ in heard} < {"here", "other"}:
                     other.bus.send(hint)
@@ -209,7 +209,7 @@ class Sessions(Part):
         there = await on_a_thread(lab.engine.another_session(), work)
         wrong()
         assert {name for name, _, _ in heard} == {"here", "other"}
-        # Without names, where a bus cannot tell whether it missed some: all may look.
+        # Without names, where a bus cannot know whether it missed some: all may poll.
         assert {got for _, got, _ in heard} - {Hint(Topic.READY)} == {hint}
         threads = {name: thread for name, _, thread in heard}
         assert threads == {"here": threading.get_ident(), "other": there}
@@ -222,7 +222,7 @@ class Sessions(Part):
         async def work(other: Engine) -> None:
             async with asyncio.timeout(20):
                 while not any(got.names for got in heard):
-                    # While somebody listens, a session knows, or says so because it cannot know.
+                    # A session knows of a listener, or assumes one because it cannot know.
                     if other.bus.wanted(Topic.CHANGED):
                         other.bus.send(hint)
                     await asyncio.sleep(0.01)

@@ -1,6 +1,6 @@
-"""Within a transaction: writes of an engine on a connection of its own that the user commits, or does not.
+"""Transactions: writes of an engine on a connection of the user, who commits it or does not.
 
-For engines that can do it (``Engine.transactions``); to the others these tests mean nothing.
+For engines that can do it (``Engine.transactions``); other engines skip these tests.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 
 
 class Undone(Exception):
-    """Why a test rolls its transaction back."""
+    """Rolls back the transaction of a test."""
 
 
 def able(test: Test) -> Test:
-    """Only for an engine that has transactions."""
+    """Skip the test for an engine without transactions."""
 
     @functools.wraps(test)
     async def run(self: Part, lab: Lab, **given: Any) -> None:
@@ -43,7 +43,7 @@ def able(test: Test) -> Test:
 
 
 async def carry(lab: Lab, connection: Any, steps: Statements[Any]) -> Any:
-    """Run steps on a connection, as its kind asks for it."""
+    """Run steps on a connection, as its kind needs it."""
     enlisted = lab.transactions.enlist(connection)
     assert enlisted.open
     return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
@@ -66,7 +66,7 @@ async def alone(lab: Lab, change: Change) -> Verdict:
 
 
 def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
-    """The jobs of answers that must all say that they are in."""
+    """Return the jobs of replies that must all say that they are stored."""
     assert all(isinstance(answer, Inserted) for answer in answers), answers
     return [answer.job for answer in answers if isinstance(answer, Inserted)]
 
@@ -87,7 +87,7 @@ class Transactional(Part):
         async with lab.transactions.transaction() as connection:
             made = stored(await insert(lab, connection, *jobs))
             for job in jobs:
-                assert await lab.gone(job), "nobody sees them before"
+                assert await lab.gone(job), "not visible before the commit"
         assert [await lab.get(job) for job in jobs] == made
         assert [job.id for job in made] == [job.id for job in jobs]
         assert (await lab.engine.records.ledger()).accepted == 3
@@ -226,7 +226,7 @@ class Transactional(Part):
         with suppress(Undone):
             async with lab.transactions.transaction() as connection:
                 assert await apply(lab, connection, change) == Applied(change.job)
-                assert await lab.get(job) == job, "nobody sees it before"
+                assert await lab.get(job) == job, "not visible before the commit"
                 raise Undone
         assert await lab.get(job) == job
         assert await lab.attempts(job) == []

@@ -1,4 +1,4 @@
-"""Workers: registering, beating, dying and being forgotten."""
+"""Workers: registration, heartbeats, death and removal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Workers"]
 
 
 async def beat(lab: Lab, worker: object, **fields: object) -> Alive:
-    """A beat that is answered alive."""
+    """Send a heartbeat that must get the reply alive."""
     answer = await lab.engine.workers.beat(worker, Beat(**fields), lab.now)  # type: ignore[arg-type]
     assert isinstance(answer, Alive)
     return answer
@@ -59,21 +59,21 @@ class Workers(Part):
         use = Utilisation(
             busy_share=0.25, busy_share_ever=1.0, failed=2, claimed_at=lab.at(-5), polled_at=lab.at(-1), memory=2**40
         )
-        for told in (use, Utilisation()):
-            await lab.engine.workers.beat(worker, Beat(utilisation=told), lab.now)
-            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
-            await lab.engine.workers.beat_many({worker: Beat(utilisation=told)}, lab.now)
-            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [told]
+        for utilisation in (use, Utilisation()):
+            await lab.engine.workers.beat(worker, Beat(utilisation=utilisation), lab.now)
+            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [utilisation]
+            await lab.engine.workers.beat_many({worker: Beat(utilisation=utilisation)}, lab.now)
+            assert [row.beat.utilisation for row in await lab.engine.workers.list()] == [utilisation]
 
     async def test_what_it_says_of_itself_by_now_comes_back(self, lab: Lab) -> None:
         worker = await lab.worker(offers={"memory": 8}, tasks=("a",))
         renewed = Renewed(concurrency=3, tasks=("b",), offers={"memory": 24}, customers=Customers(strict=True))
-        for told in (renewed, None):
-            await lab.engine.workers.beat(worker, Beat(renewed=told), lab.now)
+        for renewal in (renewed, None):
+            await lab.engine.workers.beat(worker, Beat(renewed=renewal), lab.now)
             [row] = await lab.engine.workers.list()
-            assert row.beat.renewed == told
+            assert row.beat.renewed == renewal
             shown = row.as_heard(lab.now, lab.rules).info
-            expected = (3, ("b",), {"memory": 24}, True) if told else (8, ("a",), {"memory": 8}, False)
+            expected = (3, ("b",), {"memory": 24}, True) if renewal else (8, ("a",), {"memory": 8}, False)
             assert (shown.concurrency, shown.tasks, shown.offers, shown.customers is not None) == expected
 
     async def test_all_queues_and_no_queues_are_told_apart(self, lab: Lab) -> None:
@@ -114,11 +114,11 @@ class Workers(Part):
         for number in (1, 2, 3):
             lab.later(1)
             assert (await beat(lab, worker)).beats == number
-        told = Beat(held=(lab.new_id(),), state="draining", busy=3, buffered=2, stuck_threads=1, done=99)
-        await lab.engine.workers.beat(worker, told, lab.later(1))
+        sent = Beat(held=(lab.new_id(),), state="draining", busy=3, buffered=2, stuck_threads=1, done=99)
+        await lab.engine.workers.beat(worker, sent, lab.later(1))
         [row] = await lab.engine.workers.list()
         assert (row.beats, row.beat_at) == (4, lab.now)
-        # Which jobs it named last need not be kept.
+        # The engine need not keep which jobs it named last.
         assert (row.beat.state, row.beat.busy, row.beat.buffered) == ("draining", 3, 2)
         assert (row.beat.stuck_threads, row.beat.done) == (1, 99)
 
@@ -207,7 +207,7 @@ class Workers(Part):
         mine, theirs = await lab.running(one, "one", timeout=None), await lab.running(two, "two", timeout=None)
         asked = await lab.cancel(await lab.running(two, "three", timeout=None))
         lab.later(2 * lab.rules.beat)
-        # What one names is not named by the other.
+        # The jobs of one are not those of the other.
         beats = {
             one: Beat(held=(theirs.id,), busy=1),
             two: Beat(held=(theirs.id,), busy=2),
@@ -217,9 +217,9 @@ class Workers(Part):
         answers = await lab.engine.workers.beat_many(beats, lab.now)
         assert (answers.pop(dead), answers.pop(unknown)) == (Dead(), Dead())
         assert list(answers) == [one, two]
-        told = {worker: answer for worker, answer in answers.items() if isinstance(answer, Alive)}
-        assert (told[one].beats, told[one].cancels, told[one].unknown) == (1, (), (mine,))
-        assert (told[two].beats, told[two].cancels, told[two].unknown) == (1, (asked.id,), (asked,))
+        alive = {worker: answer for worker, answer in answers.items() if isinstance(answer, Alive)}
+        assert (alive[one].beats, alive[one].cancels, alive[one].unknown) == (1, (), (mine,))
+        assert (alive[two].beats, alive[two].cancels, alive[two].unknown) == (1, (asked.id,), (asked,))
         assert {row.info.id: (row.beat.busy, row.beat_at) for row in await lab.engine.workers.list()} == {
             one: (1, lab.now),
             two: (2, lab.now),
@@ -277,7 +277,7 @@ class Workers(Part):
         assert [await documents.holder(name, lab.now) for name in "abcd"] == [None, None, None, other]
         token = await documents.lease("a", other, 100, lab.now)
         assert token is not None
-        assert token > 1  # a fence against what the dead may still write
+        assert token > 1  # a fence against late writes of the dead worker
 
     async def test_the_duties_of_one_that_is_no_worker_are_free_when_it_is_retired(self, lab: Lab) -> None:
         program, other, documents = lab.new_id(), lab.new_id(), lab.engine.documents
@@ -287,7 +287,7 @@ class Workers(Part):
         assert [await documents.holder(name, lab.now) for name in "abc"] == [None, None, other]
         assert await lab.engine.workers.list() == []
 
-    # -- what is held for a worker
+    # -- jobs held for a worker
 
     async def test_what_is_held_for_a_worker_is_let_go_of_with_its_session(self, lab: Lab) -> None:
         workers, session, worker = lab.engine.workers, lab.engine.another_session(), lab.new_id()

@@ -1,4 +1,4 @@
-"""What connects headrace with other libraries: Django, OpenTelemetry, Prometheus.
+"""Connections of headrace with other libraries: Django, OpenTelemetry, Prometheus.
 
 Each module needs its extra. Begin with ``otel``, which is one module. May import ``app``, ``http``, ``endpoints`` and
 below.

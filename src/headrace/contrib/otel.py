@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span for every submit and for every run, in one trace, through the job; needs the extra ``otel``."""
+"""OpenTelemetry: a span for every submit and every run, in one trace that the job carries; needs the extra ``otel``."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ __all__ = ["instrument"]
 
 _log = logging.getLogger("headrace.tracing")
 
-# Whatever a program sets for its requests: jobs carry W3C headers, which every process that runs them can read.
+# Jobs always carry W3C headers, whatever propagator the program uses: every process that runs them can read these.
 _W3C = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
 
 _PRIVATE = frozenset({Reason.INVALID_PAYLOAD, Reason.INVALID_RESULT})
-"""What is found wrong with a payload or a result may quote it."""
+"""Errors about a payload or a result may quote it."""
 
 
 def instrument(app: App, tracer_provider: TracerProvider | None = None) -> None:
@@ -76,14 +76,14 @@ def instrument(app: App, tracer_provider: TracerProvider | None = None) -> None:
 
 
 class _Spans:
-    """The spans of one App. A job, or a submit, never fails because its span does: that is told once, in the log."""
+    """The spans of one App. A failing span never fails a job or a submit: the first failure is logged."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self._told = False
 
     def _start(self, name: str, context: contexts.Context | None, *rest: Any) -> Span:
-        """A new span; if that fails, one that is not recorded, in the same trace."""
+        """Return a new span; if that fails, one that is not recorded, in the same trace."""
         try:
             return self.tracer.start_span(name, context, *rest)
         except Exception as error:
@@ -93,7 +93,7 @@ class _Spans:
     def _end(self, span: Span) -> None:
         try:
             span.end()
-        except Exception as error:  # of a processor: exporters are looked after by the SDK
+        except Exception as error:  # of a processor: the SDK handles errors of exporters
             self._tell("ended", error)
 
     def _tell(self, what: str, error: Exception) -> None:
@@ -104,7 +104,7 @@ class _Spans:
     # -- submits
 
     async def submit(self, drafts: Sequence[Draft[Any]], call_next: SubmitNext) -> list[JobHandle[Any]]:
-        """One span for the call; all of its jobs carry it on."""
+        """Make one span for the call; all of its jobs carry it."""
         if not drafts:
             return await call_next(drafts)
         name, attributes = _described(drafts)
@@ -125,9 +125,9 @@ class _Spans:
     # -- runs
 
     async def run(self, ctx: Context, call: Callable[[], Coroutine[Any, Any, Ending]]) -> Ending:
-        """One span for a run, in the trace of the submit; a retry links to the span of the attempt before."""
+        """Make one span for a run, in the trace of the submit; a retry links to the span of the previous attempt."""
         job = ctx.job
-        # Not in the span that the program of the worker may be in: a job belongs to whoever submitted it.
+        # Not in a current span of the worker's program: a job belongs to the trace of its submitter.
         context = _W3C.extract(job.trace or {}, contexts.Context())
         attributes = {
             **_about("run", "process", job.queue, job.task),
@@ -153,7 +153,7 @@ class _Spans:
 
     @contextmanager
     def within(self, headers: Mapping[str, str]) -> Iterator[None]:
-        """Go on within the span of a run that was begun in another process."""
+        """Continue the span of a run that was begun in another process."""
         token = contexts.attach(_W3C.extract(headers, contexts.Context()))
         try:
             yield
@@ -162,24 +162,24 @@ class _Spans:
 
 
 def _headers() -> dict[str, str]:
-    """The span that this code is in, as a job carries it."""
+    """Return the current span, as a job carries it."""
     headers: dict[str, str] = {}
     _W3C.inject(headers)
     return headers if SPAN in headers else {}
 
 
 def shared(values: Sequence[Any]) -> Any:
-    """The value, if it is the same everywhere."""
+    """Return the value, if all are the same."""
     return values[0] if all(value == values[0] for value in values) else None
 
 
 def _carrying(
     drafts: Sequence[Draft[Any]], headers: dict[str, str], given: Mapping[str, str] | None
 ) -> Sequence[Draft[Any]]:
-    """The drafts with these headers as their trace; those that were given others than the rest keep theirs."""
+    """Return the drafts with these headers as their trace; a draft with a trace of its own keeps it."""
     if not headers:
         return drafts
-    alike: dict[int, dict[str, Any]] = {}  # what shares its options goes on to: jobs are made from that faster
+    alike: dict[int, dict[str, Any]] = {}  # drafts that shared options still do: jobs are made faster from these
     made = []
     for draft in drafts:
         old = draft.options
@@ -194,7 +194,7 @@ def _carrying(
 
 
 def _described(drafts: Sequence[Draft[Any]]) -> tuple[str, dict[str, Any]]:
-    """The name and the attributes of the span of a submit."""
+    """Return the name and the attributes of the span of a submit."""
     task = shared([draft.task for draft in drafts])
     queue = shared([draft.options.get("queue", "default") for draft in drafts])
     attributes = _about("submit", "send", queue, task)
@@ -204,7 +204,7 @@ def _described(drafts: Sequence[Draft[Any]]) -> tuple[str, dict[str, Any]]:
 
 
 def _about(name: str, type: str, queue: str | None, task: str | None) -> dict[str, Any]:
-    """Attributes by the names that the semantic conventions for messaging give them."""
+    """Return attributes by the names of the semantic conventions for messaging."""
     found: dict[str, Any] = {
         "messaging.system": "headrace",
         "messaging.operation.name": name,
@@ -218,7 +218,7 @@ def _about(name: str, type: str, queue: str | None, task: str | None) -> dict[st
 
 
 def _links(ctx: Context) -> list[Link]:
-    """To the span of the attempt before, if that failed and left word of it."""
+    """Return a link to the span of the previous attempt, if that failed and stored its span."""
     error = ctx.job.error
     header = None if error is None or not error.details else error.details.get(SPAN)
     if not isinstance(header, str):
@@ -228,10 +228,10 @@ def _links(ctx: Context) -> list[Link]:
 
 
 def _ended(span: Span, ctx: Context, ending: Ending) -> Ending:
-    """Put on the span how the run ended; the ending, with word of the span for the next attempt."""
+    """Set how the run ended on the span; return the ending, with the span stored for the next attempt."""
     if ctx.stopping == "timed_out":
         _stopped(span, ctx)
-        return ending  # whatever it is, it counts as timed out: see Run
+        return ending  # whatever it is, the run counts as timed out: see Run
     match ending:
         case Completed():
             span.set_attribute("headrace.outcome", Outcome.COMPLETED.value)
@@ -255,16 +255,16 @@ def _failed(span: Span, ending: Failed) -> None:
 
 
 def _stopped(span: Span, ctx: Context) -> None:
-    """A run that ended because it was told to, or because nobody waits for it any more."""
+    """Mark a run that was stopped, or that was abandoned."""
     outcome = {"cancelled": Outcome.CANCELLED, "timed_out": Outcome.TIMED_OUT}.get(ctx.stopping or "", Outcome.RELEASED)
     span.set_attribute("headrace.outcome", outcome.value)
-    if outcome is not Outcome.RELEASED:  # which is no fault of the job's, and not charged
+    if outcome is not Outcome.RELEASED:  # a release is no fault of the job, and is not charged
         span.set_attribute("error.type", outcome.value)
         span.set_status(Status(StatusCode.ERROR, outcome.value.replace("_", " ")))
 
 
 def _labels() -> dict[str, str]:
-    """What a log record says about the span it was made in."""
+    """Return the fields of a log record about its span."""
     here = trace.get_current_span().get_span_context()
     if not here.is_valid:
         return {}

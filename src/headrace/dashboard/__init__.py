@@ -1,4 +1,4 @@
-"""The dashboard: all jobs, queues, limits, schedules and workers in a browser; a hub serves it, or any ASGI app.
+"""The dashboard: jobs, queues, limits, schedules and workers in a browser; a hub or any ASGI app serves it.
 
 Begin with ``dashboard`` (the application) and ``page`` (what a page is made of). Everything it shows and does is a
 method of App. May import ``http``, ``app`` and below.

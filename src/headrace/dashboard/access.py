@@ -1,4 +1,4 @@
-"""Who looks at the dashboard, and what they may do there."""
+"""Viewers of the dashboard, and what they may do there."""
 
 from __future__ import annotations
 
@@ -18,56 +18,57 @@ from headrace.errors import ConfigError
 __all__ = ["Access", "Allowed", "Gate", "HostGate", "Viewer"]
 
 Allowed = Literal["read", "act", "no"]
-"""See everything; act on it, too; nothing at all."""
+"""See everything; see and change everything; nothing."""
 
 READ: frozenset[Scope] = frozenset({"read"})
 ACT: frozenset[Scope] = frozenset({"read", "submit", "act", "admin"})
 
 
 class Viewer(Permissions, frozen=True, kw_only=True):
-    """Somebody who may look: what they may do, and whose jobs they see."""
+    """A person who uses the dashboard: their permissions, and the customer that they are limited to."""
 
     name: str
-    """``by`` of every act."""
+    """``by`` of every action."""
     key: str | None = None
-    """What their session hangs on, if it is a key; shown nowhere."""
+    """The key of their session, if it depends on one; shown nowhere."""
     errors: Literal["shown", "hidden"] = "shown"
-    """``hidden``: they see references of errors, and not their texts."""
+    """``hidden``: they see references instead of the texts of errors."""
     session: str | None = None
-    """What only their browser and this process know, if there is such a thing; shown nowhere."""
+    """Known only to their browser and this process, if there is a session; shown nowhere."""
 
     @property
     def acts(self) -> bool:
-        """Whether they may do anything but look."""
+        """Whether they may change anything."""
         return bool(self.scopes & {"submit", "act", "admin"})
 
 
 Access = Callable[[Request], Allowed | Viewer | Awaitable[Allowed | Viewer]]
-"""Says of a request what its sender may do. ``Viewer`` says more: a name for the audit, single scopes, a customer."""
+"""Returns what the sender of a request may do. ``Viewer`` states more: a name for the audit, single scopes, a
+customer."""
 
 
 class Gate(Protocol):
-    """Lets viewers in."""
+    """Admits viewers."""
 
     async def enter(self, request: Request) -> Viewer | Response:
-        """Who asks; or how they are answered, if they may not."""
+        """Return the viewer, or the response that refuses them."""
         ...
 
     def leaves(self, viewer: Viewer) -> bool:
-        """Whether this viewer can log out here."""
+        """Return whether this viewer can log out here."""
         ...
 
     async def admit(self, viewer: Viewer, job: Job) -> None:
-        """Let pass that one more job like this becomes live; :raises Refused: there are too many"""
+        """Check that one more job like this may become live; :raises ActionRefused: there are too many"""
         ...
 
     async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
-        """Let pass that all that match become live, so many; :raises Refused: there are too many"""
+        """Check that all matching jobs, so many, may become live; :raises ActionRefused: there are too many"""
         ...
 
 
 class HostGate:
-    """Asks the application that the dashboard is mounted in."""
+    """Lets the application that the dashboard is mounted in decide."""
 
     def __init__(self, access: Access) -> None:
         if not callable(access):
@@ -78,7 +79,7 @@ class HostGate:
         self._access = access
 
     async def enter(self, request: Request) -> Viewer | Response:
-        """Who asks, as the application says."""
+        """Return the viewer, as the application decides."""
         answer: Any = self._access(request)
         if isawaitable(answer):
             answer = await answer
@@ -91,11 +92,11 @@ class HostGate:
         raise ConfigError(f"dashboard: access answered {answer!r}, and not 'read', 'act', 'no' or a Viewer")
 
     def leaves(self, viewer: Viewer) -> bool:
-        """Never: whoever let them in lets them out."""
+        """Never: the application ends its own sessions."""
         return False
 
     async def admit(self, viewer: Viewer, job: Job) -> None:
-        """Any number."""
+        """Admit any number."""
 
     async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
-        """Any number."""
+        """Admit any number."""

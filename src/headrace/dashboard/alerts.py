@@ -1,4 +1,4 @@
-"""What needs somebody: growing queues, silent workers, failing tasks, full limits; each with what to do about it."""
+"""Alerts: growing queues, silent workers, failing tasks, full limits; each with a remedy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["Alert", "Trends", "failing", "from_doctor", "full", "waiting_long", "waits_before"]
 
 LONG_WAIT, TOO_LONG_WAIT = timedelta(minutes=5), timedelta(minutes=30)
-"""How long the oldest job of a queue waits before that is told, and before it is told as a failure."""
+"""How long the oldest job of a queue waits before that is a warning, and before it is a failure."""
 GROWTH_RATIO, MIN_QUEUED_JOBS = 1.2, 20
 """A queue grows if it has so many times as many jobs as a while ago, and so many more."""
 ALERT_WINDOW, MIN_SPAN = timedelta(minutes=10), timedelta(seconds=45)
 SLOW_WAIT, SLOWER_RATIO = timedelta(seconds=30), 5
 """A queue grows, too, if its oldest job has waited for so long, and so many times as long as jobs did before."""
 FAILING_RATIO, MIN_ATTEMPTS = 0.2, 5
-"""The share of failures, and how many there must be, for a task to be told of."""
+"""The share of failures, and their minimum number, for a task to be reported."""
 
 _PLACES = {
     "workers": ("/workers", "See workers"),
@@ -43,7 +43,7 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Alert:
-    """Something that is wrong, and what to do."""
+    """A problem, and its remedy."""
 
     level: str
     """``fail`` or ``warn``."""
@@ -55,7 +55,7 @@ class Alert:
 
 
 def from_doctor(checks: Sequence[Check]) -> list[Alert]:
-    """What the doctor found."""
+    """Return the doctor's findings."""
     found = list[Alert]()
     for check in checks:
         if check.level != "ok":
@@ -68,12 +68,12 @@ def from_doctor(checks: Sequence[Check]) -> list[Alert]:
 
 
 def _sentence(text: str) -> str:
-    """As it stands by itself; a command stays as it is typed."""
+    """Return the text as a sentence; a command stays as it is typed."""
     return text if text.startswith("headrace ") else text[:1].upper() + text[1:]
 
 
 def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hour: Charts) -> list[Alert]:
-    """Queues whose jobs wait too long, or that grow; ``hour``: by queue."""
+    """Return alerts for queues that grow, or in which jobs wait too long; ``hour``: by queue."""
     before = waits_before(hour, now)
     found = list[Alert]()
     for queue in queues:
@@ -99,8 +99,8 @@ def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hou
 
 
 def waits_before(hour: Charts, now: datetime) -> dict[str, timedelta]:
-    """How long jobs of each queue waited on average, within the hour, before the last ``ALERT_WINDOW``: whether
-    somebody looked then or not, for it comes from rollups; ``hour``: by queue."""
+    """Return how long jobs of each queue waited on average, within the hour, before the last ``ALERT_WINDOW``: from
+    rollups, so that it does not depend on an open dashboard; ``hour``: by queue."""
     found = dict[str, timedelta]()
     for series in hour.series:
         earlier = [one.waiting for one in series.points if one.waiting and one.at + ALERT_WINDOW <= now]
@@ -110,7 +110,7 @@ def waits_before(hour: Charts, now: datetime) -> dict[str, timedelta]:
 
 
 def failing(charts: Charts) -> list[Alert]:
-    """Tasks of which many attempts fail; ``charts``: by task."""
+    """Return alerts for tasks with many failed attempts; ``charts``: by task."""
     found = list[Alert]()
     for series in charts.series:
         total = series.total
@@ -125,7 +125,7 @@ def failing(charts: Charts) -> list[Alert]:
 
 
 def full(queues: Sequence[QueueInfo], limits: Sequence[LimitInfo], usage: LimitUsage) -> list[Alert]:
-    """Limits that are used up while jobs wait."""
+    """Return alerts for limits that are used up while jobs wait."""
     found = list[Alert]()
     waits = {queue.name: queue.counts.get(Status.QUEUED, 0) for queue in queues}
     for queue in queues:
@@ -145,20 +145,20 @@ def _full(what: str, held: int, most: int) -> Alert:
 
 
 class Trends:
-    """How deep queues were a while ago, as far as somebody looked: kept in this process alone."""
+    """The depth of queues a while ago, as seen by open dashboards: kept in this process alone."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[datetime, dict[str, int]]] = deque(maxlen=600)
 
     def note(self, queues: Sequence[QueueInfo], now: datetime) -> None:
-        """Remember how deep they are now."""
+        """Store the current depth."""
         if not self._seen or now - self._seen[-1][0] >= timedelta(seconds=5):
             self._seen.append((now, {queue.name: queue.counts.get(Status.QUEUED, 0) for queue in queues}))
         while self._seen and now - self._seen[0][0] > ALERT_WINDOW:
             self._seen.popleft()
 
     def growth(self, queue: str, depth: int, now: datetime) -> tuple[int, timedelta]:
-        """By how many jobs the queue has grown, and since when; 0: it has not, or not much."""
+        """Return by how many jobs the queue has grown, and since when; 0: it has not, or not much."""
         for at, depths in self._seen:
             if now - at >= MIN_SPAN:
                 before = depths.get(queue, 0)

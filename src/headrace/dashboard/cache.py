@@ -1,4 +1,4 @@
-"""Answers of the store that all viewers share: five open dashboards ask for as much as one."""
+"""Reads of the store that all viewers share: five open dashboards cost as much as one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["WAIT_SECONDS", "SharedReads"]
 T = TypeVar("T")
 
 MAX_ENTRIES = 500
-"""Answers that are kept at once."""
+"""Maximum results that are kept."""
 IDLE_SECONDS = 60.0
-"""Seconds after which an answer is not kept any more, if nobody asked for a newer one: pages of jobs can be large."""
+"""Seconds after which a result is dropped if no newer one was requested: pages of jobs can be large."""
 MIN_AGE_RATIO = 20
-"""An answer is kept for at least so many times as long as it took: what is dear is asked for less often, and none of
+"""A result is kept for at least so many times as long as its read took: expensive reads are less frequent, and none of
 them keeps a store busy for more than a twentieth of the time."""
 WAIT_SECONDS = 0.1
-"""Seconds that a page waits for what it can do without."""
+"""Seconds that a page waits for optional content."""
 
 
 class _Answer:
-    """One answer: under way, or there since a moment; and the one before it."""
+    """One result, being read or recent, and the previous one."""
 
     __slots__ = ("at", "before", "future", "until")
 
@@ -39,7 +39,7 @@ class _Answer:
 
 
 class SharedReads:
-    """Keeps each answer for a moment. Whoever asks while it is being fetched waits for the same one."""
+    """Keeps each result for a moment. Concurrent requests share one read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -49,17 +49,17 @@ class SharedReads:
     async def get(
         self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], sparing: float = MIN_AGE_RATIO
     ) -> T:
-        """The answer of this name, if it is younger than so many seconds, or than ``sparing`` times what it took; else
-        a new one."""
-        # Whoever asked first may go, and its request be cancelled: the answer is for all.
+        """Return the result under this key, if it is younger than so many seconds, or than ``sparing`` times the read's
+        duration; else read anew."""
+        # The first request may be cancelled, but others wait for the same result.
         answer: T = await asyncio.shield(self._asked(key, seconds, ask, sparing).future)
         return answer
 
     async def soon(
         self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], patience: float = WAIT_SECONDS
     ) -> T | None:
-        """The same, if it comes soon; else the answer before it, or None if there is none. The new one is fetched all
-        the same, for whoever asks next."""
+        """Return the same, if it comes soon; else the previous result, or None. The read continues for the next
+        request."""
         found = self._asked(key, seconds, ask)
         await asyncio.wait({found.future}, timeout=patience)
         if not found.future.done():
@@ -69,16 +69,16 @@ class SharedReads:
         return answer
 
     def forget(self, *, wholly: bool = False) -> None:
-        """Somebody acted: what was read before counts no more, but may be shown until what is new comes.
+        """Forget what was read before an action; it may still be shown until the new result comes.
 
-        What is being read is given to those who wait for it, and to nobody else. ``wholly``: nothing is kept at all.
+        A read that is under way serves only those who wait for it already. ``wholly``: nothing is kept at all.
         """
         self._found = {key: one for key, one in self._found.items() if one.good and not wholly}
         for one in self._found.values():
             one.until = 0.0
 
     async def settled(self) -> None:
-        """Wait until nothing is being fetched."""
+        """Wait until no read is under way."""
         while pending := [one.future for one in self._found.values() if not one.future.done()]:
             await asyncio.wait(pending)
 
@@ -96,7 +96,7 @@ class SharedReads:
             made.at = self._clock.monotonic()
             made.until = made.at + max(seconds, sparing * (made.at - began))
             if not future.cancelled():
-                future.exception()  # whoever asked may have gone: then it is nobody's
+                future.exception()  # if no request waits any more, the error would be logged as never retrieved
 
         made.future.add_done_callback(note)
         if len(self._found) > MAX_ENTRIES:
@@ -106,7 +106,7 @@ class SharedReads:
         return made
 
     def _sweep(self, now: float) -> None:
-        """Drop what is old, from time to time."""
+        """Drop old results, from time to time."""
         if now - self._swept < IDLE_SECONDS / 10:
             return
         self._swept = now

@@ -1,7 +1,7 @@
-"""What charts are made of: sums by task, queue and time, read once for all charts of a time.
+"""The data of charts: sums by task, queue and time, read once for all charts of a span.
 
-Minutes are many: of twenty tasks, seven thousand rows in six hours. So hours that are over are added up once and kept
-for a while, and a chart of days reads what is new since.
+Rows for minutes are many: with twenty tasks, seven thousand in six hours. So hours that are over are summed once and
+kept for a while, and a chart of days reads only what is new since.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["Past", "Span"]
 T = TypeVar("T")
 
 SETTLED_AFTER = timedelta(minutes=10)
-"""An hour is kept from so long after its end on: by then workers have told what they finished in it."""
+"""An hour is kept from so long after its end on: by then workers have written what they finished in it."""
 REFRESH_SECONDS = 600.0
-"""Seconds after which all is read anew: a worker that could not reach the store tells later than that."""
+"""Seconds after which everything is read anew: a worker that could not reach the store writes later than that."""
 MINUTE_RETENTION = STEP_RETENTION[Step.MINUTE] + timedelta(hours=2)
-"""How long ago there may be rows for minutes. There an hour is read at a time, and before that two days: whoever
-else is served by this loop does not wait long."""
+"""The age up to which there may be rows for minutes. There one hour is read at a time, and before that two days, so
+that other requests on this loop do not wait long."""
 SHORT_SPAN, LONG_SPAN = timedelta(hours=1), timedelta(days=2)
 
 
 class Span:
-    """The sums of one time, and what was made of them: all viewers see the same."""
+    """The sums of one span, and drawings of them: all viewers see the same."""
 
     def __init__(self, rows: list[Rollup], since: datetime, until: datetime, step: Step) -> None:
         self._rows, self._since, self._until, self._step = rows, since, until, step
@@ -42,7 +42,7 @@ class Span:
     def charts(
         self, by: By = "all", *, task: str | None = None, queue: str | None = None, times: bool = True
     ) -> Charts:
-        """The charts of this task or queue, or of all; ``times``: with how long things took."""
+        """Return the charts of this task or queue, or of all; ``times``: with durations."""
         name = by, task, queue, times
         found = self._made.get(name)
         if found is None:
@@ -51,7 +51,7 @@ class Span:
         return found
 
     def drawn(self, name: Hashable, draw: Callable[[], T]) -> T:
-        """What was drawn of it under this name, or is drawn now."""
+        """Return the drawing of this name, made once."""
         if name not in self._drawn:
             self._drawn[name] = draw()
         made: T = self._drawn[name]
@@ -66,23 +66,23 @@ class Past:
         self._hours: list[Rollup] = []
         self._since: datetime | None = None
         self._until: datetime | None = None
-        """From when, and up to when, they are kept."""
+        """They are kept from ``_since`` up to here."""
         self._read_at = 0.0
 
     async def span(self, seconds: float, step: Step) -> Span:
-        """The sums of the last seconds, for charts of this step."""
+        """Return the sums of the last seconds, for charts of this step."""
         now = self._app.host.clock.now()
         since = begin_of(now - timedelta(seconds=seconds), step)
         rows = await self._app.stats.rollups(since, now) if step is Step.MINUTE else await self._hourly(since, now)
         return Span(rows, since, now, step)
 
     async def _hourly(self, since: datetime, now: datetime) -> list[Rollup]:
-        """Rows for hours or longer: what is kept, and what is new since."""
+        """Return rows for hours or longer: those that are kept, and new ones."""
         edge = begin_of(now - SETTLED_AFTER, Step.HOUR)
         async with self._lock:
             until, age = self._until, self._app.host.clock.monotonic() - self._read_at
             if until is None or self._since is None or since < self._since or until > edge or age > REFRESH_SECONDS:
-                # Hours become days when they are old: nothing may be read in two parts of a day.
+                # Old hours are merged into days: a day must not be read in two parts.
                 self._since = self._until = until = begin_of(since, Step.DAY)
                 self._hours, self._read_at = [], self._app.host.clock.monotonic()
             for low, high in _parts(until, edge):
@@ -92,7 +92,7 @@ class Past:
 
 
 def _parts(low: datetime, edge: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The time up to an edge, in parts."""
+    """Yield the time up to an edge, in parts."""
     while low < edge:
         minutes = edge - MINUTE_RETENTION
         high = min(begin_of(low, Step.DAY) + LONG_SPAN, minutes) if low < minutes else min(low + SHORT_SPAN, edge)
@@ -101,7 +101,7 @@ def _parts(low: datetime, edge: datetime) -> Iterator[tuple[datetime, datetime]]
 
 
 def _hours(rows: list[Rollup], since: datetime) -> list[Rollup]:
-    """Those that began since then, minutes added up."""
+    """Return the rows that began since then, with minutes summed to hours."""
     hours = {at: begin_of(at, Step.HOUR) for at in {row.at for row in rows if row.step is Step.MINUTE}}
     return merged(
         row if row.step is not Step.MINUTE else Rollup(Step.HOUR, hours[row.at], row.task, row.queue, row.totals)

@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI application: it can be mounted anywhere, and all its links are below where it is."""
+"""The dashboard as an ASGI application: it can be mounted anywhere, and all its links are relative to its mount."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _log = logging.getLogger("headrace.dashboard")
 
 
 def dashboard(app: App, *, access: Access) -> Dashboard:
-    """The dashboard of an App, to be mounted: ``http.mount("/dashboard", dashboard(jobs, access=allowed))``.
+    """Return the dashboard of an App, to be mounted: ``http.mount("/dashboard", dashboard(jobs, access=allowed))``.
 
-    ``access`` is a function of the request, plain or async, that answers ``"read"``, ``"act"`` or ``"no"``, or a
+    ``access`` is a function of the request, plain or async, that returns ``"read"``, ``"act"`` or ``"no"``, or a
     ``Viewer``. The App must be open on the same event loop, as ``lifespan=jobs.lifespan()`` has it.
 
     :raises ConfigError: access is no function
@@ -47,12 +47,12 @@ def dashboard(app: App, *, access: Access) -> Dashboard:
 
 
 class Dashboard:
-    """The pages of an App, for those whom its gate lets in."""
+    """The pages of an App, for viewers that its gate admits."""
 
     def __init__(self, app: App, gate: Gate) -> None:
         self.app, self.gate = app, gate
         self.shared = SharedReads(app.host.clock)
-        """What all viewers see."""
+        """Reads that all viewers share."""
         self.past = Past(app)
         self.trends = Trends()
         self.renderer = Renderer()
@@ -64,13 +64,13 @@ class Dashboard:
         await self._asgi(scope, receive, send)
 
     def routes(self) -> list[BaseRoute]:
-        """All pages, the files they need, and what they can do."""
+        """Return the routes of all pages, their files, and their actions."""
         found: list[BaseRoute] = [static_files.route()]
         found += [Route(one.path, self._endpoint(one), methods=["GET"], name=one.name) for one in VIEWS]
         return [*found, Route("/act", acting.endpoint(self, ACTS), methods=["POST"], name="act")]
 
     async def tokens(self) -> Tokens:
-        """By what requests of our own pages are known."""
+        """Return the tokens by which requests of the dashboard's own pages are recognised."""
         if self._tokens is None:
             self._tokens = Tokens(await shared_secret(self.app.session.vault, "dashboard"))
         return self._tokens
@@ -82,13 +82,13 @@ class Dashboard:
             except (NotOpen, Unavailable) as error:
                 return self._failed(request, error)
             except ConfigError:
-                raise  # of ``access``: for whoever wrote that
+                raise  # of ``access``: the application's developer must see it
             except Exception:
                 _log.exception("%s cannot be shown", request.url.path)
                 text = "The log of the server says more."
                 return self._plain(request, 500, "Something is broken", text)
 
-        endpoint.__name__ = f"dashboard_{view.name}"  # by which a hub counts requests
+        endpoint.__name__ = f"dashboard_{view.name}"  # a hub counts requests by this name
         return endpoint
 
     async def _answer(self, view: PageView, request: Request) -> Response:
@@ -101,7 +101,7 @@ class Dashboard:
                 return secured(Response(status_code=303, headers={"Location": ask.link("/jobs")}))
             return await self.page(ask, view, _refused("this concerns more than one customer"))
         if ask.live:
-            # What may change of a page is the same for all who may do the same: it is made once for all of them.
+            # The changing part of a page is equal for viewers with equal permissions: it is made once for all of them.
             who = (viewer.scopes, viewer.customer, viewer.tasks, viewer.queues, viewer.errors)
             key = ("live", ask.base, request.url.path, request.url.query, str(ask.zone), who)
             again = await self.shared.get(key, view.alike, lambda: self._live(view, ask), sparing=0.0)
@@ -123,12 +123,12 @@ class Dashboard:
             return Shown("wrong.html", "Bad request", {"why": str(error)}, 400, every=0)
 
     async def _live(self, view: PageView, ask: PageRequest) -> tuple[bytes, str] | None:
-        """What may have changed of a page, and by what that is known; None: it is no page."""
+        """Return the changing part of a page, and its tag; None: it is no page."""
         shown = await self._shown(view, ask)
         return None if isinstance(shown, Response) else self._made(ask, view, shown, "")
 
     async def page(self, ask: PageRequest, view: PageView | None, shown: Shown) -> Response:
-        """A page as it is sent: whole, or only what may have changed of it."""
+        """Return the response with a page: whole, or only its changing part."""
         tokens = await self.tokens()
         browser, is_new = tokens.browser(ask.request)
         token = tokens.token(browser, ask.viewer) if ask.viewer.acts or self.gate.leaves(ask.viewer) else ""
@@ -146,7 +146,7 @@ class Dashboard:
         return body, f'"{sha256(body).hexdigest()[:24]}"'
 
     def _failed(self, request: Request, error: HeadraceError) -> Response:
-        """What is shown where no page can be made: a store that is away is no fault of the viewer's."""
+        """Return the response where no page can be made: a missing store is no fault of the viewer."""
         text = "The store does not answer. This page tries again by itself."
         if isinstance(error, NotOpen):
             text = "This dashboard's App is not open. Give the web application lifespan=jobs.lifespan()."
@@ -161,7 +161,7 @@ class Dashboard:
 
 
 def _changed(ask: PageRequest, body: bytes, tag: str) -> Response:
-    """The answer to an open page; that what it showed is gone is news to it, and no error."""
+    """Return the response to an open page; also when its subject is gone, which is no error for it."""
     if ask.request.headers.get("if-none-match") == tag:
         return secured(Response(status_code=304, headers={"ETag": tag}))
     return secured(Response(body, 200, {"ETag": tag}, "text/html; charset=utf-8"))

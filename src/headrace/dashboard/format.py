@@ -1,4 +1,4 @@
-"""How numbers, lengths of time and moments are written on the pages."""
+"""Formats of numbers, durations and moments on the pages."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def count(number: float) -> str:
-    """A number with its thousands apart."""
+    """Return a number with separated thousands."""
     return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
 
 
 def percent(share: float | None) -> str:
-    """A share of 1; of almost all it is not said that it is all."""
+    """Return a share of 1 in percent; almost everything is never rounded up to 100."""
     if share is None:
         return "–"
     if share in (0.0, 1.0):
@@ -29,7 +29,7 @@ def percent(share: float | None) -> str:
 
 
 def length(seconds: float | timedelta | None) -> str:
-    """A length of time in its two largest units."""
+    """Return a duration in its two largest units."""
     if seconds is None:
         return "–"
     left = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
@@ -48,7 +48,7 @@ def length(seconds: float | timedelta | None) -> str:
 
 
 def exact(moment: datetime) -> str:
-    """A moment in UTC, as precise as it is known."""
+    """Return a moment in UTC, as precise as it is known."""
     return moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", " UTC")
 
 
@@ -57,7 +57,7 @@ def _iso(moment: datetime) -> str:
 
 
 def at(moment: datetime | None, *, day: bool = False) -> Markup:
-    """A moment; the script of the page shows it in the browser's zone, and always the date where ``day`` says so."""
+    """Return a moment as HTML; the script of the page shows it in the browser's zone, with the date if ``day``."""
     if moment is None:
         return Markup("–")
     shown = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -68,7 +68,7 @@ def at(moment: datetime | None, *, day: bool = False) -> Markup:
 
 
 def timed(text: str) -> Markup:
-    """A sentence whose moments are shown as all others of a page are: in the browser's zone, exact on hover."""
+    """Return a sentence with its moments shown like all others of a page: in the browser's zone, exact on hover."""
     parts, end = list[Markup](), 0
     for found in _MOMENT.finditer(text):
         try:
@@ -82,9 +82,10 @@ def timed(text: str) -> Markup:
 
 
 def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> Markup:
-    """How long ago a moment was, or when it will be; the script of the page lets it go on. ``ago``: with that word.
+    """Return how long ago a moment was, or when it will be; the script of the page keeps it current. ``ago``: with that
+    word.
 
-    Without ``now`` the moment itself stands there, which does not change from one look to the next.
+    Without ``now`` the moment itself is shown, which does not change from one request to the next.
     """
     if moment is None:
         return Markup("–")
@@ -100,13 +101,13 @@ def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> 
 
 
 def _whole(span: timedelta) -> str:
-    """A length of time without tenths, which would change all the time."""
+    """Return a duration without tenths, which would change all the time."""
     seconds = int(span.total_seconds())
     return f"{seconds} s" if seconds < 10 else length(seconds)
 
 
 def size(bytes: float | None) -> str:
-    """So much memory."""
+    """Return an amount of memory."""
     if bytes is None:
         return "–"
     left = float(bytes)
@@ -118,6 +119,6 @@ def size(bytes: float | None) -> str:
 
 
 def short(id: object) -> Markup:
-    """The end of an id, by which people tell jobs apart, as the command line shows it too."""
+    """Return the end of an id, by which people distinguish jobs, as on the command line."""
     text = str(id)
     return escape(text[-8:])

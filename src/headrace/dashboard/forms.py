@@ -22,7 +22,7 @@ class Field:
     """``text``, ``integer``, ``number``, ``boolean``, ``choice`` or ``json``."""
     required: bool
     value: str
-    """What stands in it at first."""
+    """Its initial text."""
     choices: tuple[str, ...] = ()
     """As JSON."""
     note: str = ""
@@ -30,7 +30,7 @@ class Field:
 
 
 def fields_of(schema: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> list[Field]:
-    """The fields of a schema; ``given``: the values of a payload that is to be changed."""
+    """Return the fields of a schema; ``given``: the values of a payload that is to be changed."""
     required = set(schema.get("required", ()))
     properties: Mapping[str, Any] = schema.get("properties", {})
     return [
@@ -56,7 +56,7 @@ def _field(name: str, schema: Mapping[str, Any], required: bool, given: Any) -> 
         choices = tuple(_json(one) for one in schema["enum"])
         return Field(name, "choice", required, text, choices, note)
     kind = _KINDS.get(schema.get("type", ""), "json") if isinstance(schema.get("type"), str) else "json"
-    # A text that a page would spell out is edited as JSON, which spells it out as well, and is sent back as it was.
+    # A text that a page would escape is edited as JSON, which escapes it as well, and is sent back as it was.
     if kind == "text" and (value is _NOTHING or (isinstance(value, str) and printable(value, lines=True) == value)):
         begins = value if isinstance(value, str) else ""
         return Field(name, kind, required, begins, note=note or str(schema.get("format", "")))

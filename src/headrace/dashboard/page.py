@@ -1,4 +1,4 @@
-"""A request for a page, what a page is made of, and the audit of its subject."""
+"""A request for a page, the content of a page, and the audit of its subject."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CHART_WAIT_SECONDS = 0.2
 
 
 def address(base: str, path: str, /, **query: Any) -> str:
-    """Where something is on this dashboard; what is None or empty is left out of the query."""
+    """Return an address on this dashboard; values that are None or empty are left out of the query."""
     given = [(name, one) for name, value in query.items() for one in _several(value) if one not in (None, "")]
     return f"{base}{quote(path, safe='/:@')}{'?' if given else ''}{urlencode(given)}"
 
@@ -48,7 +48,7 @@ def _several(value: Any) -> list[Any]:
 
 
 class Missing(Exception):
-    """There is nothing of this name, or it is not for this viewer: both are answered alike."""
+    """Nothing of this name exists, or this viewer may not see it: the response is the same."""
 
 
 class Foreign(Exception):
@@ -57,7 +57,7 @@ class Foreign(Exception):
 
 @dataclass(frozen=True)
 class PageRequest:
-    """A request that was let in."""
+    """A request of an admitted viewer."""
 
     dashboard: Dashboard
     request: Request
@@ -65,51 +65,52 @@ class PageRequest:
 
     @property
     def app(self) -> App:
-        """The App that is looked at."""
+        """The App that is shown."""
         return self.dashboard.app
 
     @property
     def now(self) -> datetime:
-        """The moment."""
+        """The current time."""
         return self.app.host.clock.now()
 
     @property
     def live(self) -> bool:
-        """Whether a page that is open asks how it would look now."""
+        """Whether an open page requests its current content."""
         return self.request.headers.get("x-headrace-live") == "1"
 
     @property
     def base(self) -> str:
-        """What every address here begins with."""
+        """The prefix of every address here."""
         root: str = self.request.scope.get("root_path", "")
         return root.rstrip("/")
 
     @property
     def zone(self) -> tzinfo:
-        """The zone of the browser, as its script has told; else UTC."""
+        """The zone of the browser, as its script reports it; else UTC."""
         try:
             return ZoneInfo(unquote(self.request.cookies.get("headrace_zone", "UTC")))
         except (ValueError, OSError, KeyError):
             return UTC
 
     def link(self, path: str, /, **query: Any) -> str:
-        """Where something is on this dashboard."""
+        """Return an address on this dashboard."""
         return address(self.base, path, **query)
 
     def may(self, scope: Scope) -> bool:
-        """Whether the viewer may do what needs this scope."""
+        """Return whether the viewer may do what needs this scope."""
         return scope in self.viewer.scopes
 
     def given(self, name: str) -> str | None:
-        """A parameter of the address; None: it is not there, or empty."""
+        """Return a parameter of the address; None: it is missing or empty."""
         return self.request.query_params.get(name) or None
 
     async def shared(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 1.0) -> T:
-        """What this asks for, shared by all who ask for it within a moment."""
+        """Return the result of a read, shared by all requests for it within a moment."""
         return await self.dashboard.shared.get(key, seconds, ask)
 
     async def soon(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 5.0) -> T | None:
-        """The same, if it comes soon, or as it was before; None: an open page that asks again will be told."""
+        """Return the same, if it comes soon, or as it was before; None: an open page gets it when it requests it
+        again."""
         return await self.dashboard.shared.soon(key, seconds, ask)
 
     async def queues(self) -> list[QueueInfo]:
@@ -117,33 +118,33 @@ class PageRequest:
         return await self.shared("queues", lambda: self.app.queues.list(history=False))
 
     async def hour(self) -> Span:
-        """What was finished in the last hour, by minutes."""
+        """Return what was finished in the last hour, by minutes."""
         return await self.shared("hour", lambda: self.dashboard.past.span(3600.0, Step.MINUTE), 5.0)
 
     async def past(self, seconds: float, step: Step) -> Span | None:
-        """What was finished in so many seconds, by hours or days; None: it is still being added up."""
+        """Return what was finished in so many seconds, by hours or days; None: it is still being summed."""
         past = self.dashboard.past
         return await self.dashboard.shared.soon(
             ("past", seconds), 10.0, lambda: past.span(seconds, step), CHART_WAIT_SECONDS
         )
 
     async def day(self) -> Span | None:
-        """What was finished in the last day, by hours; None: it is still being added up."""
+        """Return what was finished in the last day, by hours; None: it is still being summed."""
         return await self.past(86400.0, Step.HOUR)
 
     @property
     def hides(self) -> bool:
-        """Whether the viewer is told references of errors, and not their texts."""
+        """Whether the viewer sees references instead of the texts of errors."""
         return self.viewer.errors == "hidden"
 
     def seen(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
-        """Jobs as the viewer sees them."""
+        """Return jobs as the viewer sees them."""
         return tuple(map(hidden_job, jobs)) if self.hides else tuple(jobs)
 
     def kept(self, filters: Filters, *, by_id: bool = False) -> Filters:
-        """The filters, kept to the customer of the viewer; ``by_id``: of what a text finds, only ids are looked at.
+        """Return the filters, limited to the viewer's customer; ``by_id``: a text is searched in ids only.
 
-        :raises Foreign: they name another one: to act on the viewer's own jobs instead is not what was asked for
+        :raises Foreign: they name another customer: an action on the viewer's own jobs was not requested
         """
         own, named = self.viewer.customer, filters.get("customer")
         if self.hides and "text" in filters and not by_id:
@@ -155,7 +156,7 @@ class PageRequest:
         return {**filters, "customer": own}
 
     async def job(self, id: str) -> Job:
-        """A job that the viewer may see; :raises Missing:"""
+        """Return a job that the viewer may see; :raises Missing:"""
         try:
             job = await self.app.jobs.get(id)
         except (JobNotFound, ValueError):
@@ -163,7 +164,7 @@ class PageRequest:
         except Unreadable:
             if self.viewer.customer is None:
                 raise
-            raise Missing(f"job {id}") from None  # whose it is cannot be read
+            raise Missing(f"job {id}") from None  # its customer cannot be read
         if self.viewer.customer not in (None, job.customer):
             raise Missing(f"job {id}")
         return self.seen([job])[0]
@@ -171,14 +172,14 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class Shown:
-    """A page: its template, and what stands in it."""
+    """A page: its template, and its data."""
 
     template: str
     title: str
     data: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
     every: float = 2.0
-    """Seconds after which an open page asks again; 0: never."""
+    """Seconds after which an open page requests its content again; 0: never."""
 
 
 Show = Callable[[PageRequest], Awaitable[Shown | Response]]
@@ -186,7 +187,7 @@ Show = Callable[[PageRequest], Awaitable[Shown | Response]]
 
 @dataclass(frozen=True)
 class PageView:
-    """One page of the dashboard: one line of the table that routes and tests are made from."""
+    """One page of the dashboard: one row of the table that routes and tests are made from."""
 
     path: str
     name: str
@@ -194,9 +195,9 @@ class PageView:
     section: str
     """The entry of the menu that it belongs to."""
     whose: Literal["customer", "operator"] = "operator"
-    """Whether viewers who see the jobs of one customer alone may see it."""
+    """Whether viewers limited to one customer may see it."""
     alike: float = 1.0
-    """Seconds for which all who have it open are answered alike; 0: those who ask at the same moment."""
+    """Seconds for which all open pages get the same content; 0: only concurrent requests share it."""
 
 
 PAGE_ENTRIES = 20

@@ -31,14 +31,14 @@ MENU = (
     ("batches", "Batches", "/batches", True),
     ("workers", "Workers", "/workers", False),
 )
-"""Name, title, path, and whether a viewer of one customer sees it."""
+"""Name, title, path, and whether a viewer limited to one customer sees it."""
 
 
 class _Templates(jinja2.BaseLoader):
-    """The templates, as files of the package."""
+    """Loads the templates, which are files of the package."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str | None, Any]:
-        """Read one."""
+        """Read a template."""
         place = resources.files("headrace.dashboard").joinpath("templates", template)
         if not place.is_file():
             raise jinja2.TemplateNotFound(template)
@@ -46,13 +46,13 @@ class _Templates(jinja2.BaseLoader):
 
 
 def _one_of_many(macro: Callable[..., Any], job: Job, *more: Any) -> Any:
-    """What a macro makes of a job: where it fails, it says which it is, and the page is shown."""
+    """Return a macro's HTML for a job: if it fails, it names the job, and the page is shown nevertheless."""
     return guarded(lambda one: macro(one, *more), job)
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    """The templates, compiled once for the whole process, each when it is first needed."""
+    """Return the templates, compiled once for the whole process, each when it is first needed."""
     made = jinja2.Environment(
         loader=_Templates(),
         autoescape=True,
@@ -81,13 +81,13 @@ def _environment() -> jinja2.Environment:
 
 
 class Renderer:
-    """Makes pages."""
+    """Renders pages."""
 
     def __init__(self) -> None:
         self._templates = _environment()
 
     def page(self, ask: PageRequest, shown: Shown, section: str | None, token: str, leaves: bool) -> bytes:
-        """A whole page, or for one that is open, what may have changed of it."""
+        """Return a whole page, or for an open one, its changing part."""
         now = None if ask.live else ask.now
         menu = [one for one in MENU if one[3] or ask.viewer.customer is None]
         data = {
@@ -110,12 +110,12 @@ class Renderer:
         return _sent(self._templates.get_template(shown.template).render(data | dict(shown.data)))
 
     def plain(self, base: str, title: str, text: str, *, template: str = "plain.html", **data: Any) -> bytes:
-        """A page for those who are not let in, or where nothing can be read."""
+        """Return a page for people who are not admitted, or for when nothing can be read."""
         given = {"base": base.rstrip("/"), "title": title, "text": text, "version": static_files.version()}
         linking = {"link": lambda path, **query: address(base.rstrip("/"), path, **query)}
         return _sent(self._templates.get_template(template).render(given | linking | data))
 
 
 def _sent(page: str) -> bytes:
-    """A page as it is sent: nothing in it turns the direction of text, or does something where it is pasted."""
+    """Encode a page without characters that turn the direction of text, or do harm where they are pasted."""
     return printable(page, lines=True).encode()

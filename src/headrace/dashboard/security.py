@@ -1,7 +1,7 @@
-"""What keeps other sites out: headers of every answer, and tokens without which nothing is done.
+"""Protection against other sites: headers of every response, and a token that every action needs.
 
-A page of another site can make a browser send requests here, with its cookies. What it cannot do is read the token that
-our pages carry, send JSON, or put one of our pages into a frame of its own.
+A page of another site can make a browser send requests here, with its cookies. But it cannot read the token in the
+dashboard's pages, send JSON, or put one of these pages into a frame of its own.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ PRIVATE = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
     "Cache-Control": "no-store",
 }
-"""Of every answer but those that are the same for everybody."""
+"""For every response except those that are the same for all viewers."""
 
 
 def secured(response: Response) -> Response:
-    """The answer with these headers, unless it says something of its own."""
+    """Return the response with these headers, except those that it has itself."""
     for name, value in PRIVATE.items():
         response.headers.setdefault(name, value)
     return response
 
 
 def set_cookie(request: Request, response: Response, name: str, value: str, max_age: int | None = None) -> None:
-    """Keep something in the browser that neither scripts nor other sites get at."""
+    """Set a cookie that neither scripts nor other sites can read."""
     response.set_cookie(
         name,
         value,
         max_age=max_age,
         path=request.scope.get("root_path") or "/",
-        # What ends TLS before us may not say so, but the browser names its own origin when it logs in.
+        # A proxy that terminates TLS may not announce it, but the browser names its own origin when it logs in.
         secure=request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://"),
         httponly=True,
         samesite="strict",
@@ -60,7 +60,7 @@ def set_cookie(request: Request, response: Response, name: str, value: str, max_
 
 
 def is_foreign(request: Request) -> bool:
-    """Whether a page of another site, or no page at all, made the browser send this; programs do not say."""
+    """Return whether a page of another site, or no page at all, made the browser send this; programs do not say."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site != "same-origin"
@@ -69,32 +69,32 @@ def is_foreign(request: Request) -> bool:
 
 
 class Tokens:
-    """Makes and judges the tokens that every unsafe request carries."""
+    """Makes and checks the tokens that every unsafe request carries."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     @staticmethod
     def browser(request: Request) -> tuple[str, bool]:
-        """By what this browser is known, and whether that is new and has to be set."""
+        """Return the id of this browser, and whether it is new and has to be set."""
         given = request.cookies.get(COOKIE, "")
         if 20 <= len(given) <= 64 and given.isascii():
             return given, False
         return urlsafe_b64encode(secret_bytes(24)).decode(), True
 
     def token(self, browser: str, viewer: Viewer | None) -> str:
-        """What a page of this viewer, in this browser, sends along."""
-        # Of a session, which nobody finds in the store: whoever reads the secret there makes no token all the same.
+        """Return the token that a page of this viewer, in this browser, sends along."""
+        # Includes the session, which is not in the store: the secret in the store is not enough to make a token.
         who = ("", "", "") if viewer is None else (viewer.name, viewer.key or "", viewer.session or "")
         return self.sign("form", browser, *who)
 
     def accepts(self, request: Request, viewer: Viewer | None, given: str) -> bool:
-        """Whether a page of ours sent this."""
+        """Return whether a page of the dashboard sent this."""
         browser, is_new = self.browser(request)
         wanted = self.token(browser, viewer)
         return not is_new and not is_foreign(request) and hmac.compare_digest(given.encode(), wanted.encode())
 
     def sign(self, *parts: str) -> str:
-        """A signature of these texts."""
+        """Return a signature of these texts."""
         text = "\0".join(f"{len(part)}:{part}" for part in parts)
         return urlsafe_b64encode(hmac.digest(self._secret, text.encode(), sha256)).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""The files of the dashboard that are the same for everybody: one stylesheet, one script, one icon."""
+"""The files of the dashboard that are the same for all viewers: one stylesheet, one script, one icon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def _content(name: str) -> bytes:
 
 @cache
 def version() -> str:
-    """Changes whenever one of the files does: it is part of their addresses, so that browsers may keep them."""
+    """Return a version that changes whenever one of the files does: it is part of their addresses, so that browsers may
+    cache them."""
     return sha256(b"".join(map(_content, KINDS))).hexdigest()[:12]
 
 
@@ -39,5 +40,5 @@ async def _file(request: Request) -> Response:
 
 
 def route() -> Route:
-    """Where they are served."""
+    """Return the route of the files."""
     return Route("/static/{version}/{name}", _file, methods=["GET"], name="static")

@@ -1,7 +1,7 @@
-"""Requests as arguments, for frameworks that leave that to their users: path, query, headers and body, by type.
+"""Binds requests to arguments, for frameworks that do not: path, query, headers and body, by type.
 
-A parameter that the path names is taken from there. One whose type is an object (a struct, dataclass, model, TypedDict
-or dict) is the body. One that is marked ``FromHeader`` is a header. All others are in the query.
+A parameter that the path names comes from the path. One with an object as its type (a struct, dataclass, model,
+TypedDict or dict) is the body. One that is marked ``FromHeader`` is a header. All others come from the query.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class FromHeader:
     """Marks a parameter that is a header: ``user: Annotated[str, FromHeader("x-user")]``."""
 
     def __init__(self, name: str | None = None) -> None:
-        """``name``: of the header; that of the parameter if left out."""
+        """``name``: of the header; by default that of the parameter."""
         self.name = name
 
 
 class _Place:
-    """Where one argument comes from."""
+    """The source of one argument in a request."""
 
     def __init__(self, source: str, name: str, hint: Any, required: bool) -> None:
         self.source, self.name, self.required = source, name, required
@@ -47,7 +47,7 @@ class _Place:
         self.codec, self.type = Codec(base), base
 
     def read(self, texts: Sequence[str]) -> Any:
-        """The value of what stands there once, or more than once; :raises Misfit:"""
+        """Decode the value from its texts, one or more; :raises Misfit:"""
         given: Any = list(texts) if self.is_list else texts[-1]
         try:
             return msgspec.convert(given, self.type, strict=False)
@@ -62,10 +62,10 @@ def _flat(node: Any) -> list[Any]:
 
 
 class Binding:
-    """How the arguments of a handler are found in a request."""
+    """Finds the arguments of a handler in a request."""
 
     def __init__(self, handler: Handler, route: Collection[str], headers: Collection[str] = ()) -> None:
-        """``route``: the names in its path; ``headers``: those that may be stored although they open something.
+        """``route``: the names in its path; ``headers``: credentials that may be stored nevertheless.
 
         :raises ConfigError: two parameters would be the body, or a header is a credential
         """
@@ -98,13 +98,13 @@ class Binding:
 
     @property
     def uncounted(self) -> frozenset[str]:
-        """The parameters that do not count when requests with one key are compared."""
+        """The parameters that do not count when requests with the same key are compared."""
         return frozenset(name for name, place in self._places.items() if place.source == "header")
 
     def arguments(
         self, asked: EndpointRequest, media: str, body: bytes, form: Callable[[bytes], Any]
     ) -> dict[str, Any]:
-        """The arguments in a request, by name; ``media``: of its body, ``form``: the pairs of a form.
+        """Return the arguments in a request, by name; ``media``: of its body, ``form``: decodes the pairs of a form.
 
         :raises Problem: 422, naming everything that does not fit
         """

@@ -1,4 +1,4 @@
-"""What FastAPI and Starlette share: requests as values, answers as responses, and where the status pages are."""
+"""What FastAPI and Starlette share: reading requests, sending responses, and finding the status pages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["EventResponse", "asked_of", "find_pages", "mark_pages", "response_of
 _MARK = "__headrace_pages__"
 
 MAX_DRAINED_BYTES = 64 * 1024 * 1024
-"""Bytes of a request that is refused after which the connection is cut."""
+"""Bytes of a refused request after which the connection is cut."""
 
 
 class RouteLike(Protocol):
-    """A route, as far as it is looked at."""
+    """A route, as far as it is used here."""
 
     path_format: str
     endpoint: Any
@@ -42,7 +42,7 @@ class RouteLike(Protocol):
 
 
 def asked_of(request: Request, identity: str | None, where: Callable[[UUID], str | None]) -> EndpointRequest:
-    """The request as values."""
+    """Return the request as values."""
     return EndpointRequest(
         headers=values_of(
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]
@@ -61,10 +61,10 @@ async def _left(request: Request) -> None:
 
 
 def length_of(request: Request) -> int | None:
-    """How many bytes the body has; None: that is not known before they are read."""
+    """Return the size of the body; None: it is not known before the body is read."""
     length = None
     for name, value in request.scope["headers"]:
-        if name == b"transfer-encoding":  # which counts, whatever else is said
+        if name == b"transfer-encoding":  # it counts, whatever else is given
             return None
         if name == b"content-length" and value.isdigit():
             length = int(value)
@@ -72,13 +72,13 @@ def length_of(request: Request) -> int | None:
 
 
 class BoundedBody:
-    """Receives the body of a request, up to so many bytes; then ``too_large`` is raised."""
+    """Receives the body of a request, up to so many bytes, then raises ``too_large``."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive, self._size, self._more = receive, 0, True
 
     async def __call__(self) -> Message:
-        """The next message."""
+        """Receive the next message."""
         message = await self._next()
         if self._size > MAX_ENDPOINT_BODY_BYTES:
             raise self.too_large()
@@ -91,11 +91,11 @@ class BoundedBody:
         return message
 
     def too_large(self) -> Exception:
-        """What is raised when there are more."""
+        """Return the error to raise when there are more."""
         return too_large()
 
     async def drain(self) -> None:
-        """Read on and keep nothing: a client whose connection is cut while it sends does not hear why."""
+        """Read on and keep nothing: a client that is cut off while it sends does not get the reason."""
         while self._more and self._size < MAX_DRAINED_BYTES:
             await self._next()
 
@@ -104,7 +104,7 @@ class BoundedBody:
 
 
 def mark_pages(endpoint: Any, pages: StatusPages) -> None:
-    """Have an endpoint known as the one that shows a job of these pages."""
+    """Mark an endpoint as the one that shows a job of these pages."""
     setattr(endpoint, _MARK, pages)
 
 
@@ -114,8 +114,8 @@ Expand = Callable[[Iterable[Any]], Iterable[Any]]
 def find_pages(
     routes: Iterable[Any], app: App, expand: Expand, prefix: str = ""
 ) -> Iterator[tuple[str, Any, StatusPages]]:
-    """The path, the route and the pages of every route that shows jobs of this App; ``expand``: routes of routers that
-    were included, as the framework lists them."""
+    """Yield the path, the route and the pages of every route that shows jobs of this App; ``expand``: lists the routes
+    of included routers, as the framework does."""
     for route in expand(routes):
         pages = getattr(getattr(route, "endpoint", None), _MARK, None)
         if isinstance(pages, StatusPages) and pages.app is app:
@@ -126,16 +126,17 @@ def find_pages(
 
 
 class Addresses:
-    """Where the jobs of an App are shown: found in the routes of the ASGI application that serves the request."""
+    """The address at which an ASGI application shows jobs of an App, found in the routes of the one that serves a
+    request."""
 
     def __init__(self, app: App, expand: Expand = lambda routes: routes, fixed: str | None = None) -> None:
         """``fixed``: the address, with ``{id}`` in it, where it cannot be found so."""
         self._app, self._expand, self._fixed = app, expand, fixed
         self._found: dict[tuple[int, int], tuple[Any, str, str, StatusPages]] = {}
-        """By ASGI application and endpoint: it, where it is mounted within that, and the path of the pages."""
+        """By ASGI application and endpoint: the application, the endpoint's mount in it, and the path of the pages."""
 
     async def of(self, request: Request) -> Callable[[UUID], str | None]:
-        """The address of a job's page, by its id."""
+        """Return a function from a job's id to the address of its page."""
         fixed = self._fixed
         if fixed is not None:
             return lambda id: fixed.replace("{id}", str(id))
@@ -156,7 +157,7 @@ class Addresses:
 
 
 def _mounts(routes: Iterable[Any], endpoint: Any, expand: Expand, prefix: str = "") -> Iterator[str]:
-    """Where an endpoint is mounted within an application."""
+    """Yield the paths at which an endpoint is mounted within an application."""
     for route in expand(routes):
         if getattr(route, "endpoint", None) is endpoint:
             yield prefix
@@ -172,15 +173,15 @@ def _address(path: str, given: Mapping[str, Any], pages: StatusPages, id: UUID) 
         return None
 
 
-# -- answers
+# -- responses
 
 _QUICK = {JSON: JSON.encode(), PROBLEM: PROBLEM.encode()}
-"""The media types of what we answer."""
+"""The media types of headrace's responses."""
 _MADE = {b"content-type", b"content-length"}
 
 
 def response_of(answer: Any) -> Any:
-    """The answer as it is sent; what is none of ours goes as it is."""
+    """Return the response of Starlette; a response that is not headrace's stays as it is."""
     if isinstance(answer, Telling):
         return EventResponse(answer)
     if not isinstance(answer, EndpointResponse):
@@ -194,16 +195,16 @@ def response_of(answer: Any) -> Any:
 
 
 def hung_up() -> Response:
-    """What is answered to nobody: the client does not listen any more."""
+    """Return a response for a client that is gone."""
     return Response(status_code=499)
 
 
 class EventResponse(Response):
-    """The events of a job as they come, until it has ended or the client hangs up."""
+    """Sends the events of a job as they come, until it has ended or the client disconnects."""
 
     def __init__(self, telling: Telling) -> None:
         super().__init__(status_code=200, headers=HEADERS)
-        del self.headers["content-length"]  # nobody knows it
+        del self.headers["content-length"]  # it is unknown
         self._telling = telling
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,7 @@
 """Dependencies that are resolved where the handler runs: ``db: Annotated[Session, InWorker(get_session)]``.
 
-What a dependency gives at the time of the request is stored with the job, so it must be JSON. A database session is
-none: marked so, it is made in the worker when the job runs, and closed behind it.
+What a dependency returns during the request is stored with the job, so it must be JSON. A database session is not:
+marked so, it is made in the worker when the job runs, and closed afterwards.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["InWorker", "Plan", "in_worker", "plan_of"]
 
 
 class InWorker:
-    """Marks a parameter whose value is made in the worker: by a function, or by a resource of the App.
+    """Marks a parameter that gets its value in the worker: from a function, or from a resource of the App.
 
-    A function that yields is gone on with when the handler is done. Its own parameters may be marked likewise, or with
-    the framework's ``Depends``, or be the Context of the run.
+    A function that yields is resumed when the handler is done. Its own parameters may be marked likewise, or with the
+    framework's ``Depends``, or be the Context of the run.
     """
 
     def __init__(self, dependency: Callable[..., Any] | Resource[Any]) -> None:
@@ -39,7 +39,7 @@ class InWorker:
 
 
 class Plan:
-    """How to make one value: what calls it, and what it needs."""
+    """How to make one value: the function, and the values that it needs."""
 
     def __init__(self, make: Any, parameters: Mapping[str, Plan], context: str | None) -> None:
         self.make, self.parameters, self.context = make, parameters, context
@@ -49,20 +49,20 @@ class Plan:
 
     @property
     def any_async(self) -> bool:
-        """Whether it, or something that it needs, can only be made on a loop."""
+        """Whether it, or a value that it needs, can only be made on a loop."""
         return self.is_async or any(one.any_async for one in self.parameters.values())
 
 
 def in_worker(hint: Any, default: Any = None) -> InWorker | None:
-    """The mark of a parameter; None: it has none."""
+    """Return the mark of a parameter; None: it has none."""
     found = [one for one in get_args(hint)[1:] if isinstance(one, InWorker)] if get_origin(hint) is Annotated else []
     return found[0] if found else default if isinstance(default, InWorker) else None
 
 
 def plan_of(dependency: Any, above: tuple[Any, ...] = ()) -> Plan:
-    """How to make the value of a dependency.
+    """Return how to make the value of a dependency.
 
-    :raises ConfigError: it needs what is not there in a worker, such as the request
+    :raises ConfigError: it needs something that a worker does not have, such as the request
     """
     if isinstance(dependency, Resource):
         return Plan(dependency, {}, None)
@@ -87,7 +87,7 @@ def plan_of(dependency: Any, above: tuple[Any, ...] = ()) -> Plan:
 
 
 def _needed(hint: Any, default: Any) -> Any:
-    """What a parameter of a dependency is made of: marked InWorker, or with the framework's own mark."""
+    """Return the dependency of a parameter: marked InWorker, or with the framework's own mark."""
     if (mark := in_worker(hint, default)) is not None:
         return mark.dependency
     marks = [*(get_args(hint)[1:] if get_origin(hint) is Annotated else ()), default]
@@ -101,7 +101,7 @@ class Made:
         self._ctx, self._values = ctx, dict[int, Any]()
 
     async def on_loop(self, plan: Plan, stack: AsyncExitStack) -> Any:
-        """The value, made on the loop, and what blocks in a thread."""
+        """Make the value on the loop, and blocking parts in a thread."""
         if id(plan.make) in self._values:
             return self._values[id(plan.make)]
         if isinstance(plan.make, Resource):
@@ -127,7 +127,7 @@ class Made:
         return value
 
     def here(self, plan: Plan, stack: ExitStack) -> Any:
-        """The value, made on this thread."""
+        """Make the value on this thread."""
         if id(plan.make) in self._values:
             return self._values[id(plan.make)]
         if isinstance(plan.make, Resource):

@@ -1,4 +1,4 @@
-"""Jobs as they are shown to clients of a service: how they stand, and nothing of how they are run."""
+"""Jobs as clients of a service see them: their status, and nothing of how they are run."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ __all__ = ["Cause", "ErrorDocument", "Errors", "JobDocument", "Links", "document
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """An error that led to another."""
+    """An error that caused another."""
 
     code: str
     message: str
 
 
 class ErrorDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong in a job."""
+    """The error of a job."""
 
     code: str
     """The name of the error."""
     message: str
     status: int | None = None
-    """The HTTP status that it has of its own."""
+    """The HTTP status of the error, if it has one."""
     causes: tuple[Cause, ...] = ()
-    """What led to it, the nearest first."""
+    """The errors that caused it, the nearest first."""
     data: Any = None
-    """What it says beside its message."""
+    """Data of the error, besides its message."""
     traceback: str | None = None
-    """Only where a service asks for it."""
+    """Only if the service shows tracebacks."""
     reference: str | None = None
-    """Where errors are hidden: by what the operator finds it."""
+    """Where errors are hidden: the reference by which the operator finds it."""
 
 
 class Links(msgspec.Struct, frozen=True, kw_only=True, rename={"job": "self"}):
-    """Where more is to be had."""
+    """Addresses of a job's pages."""
 
     job: str
     result: str
@@ -54,7 +54,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True, rename={"job": "self"}):
 
 
 class JobDocument(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """A job as it stands."""
+    """A job as it is now."""
 
     id: UUID
     task: str
@@ -73,25 +73,25 @@ class JobDocument(msgspec.Struct, Record, frozen=True, kw_only=True):
     cancel_requested_at: datetime | None = None
     updated_at: datetime
     error: ErrorDocument | None = None
-    """Of its last attempt."""
+    """The error of its last attempt."""
     result: Any = None
-    """What it came to, once it has completed."""
+    """Its result, once it has completed."""
     links: Links | None = None
 
 
 Errors = Literal["shown", "hidden"]
-"""Whether clients are told the text of errors; ``hidden``: a reference instead, that the operator can look up."""
+"""Whether clients see the text of errors; ``hidden``: they see a reference that the operator can look up."""
 
 
 def shows(errors: Errors) -> Callable[[Job], Job]:
-    """A job as clients see it; :raises ConfigError:"""
+    """Return a function that makes a job what clients see; :raises ConfigError:"""
     if errors not in get_args(Errors):
         raise ConfigError(f"errors must be 'shown' or 'hidden', not {shown(errors)}")
     return partial(hidden_job, meant=True) if errors == "hidden" else lambda job: job
 
 
 def error_of(error: ErrorInfo, tracebacks: bool = False) -> ErrorDocument:
-    """An error of a job as it is shown."""
+    """Return an error of a job as clients see it."""
     details = error.details or {}
     causes = details.get("causes") or ()
     status = details.get("status")
@@ -107,7 +107,7 @@ def error_of(error: ErrorInfo, tracebacks: bool = False) -> ErrorDocument:
 
 
 def links_to(address: str | None) -> Links | None:
-    """The links of a job whose status page is here; None: it has none."""
+    """Return the links of a job with this status page; None: it has none."""
     if address is None:
         return None
     path, mark, query = address.partition("?")
@@ -116,7 +116,7 @@ def links_to(address: str | None) -> Links | None:
 
 
 def document_of(job: Job, address: str | None, *, tracebacks: bool = False) -> JobDocument:
-    """The job as it is shown; ``address``: of its status page."""
+    """Return the job as clients see it; ``address``: of its status page."""
     return JobDocument(
         id=job.id,
         task=job.task,

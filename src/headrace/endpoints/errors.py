@@ -1,4 +1,4 @@
-"""Errors of handlers over HTTP: what is kept of them in the worker, and the problem that they are to a client."""
+"""Errors of handlers over HTTP: what the worker stores of them, and the problem that a client gets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from headrace.worker.handler import Described
 __all__ = ["FailureDetails", "describe", "failure_of"]
 
 _MAX_CAUSES = 10
-"""How many errors behind one are kept."""
+"""Maximum causes of an error that are kept."""
 _LATER = frozenset({408, 423, 425, 429})
-"""Statuses of a client's faults that may be none the next time."""
+"""Statuses of client errors that may succeed the next time."""
 
 
 class FailureDetails(ProblemDetails, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,15 +26,15 @@ class FailureDetails(ProblemDetails, frozen=True, kw_only=True, omit_defaults=Tr
     """The name of the error, or how the job ended."""
     reason: str | None = None
     causes: tuple[Cause, ...] = ()
-    """What led to the error, the nearest first."""
+    """The errors that caused it, the nearest first."""
     data: Any = None
     traceback: str | None = None
     reference: str | None = None
-    """Where errors are hidden: by what the operator finds it."""
+    """Where errors are hidden: the reference by which the operator finds it."""
 
 
 def describe(error: BaseException) -> Described:
-    """What a worker keeps of an error of such a handler: its own HTTP status, what it says with it, and its causes.
+    """Return what a worker stores of an error of such a handler: its HTTP status, its data, and its causes.
 
     An error has a status if it is an HTTPException of the web framework, or has an attribute ``http_status``. With one
     that says the request is at fault, no further attempt is made.
@@ -51,10 +51,11 @@ def describe(error: BaseException) -> Described:
 
 
 def _own(error: BaseException) -> tuple[int | None, Any]:
-    """The status of an error, and what it has to say that is not text."""
+    """Return the status of an error, and its data that is not text."""
     status: Any = getattr(error, "http_status", None)
     data = getattr(error, "http_data", None)
-    # Whoever raised it has imported it. Errors of HTTP clients have a status, too, which is not meant for our callers.
+    # The code that raised it has imported it. Errors of HTTP clients have a status, too, but not for callers of this
+    # service.
     starlette, werkzeug = sys.modules.get("starlette.exceptions"), sys.modules.get("werkzeug.exceptions")
     if starlette is not None and isinstance(error, starlette.HTTPException):
         status, data = error.status_code, error.detail
@@ -77,7 +78,7 @@ def _causes(error: BaseException) -> list[dict[str, str]]:
 
 
 def failure_of(job: Job, tracebacks: bool = False) -> Problem:
-    """The problem that a job without a result is: with the error's own status, if it has one."""
+    """Return the problem of a job without a result, with the error's own status if it has one."""
     if job.status is Status.CANCELLED:
         text = f"it was cancelled ({job.reason})"
         return Problem(409, "cancelled", "The job was cancelled", text, job_id=str(job.id))
@@ -86,12 +87,12 @@ def failure_of(job: Job, tracebacks: bool = False) -> Problem:
     if error is not None and error.status is not None:
         status = error.status
     detail, data = "" if error is None else error.message, None if error is None else error.data
-    if isinstance(data, str):  # what an HTTPException says, without the number before it
+    if isinstance(data, str):  # the detail of an HTTPException, without the number before it
         detail, data = data, None
     problem = Problem(status, "failed", "The job failed", detail, job_id=str(job.id))
-    told = {name: getattr(problem.details, name) for name in ProblemDetails.__struct_fields__}
+    fields = {name: getattr(problem.details, name) for name in ProblemDetails.__struct_fields__}
     problem.details = FailureDetails(
-        **told,
+        **fields,
         code="" if error is None else error.code,
         reason=None if job.reason is None else str(job.reason),
         causes=() if error is None else error.causes,
@@ -103,8 +104,8 @@ def failure_of(job: Job, tracebacks: bool = False) -> Problem:
 
 
 def coded(details: ProblemDetails) -> FailureDetails:
-    """The details of any problem, with the code that all of them have: the last part of their type."""
+    """Return the details of a problem with a code, as all of them have: the last part of their type."""
     if isinstance(details, FailureDetails) and details.code:
         return details
-    told = {name: getattr(details, name) for name in details.__struct_fields__}
-    return FailureDetails(**told | {"code": details.type.removeprefix(PAGE)})
+    fields = {name: getattr(details, name) for name in details.__struct_fields__}
+    return FailureDetails(**fields | {"code": details.type.removeprefix(PAGE)})

@@ -50,17 +50,17 @@ __all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "status_blueprin
 
 Options = JobOptions | TaskOptions
 Identity = Callable[[], Any]
-"""Gives the id of whoever asks (``flask.request``) as text, or None."""
+"""Returns the id of the caller (``flask.request``) as text, or None."""
 
 _JOB: JobOptions = {}
 _EXTENSION = "headrace"
 
 
 class JobBlueprint(Blueprint):
-    """A ``Blueprint`` whose routes are jobs: a request is checked and stored, and a worker runs the handler.
+    """A ``Blueprint`` with routes that are jobs: a request is checked and stored, and a worker runs the handler.
 
-    A handler's parameters are taken from the path, the query and the body, by their types: see ``headrace.endpoints
-    .binding``. The answer is 202 with the job, or with ``Prefer: wait=10`` the result.
+    A handler's parameters are taken from the path, the query and the body, by their types: see
+    ``headrace.endpoints.arguments``. The response is 202 with the job, or with ``Prefer: wait=10`` the result.
     """
 
     def __init__(
@@ -80,15 +80,16 @@ class JobBlueprint(Blueprint):
         status_url: str | None = None,
         **blueprint: Any,
     ) -> None:
-        """``blueprint``: everything else that a ``Blueprint`` takes.
+        """``blueprint``: all other arguments of a ``Blueprint``.
 
-        The others are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the request.
+        Other arguments are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the
+        request.
 
         :raises ConfigError: naming the argument
         """
         super().__init__(name, import_name, **blueprint)
         self.jobs = jobs
-        """The App that keeps the jobs."""
+        """The App that stores the jobs."""
         self._identity, self._status_url = identity, status_url
         self._submitting = Submitting(
             jobs,
@@ -142,7 +143,7 @@ class JobBlueprint(Blueprint):
         task: Task[Any, Any] = cast("Any", self.jobs.task)(runs(fn), **job)
         task.handler.describe = describe
         bindings = dict[frozenset[str], Binding]()
-        """By the names in the path, which may begin with a prefix that has some."""
+        """By the names in the path; its prefix may add some."""
 
         def bind(state: BlueprintSetupState) -> None:
             for one in state.app.url_map.iter_rules(_full_name(state, endpoint)):
@@ -151,7 +152,7 @@ class JobBlueprint(Blueprint):
                 task.handler.uncounted = bindings[names].uncounted
 
         def view(**values: Any) -> Any:
-            if request.method == "HEAD" and "HEAD" not in methods:  # which Flask allows wherever it allows GET
+            if request.method == "HEAD" and "HEAD" not in methods:  # Flask allows it wherever it allows GET
                 raise MethodNotAllowed(methods)
             assert request.url_rule is not None
             return self._answer(task, bindings[frozenset(request.url_rule.arguments)], values)
@@ -188,14 +189,14 @@ class JobBlueprint(Blueprint):
 def _asked(
     jobs: App, caller: str | None, values: dict[str, Any], fixed: str | None = None
 ) -> Callable[[], Awaitable[EndpointRequest]]:
-    """The request of this thread as values, once they are awaited."""
+    """Return a coroutine function that returns the request of this thread as values."""
     place, pages = (fixed.replace("{id}", str(PLACE)), None) if fixed is not None else _place(jobs)
     query = list(request.args.items(multi=True))
     return asking(request.headers.items(), values, query, caller, place, pages)
 
 
 def _place(jobs: App) -> tuple[str | None, StatusPages | None]:
-    """Where the application of this request shows the jobs of an App."""
+    """Return the address at which the application of this request shows jobs of an App, and its pages."""
     known: dict[str, StatusPages] = current_app.extensions.get(_EXTENSION, {})
     for endpoint, pages in known.items():
         if pages.app is jobs:
@@ -209,7 +210,7 @@ def _place(jobs: App) -> tuple[str | None, StatusPages | None]:
 
 
 def _body() -> tuple[str, bytes, list[tuple[str, str]]]:
-    """The media type of the body, the body, and its pairs if it is a form.
+    """Return the media type of the body, the body, and its pairs if it is a form.
 
     :raises Problem: it is too large
     """
@@ -229,11 +230,11 @@ def _full_name(state: BlueprintSetupState, endpoint: str) -> str:
     return f"{state.name_prefix}.{state.name}.{endpoint}".lstrip(".")
 
 
-# -- answers
+# -- responses
 
 
 def _response(jobs: App, answer: Any) -> Any:
-    """The answer as it is sent; what is none of ours goes as it is."""
+    """Return the response of Flask; a response that is not headrace's stays as it is."""
     if isinstance(answer, Telling):
         return Response(Told(jobs, answer), 200, EVENT_HEADERS)
     if not isinstance(answer, EndpointResponse):
@@ -261,13 +262,14 @@ def status_blueprint(
     errors: Errors = "shown",
     **blueprint: Any,
 ) -> Blueprint:
-    """A ``Blueprint`` that shows the jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE cancels.
+    """Return a ``Blueprint`` that shows the jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE
+    cancels.
 
-    Ids are no secrets, so somebody must say who may look: ``may_see`` is called within the request, and aborts or
-    returns False; with ``identity`` everybody sees their own jobs; with ``public=True`` addresses have a signed token.
-    ``blueprint``: everything that a ``Blueprint`` takes; the others are those of FastAPI's ``status_router``.
+    Ids are no secrets, so access must be decided: ``may_see`` is called within the request, and aborts or returns
+    False; with ``identity`` callers see their own jobs; with ``public=True`` addresses have a signed token.
+    ``blueprint``: all arguments of a ``Blueprint``; the others are those of FastAPI's ``status_router``.
 
-    :raises ConfigError: nobody says who may look
+    :raises ConfigError: nothing decides access
     """
     check_access("status_blueprint", may_see=may_see, identity=identity, public=public, secret=secret)
     pages = StatusPages(

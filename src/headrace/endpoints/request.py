@@ -1,7 +1,7 @@
-"""A request as values, with any framework: what is kept of it with the job, its key, and how long it waits.
+"""A request as values, with any framework: what is stored of it with the job, its key, and how long it waits.
 
 ``Idempotency-Key`` names a request; ``Prefer`` (RFC 7240) says how long a client waits for the result. The wait ends
-when the client hangs up.
+when the client disconnects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ALL = "*"
 """All headers but credentials."""
 HEADERS = ("accept-language", "user-agent", "x-request-id", "x-correlation-id")
-"""The headers that are kept unless others are named."""
+"""The headers that are stored by default."""
 
 _PARTS = (
     *(
@@ -59,52 +59,52 @@ _PARTS = (
     *("password", "passwd", "passphrase", "passcode", "apikey", "accesskey", "authkey", "privatekey"),
     *("authcode", "accesscode", "otpcode", "smscode", "logincode", "verificationcode", "userpwd", "newpwd", "oldpwd"),
 )
-"""Parts of the names of headers and parameters that open something, wherever they stand in one."""
+"""Parts of the names of credentials, wherever they stand in a header or parameter."""
 _WORDS = frozenset({"auth", "code", "hmac", "key", "keys", "otp", "pass", "pin", "pwd", "sid", "sig", "totp"})
-"""Words of such names: ``author`` has another meaning than ``x-auth``."""
+"""Words in such names: ``author`` differs from ``x-auth``."""
 _OF_GATES = (
     *("x-goog-iap-", "x-goog-authenticated-user-", "x-amzn-oidc-", "x-amzn-request-context", "cf-access-"),
     *("x-ms-client-principal", "x-ms-token-", "x-forwarded-client-cert", "x-appengine-user-", "x-amzn-mtls-clientcert"),
     *("x-apigateway-api-userinfo", "x-endpoint-api-userinfo"),
 )
-"""How headers begin by which the gates of Google, AWS, Cloudflare and Azure say who asks, and prove it."""
+"""Prefixes of the headers with which gateways of Google, AWS, Cloudflare and Azure name the caller, and prove it."""
 _HARMLESS = frozenset({"idempotency-key", "sec-websocket-key"})
 _NO_SECRET_KEYS = frozenset({"foreign", "group", "natural", "order", "partition", "primary", "row", "sort"})
-"""Words before ``key`` with which it says which field or row is meant, and opens nothing."""
+"""Words before ``key`` that make it the name of a field or row, and no credential."""
 _COUNTED = frozenset({"completion", "count", "input", "limit", "max", "min", "num", "output", "prompt", "total"})
-"""Words beside ``tokens`` with which these are pieces of a text, and counted."""
+"""Words beside ``tokens`` that make these pieces of text, which are counted."""
 _NO_SECRET_CODES = frozenset(
     {"area", "color", "country", "coupon", "currency", "error", "language", "locale", "postal", "product", "promo"}
     | {"region", "state", "status", "zip"}
 )
-"""Words before ``code`` with which it says what something is, and opens nothing."""
+"""Words before ``code`` that make it a classification, and no credential."""
 _word = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _PLAIN = (str, int, float)
 
 
 class EndpointRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request: what a route that becomes a job, or a status page, needs to know of it."""
+    """A request, as far as a route that becomes a job, or a status page, needs it."""
 
     headers: Values
-    """By their names in lower case; of one that is given more than once, all values in their order."""
+    """By their names in lower case; a header that is given more than once has all values in their order."""
     route: Mapping[str, Any] = {}
     """The parameters in its path."""
     query: Sequence[tuple[str, str]] = ()
     """The parameters in its query, in their order."""
     identity: str | None = None
-    """Who asks, if that is known."""
+    """The caller, if known."""
     where: Callable[[UUID], str | None] = lambda id: None
-    """The address of a job's status page; None: there is none."""
+    """Returns the address of a job's status page; None: there is none."""
     left: Callable[[], Awaitable[object]] | None = None
-    """Returns when the client hung up; None: nobody can tell."""
+    """Returns when the client disconnects; None: that cannot be detected."""
 
     def all(self, name: str) -> Sequence[str]:
-        """The values of a header, in their order."""
+        """Return the values of a header, in their order."""
         return self.headers.get(name, ())
 
 
 def checked_headers(names: Iterable[str]) -> frozenset[str]:
-    """An allow-list of headers, as it is used; :raises ConfigError:"""
+    """Return an allow-list of headers in lower case; :raises ConfigError:"""
     given: list[Any] = [None] if isinstance(names, str) else list(names)
     if not all(isinstance(name, str) for name in given):
         raise ConfigError(f'headers must be a list of names, as in ["x-tenant"], or ["*"], not {names!r}')
@@ -112,7 +112,7 @@ def checked_headers(names: Iterable[str]) -> frozenset[str]:
 
 
 def is_credential(name: str) -> bool:
-    """Whether what has this name may open something; such headers are kept only if they are named."""
+    """Return whether this is the name of a possible credential; such headers are stored only if they are named."""
     words = [word.lower() for word in _word.findall(name)]
     plain, joined = name.lower().replace("_", "-"), "".join(words)
     if plain in _HARMLESS or _says_what(words):
@@ -125,8 +125,8 @@ def is_credential(name: str) -> bool:
 
 
 def _says_what(words: list[str]) -> bool:
-    """Whether a name of only a few words says which field is meant, as ``sort_key`` does, or how many pieces of a text,
-    as ``max_tokens``."""
+    """Return whether a name of a few words means a field, as ``sort_key`` does, or a number of pieces of text, as
+    ``max_tokens``."""
     *before, last = words or [""]
     if last in {"key", "keys"}:
         return len(before) == 1 and before[0] in _NO_SECRET_KEYS
@@ -134,23 +134,24 @@ def _says_what(words: list[str]) -> bool:
 
 
 def kept_headers(headers: Values, allowed: Collection[str]) -> Values:
-    """The headers that an allow-list lets pass."""
+    """Return the headers that an allow-list lets pass."""
     every = ALL in allowed
     return {name: values for name, values in headers.items() if name in allowed or (every and not is_credential(name))}
 
 
 def kept_query(query: Iterable[tuple[str, str]]) -> Values:
-    """The parameters of a query that are kept: not those that may open something. What a handler takes, it has."""
+    """Return the parameters of a query that are stored: no credentials. A handler's own parameters are among its
+    arguments."""
     return values_of((name, value) for name, value in query if not is_credential(name))
 
 
 def route_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters in a path as they are kept: what a framework made something else of is text again."""
+    """Return the parameters in a path as they are stored: values that a framework converted are text again."""
     return {name: one if isinstance(one, _PLAIN) else str(one) for name, one in parameters.items()}
 
 
 def values_of(pairs: Iterable[tuple[str, str]]) -> Values:
-    """Of each name its values, in their order."""
+    """Return the values of each name, in their order."""
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
@@ -158,19 +159,19 @@ def values_of(pairs: Iterable[tuple[str, str]]) -> Values:
 
 
 KEY_HEADERS = ("idempotency-key", "x-async-request-id")
-"""Either of them names a request."""
+"""Each of them names a request."""
 
 _TITLE = "The request cannot be understood"
 
 
 def key_of(asked: EndpointRequest, shared: bool) -> str | None:
-    """The key of a request; None: it has none.
+    """Return the key of a request; None: it has none.
 
-    ``shared``: keys of callers who are not known are one and the same for all of them.
+    ``shared``: unknown callers share their keys.
 
-    :raises Problem: 400, it is not clear which key it is, or whose
+    :raises Problem: 400, it is not clear which key it is, or which caller's
     """
-    if asked.headers.keys().isdisjoint(KEY_HEADERS):  # as most
+    if asked.headers.keys().isdisjoint(KEY_HEADERS):  # like most requests
         return None
     keys = {(name, value.strip()) for name in KEY_HEADERS for value in asked.all(name)}
     if len({value for _, value in keys}) > 1:
@@ -189,21 +190,21 @@ def key_of(asked: EndpointRequest, shared: bool) -> str | None:
 
 
 class Preference(msgspec.Struct, frozen=True):
-    """How long to wait for the end of a job before it is answered that the job goes on."""
+    """How long a client waits for the end of a job before it gets the response that the job goes on."""
 
     wait: int | None = None
-    """Seconds; None: it says nothing of that."""
+    """Seconds; None: it does not say."""
     respond_async: bool = False
-    """It may be answered before the job has ended; without ``wait``, at once."""
+    """The response may come before the job has ended; without ``wait``, at once."""
 
     def seconds(self, default: float, longest: float) -> float:
-        """How long to wait; ``default``: for who prefers nothing, ``longest``: for anybody."""
+        """Return how long to wait; ``default``: without a preference, ``longest``: the maximum."""
         if self.wait is not None:
             return min(float(self.wait), longest)
         return 0.0 if self.respond_async else min(default, longest)
 
     def applied(self, longest: float) -> dict[str, str]:
-        """The header that says what was done about it."""
+        """Return the header that says what was applied."""
         if self.wait is not None:
             said = f"wait={min(self.wait, int(longest))}"
             return {"Preference-Applied": f"respond-async, {said}" if self.respond_async else said}
@@ -211,8 +212,7 @@ class Preference(msgspec.Struct, frozen=True):
 
 
 def preference_of(headers: Iterable[str]) -> Preference:
-    """What the ``Prefer`` headers of a request say; of a preference that is said twice the first counts, and what is
-    not understood does not."""
+    """Parse the ``Prefer`` headers of a request; the first of equal preferences counts, unknown ones are ignored."""
     said: dict[str, str] = {}
     for one in ",".join(headers).split(","):
         name, _, value = one.partition(";")[0].partition("=")
@@ -226,13 +226,13 @@ T = TypeVar("T")
 
 
 class HungUp(Exception):
-    """The client does not listen any more: nobody hears the answer."""
+    """The client has disconnected, and gets no response."""
 
 
 async def patiently(asked: EndpointRequest, work: Coroutine[Any, Any, T]) -> T:
-    """What comes of the work, which ends by itself in time.
+    """Return the result of the work, which ends by itself in time.
 
-    :raises HungUp: nobody waits for it any more; what the work waited for goes on
+    :raises HungUp: the client is gone; what the work waited for goes on
     """
     if asked.left is None:
         return await work

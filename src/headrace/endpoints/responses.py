@@ -1,4 +1,4 @@
-"""The answers that clients get: each is made by a method of ``Answers``, which a service may replace."""
+"""The responses that clients get: each is made by a method of ``Answers``, which a service may replace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROBLEM = "application/problem+json"
 
 
 class EndpointResponse(msgspec.Struct, frozen=True):
-    """What a request is answered with, for every framework to send in its own way."""
+    """A response, which every framework sends in its own way."""
 
     status: int
     body: bytes = b""
@@ -32,39 +32,39 @@ class EndpointResponse(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """Makes the answers: ``class MyAnswers(Answers)`` with other methods, and ``JobRouter(answers=MyAnswers())``."""
+    """Makes the responses: ``class MyAnswers(Answers)`` with other methods, and ``JobRouter(answers=MyAnswers())``."""
 
     def __init__(self, *, tracebacks: bool = False) -> None:
-        """``tracebacks``: show those of failed jobs, for services that nobody from outside can reach."""
+        """``tracebacks``: show those of failed jobs, for services without outside access."""
         self.tracebacks = tracebacks
 
     def document(self, job: Job, address: str | None) -> Any:
-        """The job as clients see it, as a value that has a JSON form; ``address``: of its status page."""
+        """Return the job as clients see it, as a value with a JSON form; ``address``: of its status page."""
         return document_of(job, address, tracebacks=self.tracebacks)
 
     def accepted(self, job: Job, address: str | None, retry_after: int, headers: Mapping[str, str]) -> EndpointResponse:
-        """That the job goes on (202), and where and when to ask for it."""
+        """Respond that the job goes on (202), with its address and when to come back."""
         more = {"Retry-After": str(retry_after)} | ({} if address is None else {"Location": address})
         return EndpointResponse(202, self._text(job, address), {**headers, **more})
 
     def completed(self, job: Job, address: str | None, headers: Mapping[str, str]) -> EndpointResponse:
-        """The result of a job that has completed (200)."""
+        """Respond with the result of a completed job (200)."""
         return EndpointResponse(200, (job.result_text or "null").encode(), headers)
 
     def unsuccessful(self, job: Job, address: str | None, headers: Mapping[str, str]) -> EndpointResponse:
-        """Why a job that has ended has no result, with the error's own status."""
+        """Respond with the reason why an ended job has no result, with the error's own status."""
         return self.problem(failure_of(job, self.tracebacks), headers)
 
     def shown(self, job: Job, address: str | None, status: int = 200) -> EndpointResponse:
-        """The job as it stands."""
+        """Respond with the job as it is now."""
         return EndpointResponse(status, self._text(job, address), tagged(job))
 
     def unchanged(self, job: Job) -> EndpointResponse:
-        """That the client has the job as it is (304)."""
+        """Respond that the client's copy of the job is current (304)."""
         return EndpointResponse(304, b"", tagged(job))
 
     def problem(self, problem: Problem, headers: Mapping[str, str] | None = None) -> EndpointResponse:
-        """What went wrong (RFC 9457)."""
+        """Respond with a problem (RFC 9457)."""
         return EndpointResponse(
             problem.status, _encode(coded(problem.details)), {**(headers or {}), **problem.headers}, PROBLEM
         )
@@ -75,5 +75,5 @@ class Answers:
 
 
 def _is_plain(document: Record) -> bool:
-    """Whether what the encoder writes is what ``to_dict`` gives."""
+    """Return whether the encoder writes the same as ``to_dict`` returns."""
     return type(document).to_dict is Record.to_dict

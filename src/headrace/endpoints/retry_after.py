@@ -1,4 +1,4 @@
-"""When to ask for a job again: by its place in the queue, and by how long its task takes."""
+"""When a client should request a job again: by its position in the queue, and by how long its task takes."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
 __all__ = ["Estimates"]
 
 MIN_RETRY_AFTER_SECONDS, MAX_RETRY_AFTER_SECONDS = 1, 300
-"""Seconds: never sooner, and never later than these."""
+"""Minimum and maximum seconds."""
 DURATION_CACHE_SECONDS = 30.0
-"""Seconds for which it is believed how long a task takes."""
+"""Seconds for which the duration of a task is cached."""
 POSITION_CACHE_SECONDS = 0.25
-"""Seconds for which new jobs of one kind are told the same: they stand behind one another."""
+"""Seconds for which new jobs of one kind get the same estimate: they are behind one another."""
 ESTIMATE_TIMEOUT_SECONDS = 0.25
-"""Seconds that an answer waits for an estimate."""
+"""Seconds that a response waits for an estimate."""
 _MAX_KINDS = 1000
 
 
 class Estimates:
-    """Guesses of an App; each is cheap, and left out where it would hold up an answer."""
+    """Estimates of an App; each is cheap, and left out where it would delay a response."""
 
     def __init__(self, app: App) -> None:
         self._app, self._positions = app, Positions(app)
         self._takes: dict[str, tuple[float, float | None]] = {}
-        """By task: until when it is believed, and the seconds that half of its runs take at most."""
+        """By task: until when it is cached, and the median of the seconds that it takes."""
         self._new: dict[tuple[str, int, str], tuple[float, int]] = {}
-        """By queue, priority and task: until when new jobs are told the same, and what."""
+        """By queue, priority and task: until when the estimate for new jobs is cached, and the estimate."""
 
     async def after_submit(self, job: Job) -> int:
-        """``retry_after`` of a job that was submitted just now."""
+        """Return ``retry_after`` of a job that was submitted just now."""
         if job.status is not Status.QUEUED:
             return await self.retry_after(job)
         kind, now = (job.queue, job.priority, job.task), self._app.host.clock.monotonic()
-        until, told = self._new.get(kind, (0.0, 0))
+        until, seconds = self._new.get(kind, (0.0, 0))
         if now >= until:
-            told = await self.retry_after(job)
+            seconds = await self.retry_after(job)
             if len(self._new) >= _MAX_KINDS:
                 self._new.clear()
-            self._new[kind] = now + POSITION_CACHE_SECONDS, told
-        return told
+            self._new[kind] = now + POSITION_CACHE_SECONDS, seconds
+        return seconds
 
     async def retry_after(self, job: Job) -> int:
-        """After how many seconds the job may have ended."""
+        """Return after how many seconds the job may have ended."""
         if job.ended:
             return 0
         now, takes = self._app.host.clock.now(), await self._processing(job.task)
@@ -70,7 +70,7 @@ class Estimates:
         until, takes = self._takes.get(task, (0.0, None))
         if now < until:
             return takes
-        self._takes[task] = now + DURATION_CACHE_SECONDS, takes  # one asks, whoever comes meanwhile takes what is known
+        self._takes[task] = now + DURATION_CACHE_SECONDS, takes  # one call reads, concurrent ones use the cached value
         try:
             async with asyncio.timeout(ESTIMATE_TIMEOUT_SECONDS):
                 takes = await self._app.stats.duration(task)

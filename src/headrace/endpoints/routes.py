@@ -1,4 +1,4 @@
-"""What shells do alike that read requests themselves: who asks, how long to wait, and which pages show a job."""
+"""What shells that read requests themselves share: the caller, how long to wait, and the pages that show a job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger("headrace.endpoints")
 
 
 def runs(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What a worker calls: the handler, with what is made in the worker."""
+    """Return the function that a worker calls: the handler, with the values that are made in the worker."""
     hints, parameters = read_hints(fn), list(inspect.signature(fn).parameters.values())
     takes_context = bool(parameters) and is_context(parameters[0], hints)
     typed = {one.name: one.replace(annotation=hints.get(one.name, one.empty)) for one in parameters[takes_context:]}
@@ -48,12 +48,12 @@ def runs(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def form_of(body: bytes) -> list[tuple[str, str]]:
-    """The pairs of a form."""
+    """Return the pairs of a form."""
     return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
 
 
 def identity_text(value: Any) -> str | None:
-    """Who asks, as the customer of a job; :raises Misused: it is no name"""
+    """Return the caller as the customer of a job; :raises Misused: it is no name"""
     if value is None or (isinstance(value, str) and value):
         return value
     if isinstance(value, int | UUID) and not isinstance(value, bool):
@@ -65,7 +65,7 @@ def identity_text(value: Any) -> str | None:
 
 
 def too_large() -> Problem:
-    """That the body of a request is not read."""
+    """Return the problem of a body that is too large to be read."""
     detail = (
         f"the body may have {MAX_ENDPOINT_BODY_BYTES} bytes: store what is larger elsewhere, and send a reference to it"
     )
@@ -76,12 +76,12 @@ def too_large() -> Problem:
 
 
 class Page(NamedTuple):
-    """One of the pages of a job: how it is asked for, and what it does."""
+    """One of the pages of a job: its route and its function."""
 
     name: str
     method: str
     path: str
-    """What stands behind the id."""
+    """The part behind the id."""
     do: Callable[[StatusPages, str, EndpointRequest], Awaitable[Any]]
 
 
@@ -100,9 +100,9 @@ ACTS = (
 def check_access(
     name: str, *, may_see: object, identity: object, public: bool, secret: str | bytes | None = None
 ) -> None:
-    """Refuse status pages that everybody could look at; ``name``: of the function that makes them.
+    """Refuse status pages that are open to everyone; ``name``: of the function that makes them.
 
-    :raises ConfigError: nobody says who may look
+    :raises ConfigError: nothing decides access
     """
     if may_see is None and identity is None and not public:
         raise ConfigError(
@@ -114,12 +114,12 @@ def check_access(
 
 
 def forbidden() -> Problem:
-    """That the caller may not look at jobs."""
+    """Return the problem of a caller that may not see jobs."""
     return Problem(403, "forbidden", "This is not for this caller", "the service does not let you look at jobs")
 
 
 def broken_off(error: Exception) -> bytes:
-    """The last event of a stream that failed; the log says why."""
+    """Return the last event of a stream that failed; the log has the reason."""
     _log.error("a stream of events failed", exc_info=error)
     fault = Problem(500, "fault", "A fault of the service", "the service has a fault; its log says more")
     return event("error", (problem_of(error) or fault).details)

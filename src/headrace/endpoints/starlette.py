@@ -51,14 +51,14 @@ _JOB: JobOptions = {}
 
 Options = JobOptions | TaskOptions
 Identity = Callable[[Request], Any]
-"""Gives the caller's id as text, or None; it may be a coroutine function."""
+"""Returns the caller's id as text, or None; it may be a coroutine function."""
 
 
 class JobRoutes(Sequence[BaseRoute]):
-    """Routes that are jobs, to be given to an application: ``Starlette(routes=[*reports, …])``.
+    """Routes that are jobs, to be passed to an application: ``Starlette(routes=[*reports, …])``.
 
-    A handler's parameters are taken from the path, the query and the body, by their types: see ``headrace.endpoints
-    .binding``. The answer is 202 with the job, or with ``Prefer: wait=10`` the result.
+    A handler's parameters are taken from the path, the query and the body, by their types: see
+    ``headrace.endpoints.arguments``. The response is 202 with the job, or with ``Prefer: wait=10`` the result.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class JobRoutes(Sequence[BaseRoute]):
         :raises ConfigError: naming the argument
         """
         self.jobs = jobs
-        """The App that keeps the jobs."""
+        """The App that stores the jobs."""
         self._identity, self._routes = identity, list[BaseRoute]()
         self._submitting = Submitting(
             jobs,
@@ -133,7 +133,7 @@ class JobRoutes(Sequence[BaseRoute]):
             task.handler.describe, task.handler.uncounted = describe, binding.uncounted
             made = Route(path, self._endpoint(task, binding), methods=wanted, name=task.name)
             if made.methods is not None and "HEAD" not in wanted:
-                made.methods.discard("HEAD")  # which comes along with GET, and is to change nothing
+                made.methods.discard("HEAD")  # it comes along with GET, and must change nothing
             self._routes.append(made)
             return task
 
@@ -188,13 +188,13 @@ def status_routes(
     answers: Answers | None = None,
     errors: Errors = "shown",
 ) -> list[BaseRoute]:
-    """The routes that show the jobs of an App: ``Mount("/jobs", routes=status_routes(jobs, public=True))``.
+    """Return the routes that show the jobs of an App: ``Mount("/jobs", routes=status_routes(jobs, public=True))``.
 
-    Ids are no secrets, so somebody must say who may look: ``may_see`` is called with the request, and raises an
-    HTTPException or returns False; with ``identity`` everybody sees their own jobs; with ``public=True`` addresses have
-    a signed token. The others are those of FastAPI's ``status_router``.
+    Ids are no secrets, so access must be decided: ``may_see`` is called with the request, and raises an HTTPException
+    or returns False; with ``identity`` callers see their own jobs; with ``public=True`` addresses have a signed token.
+    Other arguments are those of FastAPI's ``status_router``.
 
-    :raises ConfigError: nobody says who may look
+    :raises ConfigError: nothing decides access
     """
     check_access("status_routes", may_see=may_see, identity=identity, public=public, secret=secret)
     pages = StatusPages(

@@ -1,4 +1,4 @@
-"""The status pages of jobs: look at one, wait for it, follow it, get its result, cancel it, try it again."""
+"""The status pages of jobs: show one, wait for it, follow it, get its result, cancel it, retry it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN", "StatusPages"]
 
 TOKEN = "token"
-"""The parameter that opens a public page."""
+"""The query parameter with the token of a public page."""
 
 
 class EndShown(StatusTold, frozen=True, kw_only=True):
-    """How a job ended, and what it came to."""
+    """How a job ended, and its result or error."""
 
     error: ErrorDocument | None = None
     result: msgspec.Raw | None = None
@@ -60,7 +60,7 @@ class StatusPages:
         errors: Errors = "shown",
     ) -> None:
         """``known``: callers have an identity, and see only their own jobs. ``logs``: log lines are events, too.
-        ``errors``: whether clients are told the text of errors."""
+        ``errors``: whether clients see the text of errors."""
         self.app, self.answers = app, answers or Answers()
         self._shows, self._hides = shows(errors), errors == "hidden"
         self._tokens = Tokens(app, secret) if public else None
@@ -68,7 +68,7 @@ class StatusPages:
         self._estimates = Estimates(app)
 
     async def ready(self) -> None:
-        """To be awaited before ``address``; :raises Problem: 503, nothing can be signed now"""
+        """Read the secret, before ``address`` is called; :raises Problem: 503, nothing can be signed now"""
         if self._tokens is not None:
             try:
                 await self._tokens.ready()
@@ -76,13 +76,13 @@ class StatusPages:
                 raise as_problem(error) from error
 
     def address(self, path: str, job: Any) -> str:
-        """The address of a job's page, given its path: a public one is opened by what stands in it."""
+        """Return the address of a job's page, given its path; a public one contains a token."""
         return path if self._tokens is None else f"{path}?{TOKEN}={self._tokens.of(job)}"
 
-    # -- looking
+    # -- reading
 
     async def show(self, id: str, asked: EndpointRequest, wait: float = 0.0) -> EndpointResponse:
-        """The job as it stands; with ``wait``, as soon as it differs from what the client has (``If-None-Match``)."""
+        """Return the job as it is; with ``wait``, as soon as it differs from the client's copy (``If-None-Match``)."""
         return await self._answered(self._show, id, asked, wait)
 
     async def _show(self, job: Job, asked: EndpointRequest, wait: float) -> EndpointResponse:
@@ -95,7 +95,7 @@ class StatusPages:
         return self.answers.shown(self._shows(job), asked.where(job.id))
 
     async def result(self, id: str, asked: EndpointRequest, wait: float = 0.0) -> EndpointResponse:
-        """What the job came to (200), that it goes on (202), or its error, with the status of that."""
+        """Return the result of the job (200), that it goes on (202), or its error, with the error's status."""
         return await self._answered(self._result, id, asked, wait)
 
     async def _result(self, job: Job, asked: EndpointRequest, wait: float) -> EndpointResponse:
@@ -109,7 +109,7 @@ class StatusPages:
         return self.answers.unsuccessful(job, address, {})
 
     async def _later(self, job: Job, asked: EndpointRequest, wait: float, is_it: Callable[[Job], bool]) -> Job:
-        """The job as soon as it is so, or as it is when the time is up."""
+        """Return the job as soon as the condition holds, or as it is when the time is up."""
         last = job
 
         async def follow() -> None:
@@ -127,13 +127,13 @@ class StatusPages:
         return last
 
     async def events(self, id: str, asked: EndpointRequest, since: str | None = None) -> Telling | EndpointResponse:
-        """The events of the job until it has ended; ``since``: the id of the last one that was read."""
+        """Return the events of the job until it has ended; ``since``: the id of the last one that was read."""
         try:
             job = await self._job(id, asked)
             telling = await tell_job(self.app, job, since, self._teller(asked))
         except Exception as error:
             return self.answers.problem(as_problem(error))
-        return EndpointResponse(204) if telling is None else telling  # all was read: a browser comes again no more
+        return EndpointResponse(204) if telling is None else telling  # all was read: a browser reconnects no more
 
     def _teller(self, asked: EndpointRequest) -> Teller:
         def snapshot(news: Update) -> Any:
@@ -142,8 +142,8 @@ class StatusPages:
         return Teller(snapshot, self._ended, self._seen, self._change)
 
     def _ended(self, job: Job) -> EndShown:
-        told = _fields(ended_as(job))
-        return EndShown(**told | {"error": self._error(told["error"])})
+        fields = _fields(ended_as(job))
+        return EndShown(**fields | {"error": self._error(fields["error"])})
 
     def _change(self, document: Any) -> Any:
         if not isinstance(document, RetryTold):
@@ -157,7 +157,7 @@ class StatusPages:
         news = news if self._logs else replace(news, logs=())
         return hidden_news(news, meant=True) if self._hides else news
 
-    # -- acting
+    # -- actions
 
     async def cancel(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """End the job, or have its worker stop it (202); one that has ended stays as it is (409)."""
@@ -185,7 +185,7 @@ class StatusPages:
         except Exception as error:
             return self.answers.problem(as_problem(error))
 
-    # -- whose it is
+    # -- access
 
     async def _answered(self, do: Any, id: str, asked: EndpointRequest, wait: float) -> EndpointResponse:
         try:
@@ -195,9 +195,9 @@ class StatusPages:
             return self.answers.problem(as_problem(error))
 
     async def _job(self, text: str, asked: EndpointRequest) -> Job:
-        """The job of this id, if the caller may see it.
+        """Return the job with this id, if the caller may see it.
 
-        :raises Problem: 403, the token is missing or wrong; 404 or 410, there is none, or it is somebody else's
+        :raises Problem: 403, the token is missing or wrong; 404 or 410, it is missing, or another caller's
         """
         id = id_of(text)
         if self._tokens is not None:

@@ -1,4 +1,4 @@
-"""From a request to a job, and to the answer: its result if it ends soon, else where to ask for it."""
+"""From a request to a job, and to the response: its result if it ends soon, else its address."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = ["BeforeSubmit", "Misused", "Submitting", "as_problem"]
 
 
 BeforeSubmit = Callable[[Any, Draft[Any]], Any]
-"""Called with the framework's own request and the job that it asks for, before that is stored. What it returns, unless
-that is None, is the answer, and nothing is stored."""
+"""Called with the framework's own request and the draft of the job, before the job is stored. If it returns something
+other than None, that is the response, and nothing is stored."""
 
 
 class Submitting:
-    """What all routes of one router do alike."""
+    """Submits for all routes of one router."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Submitting:
         request: Any = None,
         depends: Collection[str] = (),
     ) -> Any:
-        """Store the job that a request asks for; an ``EndpointResponse``, or what ``before_submit`` returned for
+        """Store the job of a request; return an ``EndpointResponse``, or what ``before_submit`` returned for
         ``request``.
 
-        ``depends``: the arguments that the service itself has found out.
+        ``depends``: the arguments that dependencies of the service returned.
 
         :raises Misused: one of those has no JSON form
-        :raises HungUp: the client does not wait any more; the job goes on
+        :raises HungUp: the client is gone; the job goes on
         """
         try:
             prefers = preference_of(asked.all("prefer"))
@@ -120,7 +120,7 @@ class Submitting:
         return task._draft_bound(arguments)._with_checked(check_options(said) if said else said)
 
     async def _ended(self, handle: JobHandle[Any], wait: float, asked: EndpointRequest) -> Job:
-        """The job as it is when it has ended, or when the time is up."""
+        """Return the job when it has ended, or as it is when the time is up."""
         job = handle.last
         if wait > 0 and (job is None or not job.ended):
             await patiently(asked, handle.ended(timeout=wait))
@@ -144,7 +144,7 @@ class Submitting:
 
 
 def as_problem(error: Exception) -> Problem:
-    """The problem that an error is; any other error is raised again, as a fault of the service."""
+    """Return the problem for an error; raise any other error again, as a fault of the service."""
     problem = None if isinstance(error, Misused) else problem_of(error)
     if problem is None:
         raise error
@@ -152,4 +152,4 @@ def as_problem(error: Exception) -> Problem:
 
 
 class Misused(ConfigError):
-    """A route was set up so that it cannot work: found when it was used."""
+    """A route has options that cannot work, which only its use reveals."""

@@ -1,4 +1,4 @@
-"""Handlers of routes as tasks: what is stored is JSON, what they are called with is what they ask for."""
+"""Handlers of routes as tasks: arguments are stored as JSON, and decoded to the types of the handler."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Adapter", "adapted"]
 
 
 class Adapter(msgspec.Struct, frozen=True):
-    """A type that has no JSON form of headrace's own: how it is stored, and how it comes back."""
+    """Stores and loads a type without a JSON form of headrace's own."""
 
     store: Callable[[Any], Any]
-    """JSON values for one of its values."""
+    """Returns JSON values for one of its values."""
     load: Callable[[Any], Any]
-    """Its value, back from them."""
+    """Returns its value from these."""
 
 
 def adapted(
@@ -36,9 +36,9 @@ def adapted(
     plans: Mapping[str, Plan],
     result: Adapter | None,
 ) -> Callable[..., Any]:
-    """A function for a worker to call: its arguments are those that are stored, and it calls ``fn``.
+    """Return the function that a worker calls: its arguments are the stored ones, and it calls ``fn``.
 
-    ``parameters``: of ``fn``, without its Context, with their types. ``plans``: what is made in the worker.
+    ``parameters``: of ``fn``, without its Context, with their types. ``plans``: the values to make in the worker.
 
     :raises ConfigError: a plain function cannot await what a dependency needs
     """

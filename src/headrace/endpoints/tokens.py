@@ -1,4 +1,4 @@
-"""Tokens of public status pages: who was given the address of a job may look at it, and nobody else can guess it."""
+"""Tokens of public status pages: they give access to everyone who has a job's address, and cannot be guessed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["Tokens"]
 
 MIN_SECRET_CHARACTERS = 16
-"""Characters of a secret that is given."""
+"""Minimum characters of a secret that is given."""
 SECRET_CACHE_SECONDS = 60.0
-"""Seconds for which the secret is believed as it was read."""
+"""Seconds for which the secret is cached."""
 _REREAD_SECONDS = 1.0
-"""Seconds between two reads for the sake of tokens that do not fit."""
+"""Minimum seconds between two reads because of tokens that do not match."""
 
 
 class Tokens:
-    """Makes and tests the tokens of one App's jobs; all processes on a store make the same ones."""
+    """Makes and checks the tokens of one App's jobs; all processes on a store make the same ones."""
 
     def __init__(self, app: App, secret: str | bytes | None = None) -> None:
-        """``secret``: what they are signed with; None: what is derived from ``HEADRACE_SECRET``, or what the store
-        keeps if that is not set.
+        """``secret``: signs the tokens; None: it is derived from ``HEADRACE_SECRET``, or kept by the store if that is
+        not set.
 
         :raises ConfigError: the secret is too short
         """
@@ -47,7 +47,7 @@ class Tokens:
         self._reading = SingleFlight(self._read)
 
     async def ready(self) -> None:
-        """Read the secret, if it is not known yet, or not read for a minute; :raises SecretMismatch:"""
+        """Read the secret, unless it was read within the last minute; :raises SecretMismatch:"""
         if self._given is None and not self._fresh():
             await self._reading()
 
@@ -64,7 +64,7 @@ class Tokens:
         self._read_at = self._app.host.clock.monotonic()
 
     def of(self, id: UUID) -> str:
-        """The token of a job, once the secret is known."""
+        """Return the token of a job, once the secret is read."""
         if self._given is not None:
             return self._token(self._given, id)
         assert self._kept is not None
@@ -72,14 +72,14 @@ class Tokens:
 
     def _token(self, secret: bytes, id: UUID) -> str:
         said = self._app.settings.namespace.encode() + b"\0" + id.bytes
-        # A keyed BLAKE2 is a MAC of its own, and is made in a tenth of the time of an HMAC.
+        # A keyed BLAKE2 is a MAC by itself, and takes a tenth of the time of an HMAC.
         made = blake2b(said, key=secret, digest_size=24, person=b"headrace job")
         return urlsafe_b64encode(made.digest()).decode()
 
     async def admits(self, id: UUID, token: str | None) -> bool:
-        """Whether this is the token of the job; the secret is read first if it must be.
+        """Return whether this is the token of the job; read the secret first if necessary.
 
-        :raises SecretMismatch: it is not known here, or the token may be of those who derive it
+        :raises SecretMismatch: it is not known here, or the token may be from a process that derives it
         """
         await self.ready()
         if self.opens(id, token):
@@ -87,7 +87,7 @@ class Tokens:
         if self._given is not None or not token:
             return False
         now = self._app.host.clock.monotonic()
-        if now - self._looked_at >= _REREAD_SECONDS:  # others may have taken up another one since
+        if now - self._looked_at >= _REREAD_SECONDS:  # another process may have replaced it since
             self._looked_at = now
             await self._reading()
         if self.opens(id, token):
@@ -97,7 +97,7 @@ class Tokens:
         return False
 
     def opens(self, id: UUID, token: str | None) -> bool:
-        """Whether this is the token of the job; it takes the same time however much of it is right."""
+        """Return whether this is the token of the job, in the same time however much of it is right."""
         given, kept = (token or "").encode(errors="surrogatepass"), self._kept
         if compare_digest(given, self.of(id).encode()):
             return True

@@ -1,4 +1,4 @@
-"""Requests that are answered on threads: what headrace does for them happens on the background loop of the App."""
+"""Requests that are served on threads: headrace's part runs on the background loop of the App."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PLACE", "Here", "Told", "asking", "in_threads", "sent_headers"]
 
 PLACE = UUID(int=0)
-"""What stands for the id of a job in an address that a framework makes."""
+"""Stands for the id of a job in an address that a framework makes."""
 
 
 def asking(
@@ -33,10 +33,10 @@ def asking(
     place: str | None,
     pages: StatusPages | None,
 ) -> Callable[[], Awaitable[EndpointRequest]]:
-    """Read a request on its own thread; what is returned gives it as values, on the loop.
+    """Read a request on its own thread; return a function that returns it as values, on the loop.
 
     ``values``: the parameters in its path. ``place``: the address of a job's page, with ``PLACE`` in it; None: there is
-    none. ``pages``: those that are there, if it is known which.
+    none. ``pages``: the status pages, if known.
     """
     given, route = values_of((name.lower(), value) for name, value in headers), route_of(values)
 
@@ -53,7 +53,7 @@ def asking(
 
 
 def sent_headers(answer: EndpointResponse) -> dict[str, str]:
-    """The headers of an answer, all but those of the connection, which is the server's own business (PEP 3333)."""
+    """Return the headers of a response without those of the connection, which belong to the server (PEP 3333)."""
     return {name: value for name, value in answer.headers.items() if name != "Connection"}
 
 
@@ -65,12 +65,12 @@ class Here(NamedTuple):
 
     @classmethod
     def of(cls, request: Any) -> Here:
-        """The request that this thread is about."""
+        """Return the request of this thread, with its context."""
         return cls(request, copy_context())
 
 
 def in_threads(hook: BeforeSubmit | None) -> BeforeSubmit | None:
-    """A hook that may block: it is called with ``here.request``, in the context of the request, on a thread."""
+    """Return a hook that may block: it is called with ``here.request``, in the context of the request, on a thread."""
     if hook is None:
         return None
 
@@ -108,7 +108,7 @@ class Told(Iterator[bytes]):
         return await anext(self._telling.parts, None)
 
     def close(self) -> None:
-        """Follow the job no more."""
+        """Stop following the job."""
         self._over = True
         if not self._closed:
             self._closed = True

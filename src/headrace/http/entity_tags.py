@@ -1,4 +1,4 @@
-"""Entity tags of jobs: whether a client has a job as it is."""
+"""Entity tags of jobs, by which a client finds out whether its copy of a job is current."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _TAG = re.compile(r'(?:W/)?("[^"]*")')
 
 
 def etag(job: Job) -> str:
-    """What differs whenever the job does, as it is shown."""
+    """Return a tag that differs whenever the job differs, as clients see it."""
     return f'"{job.rev}.{job.updated_at.timestamp() * 1e6:.0f}.{job.status}"'
 
 
 def is_known(if_none_match: Iterable[str], job: Job) -> bool:
-    """Whether the client has the job as it is: ``If-None-Match`` names its tag, as a strong or a weak one."""
+    """Return whether the client's copy is current: ``If-None-Match`` names the job's tag, as a strong or a weak one."""
     given = ",".join(if_none_match)
     return given.strip() == "*" or etag(job) in _TAG.findall(given)
 
 
 def tagged(job: Job) -> dict[str, str]:
-    """The headers of an answer that shows the job."""
+    """Return the headers of a response that shows the job."""
     return {"ETag": etag(job), "Cache-Control": "private, no-cache"}

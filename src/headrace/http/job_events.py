@@ -1,4 +1,4 @@
-"""What subscribers are told of a job: one vocabulary for server-sent events and for the messages of a socket."""
+"""The events of a job, in one vocabulary for server-sent events and for the messages of a socket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Kind = Literal["status", "progress", "retry", "error", "result"]
 
 
 class StatusTold(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job stands."""
+    """The status of a job."""
 
     job_id: UUID
     status: Status
@@ -50,14 +50,14 @@ class StatusTold(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int
     rev: int
     at: datetime
-    """Since when it stands so."""
+    """When it got this status."""
     ended: bool
-    """Nothing more comes."""
+    """No more events follow."""
     cancel_requested_at: datetime | None = None
 
 
 class EndTold(StatusTold, frozen=True, kw_only=True):
-    """How a job ended, and what it came to."""
+    """How a job ended, and its result or error."""
 
     error: ErrorInfo | None = None
     result: msgspec.Raw | None = None
@@ -66,7 +66,7 @@ class EndTold(StatusTold, frozen=True, kw_only=True):
 
 
 class ProgressTold(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a running job says it is."""
+    """How far a running job is, by its own report."""
 
     job_id: UUID
     status: Status
@@ -80,7 +80,7 @@ class ProgressTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetryTold(msgspec.Struct, frozen=True, kw_only=True):
-    """That an attempt did not succeed, and when the next begins."""
+    """An attempt did not succeed; the next one begins at ``retry_at``."""
 
     job_id: UUID
     attempt: int
@@ -91,7 +91,7 @@ class RetryTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorTold(msgspec.Struct, frozen=True, kw_only=True):
-    """That a job failed for good."""
+    """A job failed for good."""
 
     job_id: UUID
     status: Status
@@ -101,7 +101,7 @@ class ErrorTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultTold(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job came to."""
+    """The result of a job."""
 
     job_id: UUID
     status: Status
@@ -112,17 +112,17 @@ class ResultTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PositionTold(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands in its queue."""
+    """The position of a job in its queue."""
 
     job_id: UUID
     queue: str
     position: int | None
-    """The first is 1; null: there are too many before it to count, or it stands there no longer."""
+    """The first is 1; null: too many jobs are before it to count, or it is no longer in its queue."""
     estimated_start: datetime | None
 
 
 class LogTold(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of its log."""
+    """One line of the job's log."""
 
     attempt: int
     number: int
@@ -133,7 +133,7 @@ class LogTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemTold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One item of its stream; ``restarted``: an attempt begins the stream anew, and what came before does not count."""
+    """One item of the job's stream; ``restarted``: an attempt begins the stream anew, earlier items do not count."""
 
     attempt: int
     number: int
@@ -143,7 +143,7 @@ class ItemTold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def status_of(job: Job) -> StatusTold:
-    """How the job stands."""
+    """Return the status of the job."""
     due = job.status is Status.QUEUED and job.arrived_at > job.updated_at
     return StatusTold(
         job_id=job.id,
@@ -161,7 +161,7 @@ def status_of(job: Job) -> StatusTold:
 
 
 def ended_as(job: Job) -> EndTold:
-    """How the job ended, in one document."""
+    """Return how the job ended, in one document."""
     return EndTold(
         **msgspec.structs.asdict(status_of(job)),
         error=job.error if job.status is Status.FAILED else None,
@@ -175,10 +175,10 @@ def _result_of(job: Job) -> msgspec.Raw:
 
 
 def end_of(job: Job) -> tuple[Kind, msgspec.Struct] | None:
-    """What a job came to that has ended; None: it was cancelled, and came to nothing."""
+    """Return the event for a job's result or error; None: the job was cancelled and has neither."""
     if job.status is Status.FAILED:
-        told = ErrorTold(job_id=job.id, status=job.status, reason=job.reason, attempt=job.attempt, error=job.error)
-        return "error", told
+        document = ErrorTold(job_id=job.id, status=job.status, reason=job.reason, attempt=job.attempt, error=job.error)
+        return "error", document
     if job.status is Status.COMPLETED:
         return "result", ResultTold(
             job_id=job.id,
@@ -191,9 +191,9 @@ def end_of(job: Job) -> tuple[Kind, msgspec.Struct] | None:
 
 
 def changes(news: Update) -> Iterator[tuple[Kind, msgspec.Struct]]:
-    """What became of the job since the last news of it, the end apart.
+    """Yield what changed in the job since the last update, without its end.
 
-    A start that nobody saw, because the end was there as soon as the store was asked, is told from the record.
+    If the job had ended before the store was first read, its start is taken from the record.
     """
     job, before = news.job, news.before
     if before is None or job == before:
@@ -252,13 +252,13 @@ def _progress_of(job: Job) -> ProgressTold:
 
 
 def position_of(job: Job, place: Place | None) -> PositionTold:
-    """Where the job stands."""
+    """Return the position of the job."""
     place = place or Place(None)
     return PositionTold(job_id=job.id, queue=job.queue, position=place.position, estimated_start=place.estimated_start)
 
 
 def log_of(entry: Entry) -> LogTold:
-    """A line of the log."""
+    """Return the event for a line of the log."""
     line = LogLine.of(entry)
     return LogTold(
         attempt=line.attempt,
@@ -271,7 +271,7 @@ def log_of(entry: Entry) -> LogTold:
 
 
 def item_of(entry: Entry) -> ItemTold:
-    """An item of the stream; number 0 is none, but says that it begins anew."""
+    """Return the event for an item of the stream; number 0 is no item and means that the stream begins anew."""
     if entry.number == 0:
         return ItemTold(attempt=entry.attempt, number=0, at=entry.at, restarted=True)
     return ItemTold(attempt=entry.attempt, number=entry.number, at=entry.at, value=msgspec.Raw(entry.data.encode()))

@@ -1,4 +1,4 @@
-"""Positions of new jobs: told where that is cheap, left out where it would cost submits their speed."""
+"""Positions of new jobs: returned where that is cheap, left out where it would slow down submits."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Positions"]
 
 MAX_READS_PER_SECOND = 20
 READ_TIMEOUT_SECONDS = 0.25
-"""Seconds that a submit waits for a number, at most."""
+"""Maximum seconds that a submit waits for its position."""
 _MILLISECONDS_PER_SECOND, _BURST_MILLISECONDS = 30, 500
-"""Milliseconds of a second, and at once, that go into looking for positions: where queues are long, each takes long."""
+"""Milliseconds per second, and at once, that may be spent on reading positions: in a long queue each takes long."""
 
 _UNKNOWN: tuple[None, None] = (None, None)
 
 
 class Positions:
-    """The positions that a hub tells: one at a time, so many a second, and fewer where queues are long."""
+    """Reads positions of new jobs: one at a time, so many a second, and fewer where queues are long."""
 
     def __init__(self, app: App) -> None:
         self._app, self._busy = app, False
@@ -36,7 +36,7 @@ class Positions:
         )
 
     async def of(self, job: Job) -> tuple[int | None, datetime | None]:
-        """The position and the estimated start of a job; None where it is not known, or was asked for too often."""
+        """Return the position and the estimated start of a job; None where unknown, or when requested too often."""
         clock = self._app.host.clock
         begun = clock.monotonic()
         if self._busy or job.held or job.ended or not (self._count.left(begun) and self._time.left(begun)):

@@ -1,4 +1,4 @@
-"""What goes wrong, as problem details (RFC 9457): every error of headrace has its status here, once.
+"""Problem details (RFC 9457): every error of headrace has its status here, once.
 
 A job that does not exist and a job of another customer get the same response.
 """
@@ -25,7 +25,7 @@ __all__ = ["PAGE", "Fault", "Problem", "ProblemDetails", "absent", "id_of", "pro
 _log = logging.getLogger("headrace.web")
 
 PAGE = "https://headrace.dev/problems/"
-"""Where the documentation names each type; it is an identifier first."""
+"""The documentation of each type is here, but the URL is an identifier first."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -44,11 +44,11 @@ class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     detail: str
     errors: tuple[Fault, ...] = ()
     job_id: str | None = None
-    """The job that is in the way, if there is one and the caller may see it."""
+    """The job that causes the conflict, if there is one and the caller may see it."""
 
 
 class Problem(Exception):
-    """Raised to answer a request with a problem."""
+    """Raised to reply to a request with a problem."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Problem(Exception):
         headers: Mapping[str, str] | None = None,
         job_id: str | None = None,
     ) -> None:
-        """``kind`` is the last part of its type, as in ``not-found``."""
+        """``kind`` is the last part of the problem's type, as in ``not-found``."""
         super().__init__(detail)
         self.status, self.headers = status, dict(headers or {})
         self.details = ProblemDetails(
@@ -96,11 +96,11 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.TooManyProfiles, 400, "too-many-profiles", "Too many pairs of task and requirements have live jobs"),
     (errors.ConfigError, 400, "malformed", "The request cannot be understood"),
 )
-"""The first that fits counts."""
+"""The first entry that matches counts."""
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The problem that an error of headrace is; None: it is none of these."""
+    """Return the problem for an error of headrace; None: the error has no entry here."""
     if isinstance(error, Problem):
         return error
     for kind, status, name, title in _KINDS:
@@ -115,7 +115,7 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def _detail(error: Exception) -> str:
-    """What is said of an error. Where a store is, and what its driver says, is for the log and not for callers."""
+    """Return the detail for an error. Where a store is and what its driver says goes to the log, not to callers."""
     if not isinstance(error, errors.Unavailable):
         return str(error)
     _log.info("answered 503: %s", error)
@@ -130,7 +130,7 @@ def _detail(error: Exception) -> str:
 
 
 def id_of(text: str) -> UUID:
-    """The id in a path; :raises Problem: 404, no job can have it"""
+    """Return the id in a path; :raises Problem: 404, no job can have it"""
     try:
         return UUID(text)
     except ValueError:

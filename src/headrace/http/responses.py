@@ -1,4 +1,4 @@
-"""Responses of Starlette that are made at once: what is sent is known, and nothing is looked at again."""
+"""Responses of Starlette that are built without checks, since their body and headers are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Made"]
 
 
 class Made(Response):
-    """A body with its media type, and headers whose names are in lower case."""
+    """A body with its media type and headers, which are named in lower case."""
 
     def __init__(self, body: bytes, status: int, media: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self.body, self.status_code, self.background = body, status, None

@@ -1,4 +1,4 @@
-"""The events of one job as server-sent events: what is told, in which order, and where a reader goes on."""
+"""The events of one job as server-sent events: their order, and the ids from which a reader resumes."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ __all__ = ["BEAT_SECONDS", "HEADERS", "HELLO", "MEDIA", "STILL_HERE", "Teller", 
 
 MEDIA = "text/event-stream"
 BEAT_SECONDS = 15.0
-"""Seconds after which a comment is sent if there is nothing else: proxies close what is silent."""
+"""Seconds after which a comment is sent if there is nothing else, since proxies close silent connections."""
 RETRY_MILLISECONDS = 2000
-"""Milliseconds after which a browser that lost the connection comes again."""
+"""Milliseconds after which a browser reconnects when it has lost the connection."""
 HEADERS = {
     "Content-Type": f"{MEDIA}; charset=utf-8",
     "Cache-Control": "no-store, no-transform",
-    "X-Accel-Buffering": "no",  # nginx would keep events back until it has a page of them
+    "X-Accel-Buffering": "no",  # nginx would hold events back until they fill a page
 }
 HELLO = f": headrace\nretry: {RETRY_MILLISECONDS}\n\n".encode()
-"""What a stream begins with."""
+"""The beginning of a stream."""
 STILL_HERE = b": still here\n\n"
-"""What is sent when there was nothing to tell for ``BEAT_SECONDS`` seconds."""
+"""Sent when there was no event for ``BEAT_SECONDS`` seconds."""
 
 _CHUNK_BYTES = 64 * 1024
-"""Bytes after which what is to be told is sent, before the rest of it is even written."""
+"""Bytes after which encoded events are sent, before the rest is encoded."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def event(name: str, document: Any, id: str | None = None) -> bytes:
-    """One event. JSON has no line breaks of its own, so the data is one line."""
+    """Return one event as bytes; JSON has no line breaks of its own, so the data is one line."""
     head = f"event: {name}\ndata: " if id is None else f"id: {id}\nevent: {name}\ndata: "
     return b"%b%b\n\n" % (head.encode(), _encode(document))
 
 
 class Teller(NamedTuple):
-    """How a job is told of, where shells differ."""
+    """Makes the documents of a job's events; here shells differ."""
 
     snapshot: Callable[[Update], Any]
     """The document of the first event."""
     ended: Callable[[Job], Any] = ended_as
     """The document of the last event."""
     seen: Callable[[Update], Update] = lambda news: news
-    """The news without what the reader may not see."""
+    """The update without what the reader may not see."""
     change: Callable[[Any], Any] = lambda document: document
     """The document of an event in between."""
 
@@ -62,15 +62,15 @@ class Telling(NamedTuple):
     """The events of a job."""
 
     parts: AsyncGenerator[bytes, None]
-    """As they come; an empty one says that there was nothing for a while. It ends with the job."""
+    """The events as they come; an empty part means that there was none for a while. It ends with the job."""
     close: Callable[[], None]
-    """To be called at the end, also if none of the parts was asked for."""
+    """To be called at the end, also if no part was read."""
 
 
 async def tell_job(app: App, job: Job, since: str | None, teller: Teller) -> Telling | None:
-    """The events of a job until it has ended; ``since``: the id of the last one that was read.
+    """Return the events of a job until it has ended; ``since``: the id of the last event that the reader has.
 
-    None: all of them were read.
+    None: the reader has all of them.
     """
     mark = None if since is None else ResumeToken.read(since)
     reader = await app.jobs.follow(job, mark)
@@ -109,7 +109,7 @@ async def _told(reader: Reader, teller: Teller, *taken: Update) -> AsyncGenerato
 
 
 def _parts(news: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
-    """What is sent of some news; an id says how far a reader has come that has read that event."""
+    """Return the events of an update; an id says how far a reader is that has read this event."""
     parts = [bytearray()]
 
     def tell(name: str, document: object) -> None:
@@ -125,15 +125,15 @@ def _parts(news: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
     for entry in news.items:
         mark = replace(mark, item=entry.cursor)
         tell("item", item_of(entry))
-    told: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(news)]
-    if news.over and told and told[-1][0] == "status":
-        told.pop()
+    events: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(news)]
+    if news.over and events and events[-1][0] == "status":
+        events.pop()
     if news.over:
-        told.append(("status", teller.ended(news.job)))
-    for name, document in told[:-1]:
+        events.append(("status", teller.ended(news.job)))
+    for name, document in events[:-1]:
         tell(name, document)
-    mark = news.mark  # only with the last of them, all that happened is told
-    for name, document in told[-1:]:
+    mark = news.mark  # only the last event completes the update
+    for name, document in events[-1:]:
         tell(name, document)
     if news.place is not None:
         tell("position", position_of(news.job, news.place))

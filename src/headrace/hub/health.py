@@ -1,4 +1,4 @@
-"""Operations about the hub itself: whether it is well, whether it should be sent requests, metrics, its version."""
+"""Operations about the hub itself: health, readiness, metrics and version."""
 
 from __future__ import annotations
 
@@ -25,59 +25,59 @@ __all__ = ["OPERATIONS", "VERSION_OPERATIONS", "Health", "Ready", "Version", "Vi
 _log = logging.getLogger("headrace.hub")
 
 PROBE_TIMEOUT_SECONDS = 2.0
-"""Seconds that the store may take to answer a probe."""
+"""Seconds that the store may take to reply to a probe."""
 WRITE_WAIT_SECONDS, WRITE_TIMEOUT_SECONDS = 0.5, 20.0
-"""Seconds that a probe waits for a write, and that the write may take: others write, too, and who must wait for them is
-no less ready."""
+"""Seconds that a probe waits for a write, and that the write may take: others write, too, and waiting for them makes a
+hub no less ready."""
 PROBE_CACHE_SECONDS = 1.0
-"""Seconds for which an answer of the store is believed: anybody may probe, and must not load it so."""
+"""Seconds for which the result of a probe is cached, since anyone may probe, which must not load the store."""
 
 Word = Literal["ok", "failed"]
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether the process is well: if not, it should be started anew."""
+    """Whether the process is healthy: if not, it should be restarted."""
 
     status: Word
     loops: dict[str, Word]
-    """What runs beside the requests."""
+    """The loops that run beside the requests."""
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Whether the hub should be sent requests."""
+    """Whether the hub should get requests."""
 
     status: Literal["ready", "draining", "unready"]
     store: Word
     loops: dict[str, Word]
     secret: Word = "ok"
-    """Whether it can sign what workers need: ``HEADRACE_SECRET`` is that of the other hubs."""
+    """Whether it can sign leases of workers: ``HEADRACE_SECRET`` is that of the other hubs."""
 
 
 class Vitals:
-    """What is known of how a hub is."""
+    """The health of a hub."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self.loops: dict[str, Callable[[], bool]] = {}
-        """By name, whether a loop that the hub depends on is alive; whoever starts one adds it."""
+        """By name, whether a loop that the hub depends on is alive; the code that starts a loop adds it."""
         self._asking: asyncio.Task[bool] | None = None
         self._ping: asyncio.Task[None] | None = None
         self._write: asyncio.Task[None] | None = None
         self._writing_since = 0.0
         self._refused: BaseException | None = None
-        """Why the last write was not taken; None: it was."""
+        """Why the last write failed; None: it succeeded."""
         self._answered_at = float("-inf")
         self._up = False
         self.signs = True
-        """Whether what workers need can be signed here, as far as the last answer of the store told."""
+        """Whether leases of workers can be signed here, as of the last probe of the store."""
         self._lost: StoreLost | None = None
 
     def of_loops(self) -> dict[str, Word]:
-        """How each loop is."""
+        """Return the state of each loop."""
         return {name: "ok" if alive() else "failed" for name, alive in self.loops.items()}
 
     async def store_answers(self) -> bool:
-        """Whether the store answers and takes writes, or did so a moment ago; asked once for all who want to know."""
+        """Return whether the store replies and takes writes, or did so a moment ago; one probe serves all requests."""
         if self._hub.app.host.clock.monotonic() < self._answered_at + PROBE_CACHE_SECONDS:
             return self._up
         if self._asking is None or self._asking.done():
@@ -85,14 +85,14 @@ class Vitals:
         return await asyncio.shield(self._asking)
 
     async def store_lost(self) -> StoreLost | None:
-        """Why the store does not come back; None: nothing says so. It is asked when a loop has ended by itself."""
+        """Return why the store does not come back; None: it may. The store is probed when a loop has ended by
+        itself."""
         if "failed" in self.of_loops().values():
             await self.store_answers()
         return self._lost
 
     async def _ask(self) -> bool:
-        # A question to a store that stands still may take long even to be called off: it is left to itself, and asked
-        # once at a time.
+        # Even cancelling a request to a hanging store may take long: so it goes on, and there is one at a time.
         app, monotonic = self._hub.app, self._hub.app.host.clock.monotonic
         if self._ping is None or self._ping.done():
             self._ping = asyncio.create_task(app.store.ping())
@@ -118,13 +118,14 @@ class Vitals:
         return up
 
     async def _ask_secret(self) -> None:
-        # A hub that cannot sign answers workers 503: a balancer must send them elsewhere before their leases are over.
+        # A hub that cannot sign replies 503 to workers: a balancer must route them elsewhere before their leases
+        # expire.
         with suppress(Unavailable, TimeoutError):
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 self.signs = await self._hub.fleet.signing.mismatch() is None
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop probing."""
         asked = {task for task in (self._asking, self._ping, self._write) if task is not None}
         for task in asked:
             task.cancel()
@@ -137,14 +138,14 @@ def _error_of(task: asyncio.Task[None]) -> BaseException | None:
 
 
 async def tell_health(ask: OperationRequest) -> OperationReply:
-    """How the process is."""
+    """Return the health of the process."""
     loops = ask.hub.vitals.of_loops()
     well = "failed" not in loops.values()
     return OperationReply(Health("ok" if well else "failed", loops), 200 if well else 503)
 
 
 async def tell_ready(ask: OperationRequest) -> OperationReply:
-    """Whether requests are welcome."""
+    """Return whether the hub is ready for requests."""
     vitals = ask.hub.vitals
     up, loops = await vitals.store_answers(), vitals.of_loops()
     well = up and vitals.signs and "failed" not in loops.values()
@@ -159,7 +160,7 @@ def _word(fine: bool) -> Word:
 
 
 async def tell_metrics(ask: OperationRequest) -> Response:
-    """Everything that Prometheus is told."""
+    """Return all metrics for Prometheus."""
     return Response(await ask.hub.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -206,7 +207,7 @@ OPERATIONS = (
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Which headrace answers."""
+    """The version of headrace that serves here."""
 
     headrace: str
 
@@ -217,7 +218,7 @@ def _version() -> Version:
 
 
 async def tell_version(ask: OperationRequest) -> OperationReply:
-    """The version of this hub."""
+    """Return the version of this hub."""
     return OperationReply(_version())
 
 

@@ -46,19 +46,19 @@ class Hub:
         self.app, self.options = app, options or HubOptions()
         self.door, self.caps = Authenticator(app, self.options), Quotas(app, self.options)
         self.draining = asyncio.Event()
-        """Set when the hub begins to stop: streams and sockets end, whoever waits in a request is answered at once."""
+        """Set when the hub begins to stop: streams and sockets end, and waiting requests get their replies at once."""
         self.vitals, self.access, self.metrics = Vitals(self), AccessLog(self), Metrics(self)
         self.drafts, self.positions = Drafts(app), Positions(app)
         self.live = Live(self)
-        """Streams and sockets."""
+        """Open streams and sockets."""
         self.fleet = Fleet(self)
-        """Workers that stand behind this hub."""
+        """Workers that are connected to this hub."""
         self.wanted = Wanted()
-        """What remote engines are told of who listens."""
+        """Topics that remote engines should send hints of."""
         self.number = app.host.dice.token() >> 1
-        """Another one for each hub."""
+        """Random, to distinguish hubs."""
         self.front = DashboardLogin(self)
-        """The dashboard."""
+        """The login of the dashboard."""
         found = [
             *routes(self, (*OPERATIONS, *ENGINE)),
             socket_route(self),
@@ -81,15 +81,15 @@ class Hub:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """What runs beside the requests; as an ASGI application the hub opens itself, by its lifespan.
+        """Run what runs beside the requests; as an ASGI application the hub opens itself, by its lifespan.
 
         :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
-        :raises SecretMismatch: another secret is set here than elsewhere
+        :raises SecretMismatch: the secret here differs from that of other hubs
         """
         async with AsyncExitStack() as stack:
-            stack.enter_context(caught_logs())  # what clients wrote is logged too, by whatever handlers there are
+            stack.enter_context(caught_logs())  # texts of clients are logged too, by any handler
             await stack.enter_async_context(self.app)
-            await self.app.session.vault.derives()  # which says so if another secret is set here than elsewhere
+            await self.app.session.vault.derives()  # raises if the secret here differs from that of other hubs
             await stack.enter_async_context(self.live.running())
             await stack.enter_async_context(self.door.open())
             await stack.enter_async_context(self.fleet.running())
@@ -107,6 +107,6 @@ class Hub:
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
-    """A path that is none of the table's."""
+    """Reply to an unknown path."""
     detail = f"{request.url.path}: {request.scope.get('root_path', '')}/docs lists all"
     return secured(problem_response(Problem(404, "no-such-path", "There is no such path", detail)))

@@ -1,4 +1,4 @@
-"""The metrics of a hub: those of its App and its store, those of its own requests, and what else the process tells."""
+"""The metrics of a hub: those of its App and its store, of its own requests, and of the process."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["Metrics"]
 
 
 class Requests(Collector):
-    """What a hub tells of its requests."""
+    """The metrics of a hub's requests."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     def describe(self) -> Iterable[Family]:
-        """Every metric, without values."""
+        """Return every metric, without values."""
         return [*_empty(), *_gauges()]
 
     def collect(self) -> Iterator[Family]:
-        """Every metric as it is now."""
+        """Yield every metric with its current value."""
         access = self._hub.access
         requests, seconds = _empty()
         for (operation, status), (count, took) in sorted(access.answered.copy().items()):
@@ -69,7 +69,7 @@ class Metrics:
         self._stack = ExitStack()
 
     async def page(self) -> bytes:
-        """The page as it is now; the store is read at most every few seconds, however often it is asked for."""
+        """Return the current page; the store is read at most every few seconds, however often the page is requested."""
         await self._app.refresh()
         return await asyncio.to_thread(generate_latest, self._registry)
 
@@ -78,7 +78,7 @@ class Metrics:
         try:
             self._register(REGISTRY)
         except ValueError:
-            # The App's module has registered metrics of headrace itself, or another hub is in this process.
+            # The App's module has registered headrace's metrics itself, or there is another hub in this process.
             self._stack.close()
             self._registry = CollectorRegistry()
             self._register(self._registry)

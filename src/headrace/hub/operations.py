@@ -26,7 +26,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *document.OPERATIONS,
     *page.OPERATIONS,
 )
-"""Every operation over HTTP that is documented; the ones that are asked for most are first."""
+"""Every documented operation over HTTP; the most frequent ones are first."""
 
 ENGINE: tuple[Operation, ...] = rpc.OPERATIONS
-"""What remote engines ask for; it is in no document, and changes with headrace."""
+"""Operations for remote engines; they are in no document, and change with headrace."""

@@ -21,50 +21,51 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8470
     root_path: str = ""
-    """Where a proxy has put it, as in ``/jobs``."""
+    """The path under which a proxy serves it, as in ``/jobs``."""
     proxy_headers: bool = False
-    """Believe ``X-Forwarded-For`` and ``-Proto`` of a proxy on this machine, or of ``proxies``."""
+    """Trust ``X-Forwarded-For`` and ``-Proto`` of a proxy on this machine, or of ``proxies``."""
     proxies: str = "127.0.0.1"
     certfile: str | None = None
     keyfile: str | None = None
     grace: float = 15.0
     """Seconds for requests to finish after SIGTERM."""
     linger: float = 0.0
-    """Seconds after SIGTERM during which new requests are still answered, so that a balancer can turn away first."""
+    """Seconds after SIGTERM during which new requests are still served, so that a balancer can stop sending them
+    first."""
     body_most: int = 2 * MIB
     bulk_most: int = 16 * MIB
     frame_most: int = 2 * MIB
     sockets: int = 10_000
-    """Connections at once, of all kinds."""
+    """Maximum connections of all kinds."""
     subscriptions: int = 1_000
-    """Of one socket."""
+    """Maximum for one socket."""
     submits_per_second: float | None = 100.0
-    """Of one key; None: as many as it likes."""
+    """Maximum for one key; None: no limit."""
     submit_burst: int = 200
     customer_jobs: int | None = 10_000
-    """Jobs of one customer that have not ended, if its key submits them; None: as many as it likes."""
+    """Maximum live jobs of one customer, if its key submits them; None: no limit."""
     customer_messages: int | None = 20_000
-    """Messages to the webhooks of one customer that are not delivered yet; None: as many as it likes."""
+    """Maximum messages to the webhooks of one customer that are not delivered yet; None: no limit."""
     customer_webhooks: int = 10
-    """Subscriptions of one customer."""
+    """Maximum subscriptions of one customer."""
     customer_priority: int = 89
-    """How urgent the jobs of a customer may be; what is above is for the operator's own."""
+    """Highest priority of a customer's jobs; higher ones are for the operator's own."""
     worker_lease: float = 60.0
-    """Seconds of silence after which a worker behind the hub counts as dead."""
+    """Seconds of silence after which a worker connected to the hub counts as dead."""
     worker_grace: float = 10.0
-    """Seconds in which a worker must be heard of again, at any hub, whose connection closed without a goodbye; less
-    than one heartbeat takes (12.5 of those of 10 s) counts as that."""
+    """Seconds in which a worker that lost its connection without a close frame must come back, at any hub; at least the
+    time of one heartbeat (12.5 for heartbeats of 10 s) counts."""
     workers_per_key: int = 1_000
-    """Workers that one key may have here at once."""
+    """Maximum workers of one key at this hub."""
     read_timeout: float = 30.0
     """Seconds for a request's head, for its body, and for a reader that reads next to nothing."""
     keep_alive: float = 65.0
-    """Seconds for which a connection without a request is kept; longer than balancers keep theirs."""
+    """Seconds for which an idle connection is kept; longer than balancers keep theirs."""
     errors: Literal["shown", "hidden"] = "shown"
-    """Whether keys with a customer are told the text of errors; ``hidden``: a reference instead, for the operator."""
+    """Whether keys with a customer see the text of errors; ``hidden``: they see a reference for the operator."""
     access_log: bool = True
     maintenance: bool = True
-    """Sweep, prune and plan, if nobody else does."""
+    """Sweep, prune and plan, if no other process does."""
     webhooks: bool = True
     """Deliver webhooks."""
     webhook_allow: tuple[str, ...] = ()

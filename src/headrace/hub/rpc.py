@@ -1,7 +1,7 @@
 """The contract, served to remote engines: verbs as operations, hints over a socket.
 
-The scope ``engine`` is trusted as the database would trust it. A remote engine says over the socket which hints it
-wants, gets them, and sends its own.
+A key with the scope ``engine`` is trusted like a client of the database. A remote engine subscribes to hints over the
+socket, receives them, and sends its own.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _check_protocol(request: Request) -> None:
 
 
 class _Packed(Response):
-    """An answer in msgpack, made at once, since all answers are such."""
+    """A reply in msgpack, built without checks, since all replies here are such."""
 
     def __init__(self, data: bytes, status: int, hub: Hub) -> None:
         self.body, self.status_code, self.background = data, status, None
@@ -115,7 +115,7 @@ async def _answer(hub: Hub, verb: WireCall, arguments: Any) -> Any:
     app = hub.app
     said = await do(app.session.engine, verb, arguments)
     if verb.path == "session/time":
-        # A store that is a file of this machine has its time: the clock of whoever asks must not matter.
+        # A store that is a file on this machine has this machine's time: the caller's clock must not matter.
         return said or app.host.clock.now()
     if verb.path == "workers/beat":
         return _timed(said, hub)
@@ -123,7 +123,7 @@ async def _answer(hub: Hub, verb: WireCall, arguments: Any) -> Any:
         return {worker: _timed(one, hub) for worker, one in said.items()}
     if verb.path == "workers/gone":
         found: Gone = said
-        # What another hub has found, or this one before it was started anew, says nothing about what is found now.
+        # Findings of another hub, or of this one before a restart, must not pass for this one's.
         return replace(found, by=hub.number + found.by)
     return said
 
@@ -170,18 +170,18 @@ OPERATIONS: tuple[Operation, ...] = (
 _log = logging.getLogger("headrace.hub")
 
 _MAX_WAITING_HINTS = 1000
-"""Hints that may wait for a slow reader; of more, only their topics are told."""
+"""Hints that may wait for a slow reader; of more, only their topics are sent."""
 _POLL_SECONDS = 0.1
-"""Seconds between two looks at what is wanted."""
+"""Seconds between two checks of the wanted topics."""
 
 
 def hints_route(hub: Hub) -> WebSocketRoute:
-    """The route of hints."""
+    """Return the route of hints."""
     return route_of("/rpc/hints", "hints", hub, lambda it: hub.door.let_in(it, "engine", "operator"), _HintSocket)
 
 
 class Wanted:
-    """Tells all sockets what anybody listens for, whenever that changes."""
+    """Notifies all sockets of the topics with listeners, whenever these change."""
 
     def __init__(self) -> None:
         self._tellers: dict[object, Callable[[frozenset[Topic]], None]] = {}
@@ -189,7 +189,7 @@ class Wanted:
         self._task: asyncio.Task[None] | None = None
 
     def join(self, bus: Bus, tell: Callable[[frozenset[Topic]], None]) -> Callable[[], None]:
-        """Tell this one, now and whenever it changes; what the answer calls ends that."""
+        """Notify this socket, now and whenever the topics change; return what ends that."""
         key = object()
         self._tellers[key] = tell
         if self._task is None:
@@ -206,7 +206,7 @@ class Wanted:
         return leave
 
     def look(self, bus: Bus) -> None:
-        """See what is wanted now, and tell all if that is something else."""
+        """Check which topics are wanted now, and notify all sockets if they changed."""
         found = _wanted(bus)
         if found != self._known:
             self._known = found
@@ -224,7 +224,7 @@ def _wanted(bus: Bus) -> frozenset[Topic]:
 
 
 class _HintSocket(ServedSocket):
-    """One remote engine: what it says is done, what it listens for is told."""
+    """One remote engine: its hints are passed on, and it gets those that it listens for."""
 
     _kind = "hints"
 
@@ -283,7 +283,7 @@ class _HintSocket(ServedSocket):
         self._wake.set()
 
     async def _tell(self) -> None:
-        told = Hints(self._heard, self._wanted, tuple(self._pending))
+        hints = Hints(self._heard, self._wanted, tuple(self._pending))
         self._heard = self._wanted = None
         self._pending = []
-        await self._websocket.send_bytes(encode(told))
+        await self._websocket.send_bytes(encode(hints))

@@ -31,7 +31,7 @@ _MAX_SHOWN_JOBS = 20
 
 
 def harness(app: App, *, now: datetime | None = None, inline: bool = False) -> Harness:
-    """An async context manager in which ``app`` runs on a memory store and a fake clock that starts at ``now``.
+    """Return an async context manager in which ``app`` runs on a memory store and a fake clock that starts at ``now``.
 
     Jobs wait until ``drain`` or ``advance`` runs them; with ``inline`` a job that is due runs before its submit
     returns.
@@ -73,10 +73,10 @@ class Harness:
         await self._stack.aclose()
 
     def _record(self) -> None:
-        """Keep every job that comes into the store, by whichever way; both are made anew each time the app is entered.
+        """Record every job that is stored, by any path; store and writer are new each time the app is entered.
 
-        That is seen at the store, where the jobs of batches pass by, too, and what follows their end. With ``inline``
-        jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
+        Jobs are recorded at the store, where the jobs of batches and what follows their end pass, too. With ``inline``
+        jobs run at the writer after the submit: at the store they would wait for themselves.
         """
         engine, submits = self.app.engine, self.app.lanes.submits
         insert, settle = engine.jobs.insert, engine.families.settle
@@ -109,21 +109,21 @@ class Harness:
 
         return submit
 
-    # -- looking
+    # -- reading
 
     @property
     def now(self) -> datetime:
-        """What the clock shows."""
+        """The time of the clock."""
         return self.clock.now()
 
     @property
     def submitted(self) -> list[Job]:
-        """Every job submitted so far, in order, as it was then: by the test, by handlers, alone, in a batch or a graph,
+        """Every job submitted so far, in order, as it was then: by the test or a handler, alone, in a batch or graph,
         by a schedule, or because a batch ended."""
         return list(self._submitted.values())
 
     async def job(self, job: JobHandle[Any] | Job | UUID) -> Job:
-        """The job as it is now.
+        """Return the job as it is now.
 
         :raises JobNotFound:
         """
@@ -134,7 +134,7 @@ class Harness:
         return found
 
     def assert_submitted(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> Job:
-        """A job of this task with these arguments was submitted; the last such job, as it was then.
+        """Assert that a job of this task with these arguments was submitted; return the last such job, as it was then.
 
         Arguments left out stand for their defaults, on both sides.
         """
@@ -147,7 +147,7 @@ class Harness:
         raise AssertionError(f"not submitted: {_call(handler.name, expected)}\n{self._told()}")
 
     def assert_not_submitted(self, task: Task[..., Any]) -> None:
-        """No job of this task was submitted."""
+        """Assert that no job of this task was submitted."""
         __tracebackhide__ = True
         if found := self._of(task.handler):
             raise AssertionError(f"{task.name} was submitted {len(found)} times\n{self._told()}")
@@ -164,14 +164,14 @@ class Harness:
         more = [f"  … and {len(jobs) - _MAX_SHOWN_JOBS} before them"] if len(jobs) > _MAX_SHOWN_JOBS else []
         return "\n".join(["submitted were:", *more, *lines])
 
-    # -- letting things happen
+    # -- running
 
     async def drain(self) -> int:
-        """Run everything that is due now, and the jobs that those submit; the number of runs."""
+        """Run everything that is due now, and the jobs that those submit; return the number of runs."""
         return await self._runner.drain()
 
     async def advance(self, seconds: float = 0.0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> int:
-        """Move the clock from one due moment to the next, and run what is due; the number of runs."""
+        """Move the clock from one due moment to the next, and run what is due; return the number of runs."""
         passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
         if passed < timedelta(0):
             raise ValueError(f"time passes in one direction, not by {passed}")
@@ -187,11 +187,11 @@ class Harness:
         return min((one for one in moments if one is not None and one > self.now), default=None)
 
     async def _due(self) -> int:
-        """Fire what the schedules say, end what has expired, run what is due."""
+        """Fire due schedules, end expired jobs, run due jobs."""
         await self._planner.tick()
         await self._sweeper.sweep()
         total = await self._runner.drain()
-        # A job that was run may have made or changed a schedule, or be what a fire waited for.
+        # A job that has run may have made or changed a schedule, or a fire may have waited for it.
         while await self._planner.tick():
             total += await self._runner.drain()
         return total

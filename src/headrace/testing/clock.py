@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A clock that stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class FakeClock:
         if passed < 0:
             raise ValueError(f"time passes in one direction, not by {passed:g} s; step() sets the wall clock back")
         self._now += timedelta(seconds=passed)
-        self._monotonic += passed  # not rounded to microseconds: somebody may wait for exactly this moment
+        self._monotonic += passed  # not rounded to microseconds: a test may wait for exactly this moment
 
     def advance_to(self, moment: datetime) -> None:
-        """Let time pass until the moment; a moment that has been changes nothing."""
+        """Let time pass until the moment; a moment in the past changes nothing."""
         if moment > self._now:
             self.advance((moment - self._now).total_seconds())
-            self._now = moment.astimezone(UTC)  # to the microsecond, whatever became of the seconds as a float
+            self._now = moment.astimezone(UTC)  # to the microsecond, however the seconds were rounded as a float
 
     def step(self, seconds: float) -> None:
         """Set the wall clock forward or (negative) back, without any time passing."""

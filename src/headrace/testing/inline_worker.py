@@ -37,16 +37,16 @@ T = TypeVar("T")
 _MAX_RUNS, _MAX_JOB_RUNS = 100_000, 1000
 
 _HANDLER_SECONDS = 0.02
-"""Seconds a handler may take before the next job is begun beside it: it may be waiting for that one's result."""
+"""Seconds a handler may take before the next job begins beside it: the handler may wait for that job's result."""
 
 
 class _Reports(Caller):
-    """Keeps the newest report until the run is over."""
+    """Keeps the newest progress report until the run is over."""
 
     def __init__(self, resources: Resources) -> None:
         self.last: Progress | None = None
         self.writer: EntryWriter | None = None
-        """Of what the run adds to its job."""
+        """Writes the entries that the run adds to its job."""
         self._resources = resources
 
     def report(self, report: Progress) -> None:
@@ -79,21 +79,21 @@ class Inline:
     ) -> None:
         self.engine, self.lanes, self.host = engine, lanes, host
         self.handlers = handlers
-        """What there is to run; asked each time, because a test may register more."""
+        """The handlers to run; called each time, because a test may register more."""
         self.id = host.dice.new_id(host.clock.now())
         self.next_due: datetime | None = None
-        """When the next deferred job falls due, as of the last look."""
+        """When the next deferred job is due, as of the last claim."""
         self.resources = Resources(resources)
         self._threads = ThreadPool("headrace-harness")
         self._plain = self._waiting = 0
-        """How many plain functions are under way, and how many handlers wait in them for the loop."""
+        """How many plain functions are running, and how many handlers wait in them for the loop."""
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Stop the threads."""
         self._threads.close()
 
     def waiter(self) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-        """What ``app.wait`` is to do on other threads: run on this loop, where what is submitted is seen."""
+        """Return what ``app.wait`` does on other threads: it runs on this loop, where submits are recorded."""
         loop = asyncio.get_running_loop()
 
         def wait(work: Coroutine[Any, Any, Any]) -> Any:
@@ -110,7 +110,7 @@ class Inline:
             self._waiting -= inside
 
     async def register(self) -> None:
-        """Make it known to the store."""
+        """Register it in the store."""
         info = WorkerInfo(
             id=self.id,
             host=self.host.name,
@@ -122,7 +122,7 @@ class Inline:
         await self.engine.workers.register(info, self.host.clock.now())
 
     async def drain(self) -> int:
-        """Run everything that is due, and whatever that submits; how many runs."""
+        """Run everything that is due, and what those runs submit; return the number of runs."""
         total, times, running = 0, Counter[UUID](), set[asyncio.Task[None]]()
         try:
             while True:
@@ -138,7 +138,7 @@ class Inline:
                 elif not running:
                     return total
                 done, running = await asyncio.wait(running, timeout=_HANDLER_SECONDS)
-                while not done and self._plain > self._waiting:  # at work, not waiting: nothing is begun beside it
+                while not done and self._plain > self._waiting:  # one runs and does not wait: begin nothing beside it
                     done, running = await asyncio.wait(running, timeout=_HANDLER_SECONDS)
                 for task in done:
                     task.result()
@@ -150,7 +150,7 @@ class Inline:
         await self.lanes.notes.process()
         now, tasks = self.host.clock.now(), frozenset(self.handlers())
         profiles = (await self.engine.documents.profiles()).profiles
-        # Whatever a job requires of a worker, a test is it.
+        # This worker meets whatever a job requires.
         ask = ClaimRequest(n=1, free=1, profiles=frozenset(profile.id for profile in profiles if profile.task in tasks))
         answer = await self.engine.jobs.claim(self.id, ask, self.host.dice.token(), now)
         if not isinstance(answer, Claimed):
@@ -160,7 +160,7 @@ class Inline:
         return answer.jobs[0] if answer.jobs else None
 
     async def run(self, job: Job) -> None:
-        """Run one job that was claimed, and write what came of it."""
+        """Run one claimed job, and write its outcome."""
         rules, caller = self.engine.rules, _Reports(self.resources)
         try:
             job = await self.lanes.decide(job.id, lambda job, now: start(job, now, rules))

@@ -13,5 +13,6 @@ __all__ = ["headrace_harness"]
 
 @pytest.fixture
 def headrace_harness() -> Callable[..., Harness]:
-    """Makes a harness: ``async with headrace_harness(app) as h``; takes what ``headrace.testing.harness`` takes."""
+    """Return a function that makes a harness: ``async with headrace_harness(app) as h``; its arguments are those of
+    ``headrace.testing.harness``."""
     return harness

@@ -1,4 +1,4 @@
-"""Batches that are cancelled as a whole: what is there is stopped, and nothing is added."""
+"""Batches that are cancelled as a whole: their jobs are stopped, and none is added."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["Cancelling"]
 
 
 class Cancelling(Batched):
-    """What becomes of a batch that is cancelled."""
+    """What happens to a batch that is cancelled."""
 
     @staticmethod
     async def cancelled(lab: Lab, batch: Batch, by: str | None = None) -> Batch:
-        """The batch once it is cancelled; nobody was told yet."""
+        """Cancel a batch and return it; no job is notified yet."""
         found = await lab.engine.families.cancel_batch(batch.id, lab.now, by)
         assert found is not None
         return found
@@ -39,7 +39,7 @@ class Cancelling(Batched):
         assert found == marked
         holder = await lab.put("keyed", dedup="k")
         late, twin, other = lab.job(batch=batch.id), lab.job("keyed", dedup="k", batch=batch.id), lab.job("other")
-        # Before its jobs were told, and by whoever comes: in the same step in which they would be stored.
+        # Before its jobs are notified, and for every submitter: in the same step in which they would be stored.
         refused, duplicated, stored, again = await lab.insert(late, twin, other, jobs[0])
         assert isinstance(refused, Refused)
         assert isinstance(refused.error, TransitionRefused)
@@ -125,7 +125,7 @@ class Cancelling(Batched):
         batch, [job] = await self.filled(lab, 1)
         failed = await lab.finish(await lab.start((await lab.claim(await lab.worker()))[0]), GIVES_UP)
         assert (await self.cancelled(lab, batch)).cancelled_at is None
-        # Live again, it can be; and once more when that was taken back.
+        # Once a job is live again, it can be cancelled; and again when that was taken back.
         for by in ("me", "you"):
             lab.later(1)
             await lab.do(actions.retry(await lab.get(failed), lab.now))

@@ -24,16 +24,16 @@ __all__ = ["Batched", "Batches"]
 
 
 class Batched(Part):
-    """What tests of batches begin with."""
+    """Helpers for tests of batches."""
 
     @staticmethod
     def batch(lab: Lab, **fields: Any) -> Batch:
-        """A batch not yet stored."""
+        """Return a batch not yet stored."""
         made: dict[str, Any] = {"id": lab.new_id(), "created_at": lab.now, "touched_at": lab.now, "sealed": True}
         return Batch(**made | fields)
 
     async def filled(self, lab: Lab, n: int, task: str = "work", **fields: Any) -> tuple[Batch, list[Job]]:
-        """A stored batch of n jobs, in one write."""
+        """Store a batch of n jobs in one write, and return it."""
         batch = self.batch(lab, **fields)
         jobs = list[Job]()
         for answer in await lab.engine.jobs.insert([lab.job(task, batch=batch.id) for _ in range(n)], lab.now, batch):
@@ -43,14 +43,14 @@ class Batched(Part):
 
     @staticmethod
     async def tally(lab: Lab, batch: Batch) -> BatchTally:
-        """How it stands."""
+        """Return its tally."""
         [found] = await lab.engine.families.batches([batch.id])
         assert found is not None
         return found.tally
 
 
 class Batches(Batched):
-    """What is counted, and when a batch is over."""
+    """What is counted, and when a batch ends."""
 
     async def test_a_batch_comes_with_its_jobs(self, lab: Lab) -> None:
         spec = Spec(task="report", created_at=lab.now, tags=("x",))
@@ -65,7 +65,7 @@ class Batches(Batched):
         assert (await lab.engine.families.find_batches()).items == ()
         made = list[Batch]()
         for n in (2, 0, 1):
-            for _ in range(2):  # of one moment, and so by id
+            for _ in range(2):  # of one moment, so ordered by id
                 batch, _ = await self.filled(lab, n)
                 made.append(replace(batch, tally=BatchTally(n)))
             lab.later(1)
@@ -152,7 +152,7 @@ class Batches(Batched):
         jobs = await lab.claim(await lab.worker())
         changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs]
         await lab.engine.jobs.apply(changes, lab.now)
-        # Said again, as after a lost reply; and by somebody who came too late.
+        # Repeated, as after a lost reply; and by a worker that is too late.
         await lab.engine.jobs.apply(changes, lab.now)
         await lab.apply(*(lab.end(job, GIVES_UP, started_at=lab.now) for job in jobs))
         assert await self.tally(lab, batch) == BatchTally(2, 2)
@@ -179,18 +179,18 @@ class Batches(Batched):
         lab.later(1)
         assert await lab.engine.families.seal(batch.id, lab.now)
         lab.later(1)
-        told = await lab.engine.families.process_notes(lab.now)
-        [over] = told.over
+        processed = await lab.engine.families.process_notes(lab.now)
+        [over] = processed.over
         assert (over.id, over.sealed, over.abandoned, over.tally) == (batch.id, True, False, BatchTally(2, 0, 0, 2))
         assert over.ended_at == lab.now
-        # It is told until somebody says that what follows was done.
+        # It is returned until its follow-up is settled.
         lab.later(1)
         assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
         await lab.engine.families.settle(batch.id, lab.now)
         assert (await lab.engine.families.process_notes(lab.now)).over == ()
         [found] = await lab.engine.families.batches([batch.id])
         assert found == replace(over, settled=True)
-        # Sealed again, or a member retried: it ends once.
+        # Sealed again, or a job retried: it ends once.
         assert await lab.engine.families.seal(batch.id, lab.now)
         await lab.do(actions.retry(await lab.get(jobs[0]), lab.now))
         await lab.cancel(await lab.get(jobs[0]))
@@ -291,7 +291,7 @@ class Batches(Batched):
         await lab.engine.families.process_notes(lab.now)
         lab.later(10)
         before = dict.fromkeys(ENDED, lab.now)
-        # Not settled: what follows its end is still to come.
+        # Not settled: its follow-up is still to come.
         await lab.engine.jobs.delete(before)
         assert (await lab.engine.families.batches([batch.id]))[0] is not None
         await lab.engine.families.settle(batch.id, lab.now)

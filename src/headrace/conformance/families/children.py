@@ -1,4 +1,4 @@
-"""Children: jobs that a job submitted, and what reaches them."""
+"""Children: jobs that a job submitted, and what affects them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ GIVES_UP = Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
 
 
 class Children(Part):
-    """What jobs are to those that submitted them."""
+    """What a parent and its children promise each other."""
 
     async def child(self, lab: Lab, parent: Job, task: str = "child", **spec: Any) -> Job:
-        """A child of this job."""
+        """Store a child of this job."""
         return await lab.put(task, parent=parent.id, root=parent.root or parent.id, **spec)
 
     async def test_families_are_found(self, lab: Lab) -> None:
@@ -174,7 +174,7 @@ class Children(Part):
         if end is not None:
             lab.later(1)
             parent = await lab.finish(parent, end)
-        # What completed is kept for less long than what failed.
+        # Completed jobs are kept for less long than failed ones.
         week = {Status.COMPLETED: lab.at(-1 if end else 0), Status.FAILED: lab.at(-9), Status.CANCELLED: lab.at(-9)}
         completed = isinstance(end, Completed)
         assert await lab.engine.jobs.delete(week) == (2 if completed else 1)

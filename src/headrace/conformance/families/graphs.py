@@ -22,11 +22,11 @@ __all__ = ["Graphs"]
 
 
 class Graphs(Part):
-    """Who waits for whom."""
+    """What jobs promise that wait for others."""
 
     @staticmethod
     def after(lab: Lab, *parents: Job, task: str = "child", **spec: Any) -> Job:
-        """A job that waits for these."""
+        """Return a job that waits for these."""
         return lab.job(task, waits=len(parents), after=tuple(job.id for job in parents), **spec)
 
     async def test_a_job_waits_until_the_last_parent_completed(self, lab: Lab) -> None:
@@ -101,7 +101,7 @@ class Graphs(Part):
         child = self.after(lab, other, bad, on_parent_failure=choice)
         await lab.put_all(child, self.after(lab, child, task="grandchild"))
         changes = await lab.process_notes()
-        # At once, although the other parent has not ended; and those who wait for this one in turn.
+        # At once, although the other parent has not ended; and jobs that wait for this one in turn.
         status = Status.CANCELLED if choice == "cancel" else Status.FAILED
         assert [change.job.status for change in changes] == [status, Status.CANCELLED]
         ended = await lab.get(child)
@@ -145,7 +145,7 @@ class Graphs(Part):
         [child] = await lab.put_all(self.after(lab, parent))
         ended = await lab.cancel(child)
         lab.later(10)
-        # Of two that have ended, the one that is kept longer.
+        # Of two ended jobs, the one that is kept longer.
         assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}) == 1
         await lab.do(actions.retry(ended, lab.now))
         await lab.process_notes()
@@ -174,7 +174,7 @@ class Graphs(Part):
         assert str(missing.id) in str(refused.error)
         assert isinstance(kept, Inserted)
         assert await lab.gone(stranger)
-        # Once it is there, the same job is taken.
+        # Once it is stored, the same job is accepted.
         await lab.put_all(missing)
         assert isinstance((await lab.insert(stranger))[0], Inserted)
 
@@ -191,7 +191,7 @@ class Graphs(Part):
         assert [await lab.gone(job) for job in (one, two, stranger, sibling)] == [True] * 4
         assert (await lab.engine.records.ledger()).accepted == 2
         assert await lab.process_notes() == []
-        # A duplicate is not there either, for whoever would wait for it.
+        # A duplicate is not stored either, for jobs that would wait for it.
         answers = await lab.engine.jobs.insert([one, two, self.after(lab, two)], lab.now, whole=True)
         assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
         await lab.put_all(missing)
@@ -221,7 +221,7 @@ class Graphs(Part):
         await lab.process_notes()
         await lab.do(actions.resolve(one, lab.now, result_text="1"))
         changes = await lab.process_notes(limit=10)
-        # Those that wait on for another are passed, and keep nobody from being told.
+        # Jobs that still wait for another are skipped, and delay no other.
         assert {change.job.id for change in changes} == {job.id for job in children}
 
     async def test_two_parents_that_end_at_the_same_moment_release_the_child(self, lab: Lab) -> None:
@@ -249,7 +249,7 @@ class Graphs(Part):
         await lab.process_notes()
         lab.later(10)
         before: dict[Status, datetime] = dict.fromkeys(ENDED, lab.now)
-        # Also once it is in line: it may ask for the result.
+        # Also once it is queued: it may request the result.
         assert await lab.engine.jobs.delete(before) == 0
         await lab.cancel(await lab.get(child))
         assert await lab.engine.jobs.delete(before) == 2

@@ -1,4 +1,4 @@
-"""Acting: jobs are postponed, run now, moved to other queues, given other priorities, and prepared for."""
+"""Actions: jobs are postponed, run now, moved to other queues, given other priorities, and prepared for."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ IDLE = [Status.WAITING, Status.QUEUED, Status.SCHEDULED, Status.RETRYING]
 
 
 async def moved(lab: Lab, job: Job, queue: str) -> Job:
-    """The job in another queue."""
+    """Return the job in another queue."""
     return await lab.do(actions.move(job, queue, lab.now, by="ann"))
 
 
 async def ranked(lab: Lab, job: Job, priority: int) -> Job:
-    """The job with another priority."""
+    """Return the job with another priority."""
     return await lab.do(actions.reprioritise(job, priority, lab.now, by="ann"))
 
 
 async def counts(lab: Lab) -> dict[tuple[str, Status], int]:
-    """How many jobs are in each queue and status."""
+    """Return how many jobs are in each queue and status."""
     return {(one.queue, one.status): one.jobs for one in await lab.engine.records.count(lab.now)}
 
 
 class Acting(Part):
-    """What ``apply`` promises of acts that leave a job live, and what claims make of them."""
+    """What ``apply`` promises of actions that leave a job live, and what claims make of them."""
 
     # -- when
 
@@ -223,7 +223,7 @@ class Acting(Part):
         await moved(lab, job, "a")
         assert [one.id for one in await lab.claim(worker)] == [job.id]
 
-    # -- looking
+    # -- reading
 
     async def test_it_is_found_and_counted_in_its_new_queue(self, lab: Lab) -> None:
         stays = await lab.put(queue="b")

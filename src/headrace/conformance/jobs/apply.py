@@ -1,4 +1,4 @@
-"""Applying: every verb's change and its effects, and repeats of it."""
+"""Apply: every verb's change and its effects, and repeats of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Applying"]
 
 
 class Applying(Part):
-    """What ``apply`` promises of a change whose rev and owner hold."""
+    """What ``apply`` promises of a change with a current rev and owner."""
 
     async def test_nothing_to_apply_is_no_error(self, lab: Lab) -> None:
         assert await lab.apply() == []
@@ -203,9 +203,9 @@ class Applying(Part):
     async def test_progress_leaves_the_rev(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         lab.later(1)
-        told = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half")))
-        assert (told.rev, told.epoch, told.updated_at) == (job.rev, job.epoch, lab.now)
-        done = await lab.do(lab.end(job, Completed("1")))  # decided before the report: the rev still holds
+        reported = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half")))
+        assert (reported.rev, reported.epoch, reported.updated_at) == (job.rev, job.epoch, lab.now)
+        done = await lab.do(lab.end(job, Completed("1")))  # decided before the report: the rev is still current
         assert done.progress == Progress(100.0)
 
     async def test_progress_is_fenced_like_everything_else(self, lab: Lab) -> None:
@@ -219,17 +219,17 @@ class Applying(Part):
 
     async def test_what_has_changed_is_found_without_reading_it(self, lab: Lab) -> None:
         if not isinstance(lab.engine.jobs, FindsChanged):
-            return  # which it may leave out
+            return  # an engine may omit it
         worker = await lab.worker()
-        silent, told, started = [await lab.held(worker) for _ in range(3)]
+        silent, reported, started = [await lab.held(worker) for _ in range(3)]
         still, cancelled, unknown = await lab.put(delay=60), await lab.put(delay=60), lab.job()
-        silent, told = await lab.start(silent), await lab.start(told)
-        known = [silent, told, started, still, cancelled, unknown]
-        await lab.do(execution.progress(told, lab.now, Progress(50.0)))
+        silent, reported = await lab.start(silent), await lab.start(reported)
+        known = [silent, reported, started, still, cancelled, unknown]
+        await lab.do(execution.progress(reported, lab.now, Progress(50.0)))
         await lab.start(started)
         await lab.cancel(cancelled)
         found = await lab.engine.jobs.changed([(job.id, job.rev) for job in known])
-        assert set(found) == {told.id, started.id, cancelled.id, unknown.id}
+        assert set(found) == {reported.id, started.id, cancelled.id, unknown.id}
         assert len(found) == 4
         assert await lab.engine.jobs.changed([]) == []
 

@@ -1,4 +1,4 @@
-"""Claiming: order, who may take what, repeats, and the end of a worker."""
+"""Claims: order, permissions, repeats, and the end of a worker."""
 
 from __future__ import annotations
 

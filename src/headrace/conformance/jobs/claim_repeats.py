@@ -1,4 +1,4 @@
-"""Claims that are sent again: however often, one after another or at once, a request is one claim."""
+"""Claims that are sent again: however often, in sequence or concurrently, a request is one claim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = ("one line", "several lines", "limited", "keyed", "by customer", "strict
 
 
 async def stand(lab: Lab, kind: str) -> dict[str, Any]:
-    """Settings under which claims of this kind are made; what they ask for beside."""
+    """Write the settings for claims of this kind; return the other arguments of the claim."""
     if kind == "limited":
         await rule(lab, "limit:work", max_concurrency=50)
     if kind in ("by customer", "strict"):
@@ -35,7 +35,7 @@ async def stand(lab: Lab, kind: str) -> dict[str, Any]:
 
 
 def job_of(lab: Lab, kind: str, number: int) -> Job:
-    """A job as claims of this kind are about."""
+    """Return a job for claims of this kind."""
     match kind:
         case "several lines":
             return lab.job(("work", "other", "third")[number % 3])

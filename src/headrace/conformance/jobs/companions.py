@@ -21,13 +21,13 @@ from headrace.errors import JobNotFound, KeyReused, TransitionRefused, Unstorabl
 __all__ = ["Companionship"]
 
 KEYS = [{}, {"dedup": "k"}, {"request_key": "r", "request_hash": "0"}]
-"""Jobs without keys take the shortest way into a store; the others must be looked up."""
+"""Jobs without keys take the shortest path into a store; the others must be looked up."""
 
 each_key = pytest.mark.parametrize("keys", KEYS, ids=["plain", "dedup", "request"])
 
 
 async def put(lab: Lab, *groups: tuple[Job, *tuple[Job, ...]], **options: Any) -> list[InsertAnswer]:
-    """Insert jobs, each with those behind it as its companions, in one call."""
+    """Insert jobs, each with the following ones as its companions, in one call."""
     companions = {job.id: others for job, *others in groups if others}
     return await lab.engine.jobs.insert([job for job, *_ in groups], lab.now, companions=companions, **options)
 
@@ -39,7 +39,7 @@ async def accepted(lab: Lab) -> int:
 
 
 class Companionship(Batched):
-    """What ``insert`` promises of jobs that go with others."""
+    """What ``insert`` promises of jobs with companions."""
 
     @each_key
     async def test_they_are_stored_behind_their_job(self, lab: Lab, keys: dict[str, Any]) -> None:

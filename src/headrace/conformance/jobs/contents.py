@@ -1,4 +1,4 @@
-"""Contents: what goes into a store comes out the same."""
+"""Contents: a store returns exactly what was stored."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ _FULL: dict[str, Any] = {
 
 
 class Contents(Part):
-    """What comes back is what was stored."""
+    """What is read equals what was stored."""
 
     async def test_every_field_of_a_submission_comes_back(self, lab: Lab) -> None:
         family = {name: lab.new_id() for name in ("parent", "root", "batch", "rerun_of")}

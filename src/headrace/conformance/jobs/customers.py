@@ -1,4 +1,4 @@
-"""Customers: their keys are their own, and so are their lines, where a queue is set so."""
+"""Customers: each has its own keys, and its own waiting list where a queue is set so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STRICT = Customers(strict=True)
 
 
 async def by_customer(lab: Lab, queue: str = "default", **others: Any) -> None:
-    """Set the queue by customer."""
+    """Share the queue by customer."""
     await setting(lab, f"queue:{queue}", {"by_customer": True, **others})
 
 
@@ -44,7 +44,7 @@ async def setting(lab: Lab, key: str, value: Any) -> None:
 
 
 async def given(lab: Lab, customers: Customers | None = None, **asked: Any) -> list[str | None]:
-    """The customers of the jobs that a new worker is given."""
+    """Return the customers of the jobs that a new worker gets."""
     worker = await lab.worker()
     queues = asked.pop("queues", ("default",))
     return [job.customer for job in await lab.claim(worker, queues=queues, customers=customers, **asked)]
@@ -56,9 +56,9 @@ class OfCustomers(Part):
     # -- keys
 
     async def test_a_dedup_key_is_the_customers_own(self, lab: Lab) -> None:
-        whose = [None, "a", "b", "ak", "", "\x1f"]
-        jobs = await lab.put_all(*(lab.job(customer=one, dedup="k") for one in whose))
-        again = [lab.job(customer=one, dedup="k") for one in whose]
+        owners = [None, "a", "b", "ak", "", "\x1f"]
+        jobs = await lab.put_all(*(lab.job(customer=one, dedup="k") for one in owners))
+        again = [lab.job(customer=one, dedup="k") for one in owners]
         assert await lab.insert(*again) == [Duplicated(job) for job in jobs]
         assert isinstance((await lab.insert(lab.job(customer="a", dedup="kk")))[0], Inserted)
         await lab.cancel(jobs[1])
@@ -73,8 +73,8 @@ class OfCustomers(Part):
 
     async def test_a_concurrency_key_is_the_customers_own(self, lab: Lab) -> None:
         await setting(lab, "limit:work", {"max_per_key": 1})
-        whose = [None, "a", "b"]
-        jobs = await lab.put_all(*(lab.job(customer=one, concurrency_key="k") for one in whose for _ in range(2)))
+        owners = [None, "a", "b"]
+        jobs = await lab.put_all(*(lab.job(customer=one, concurrency_key="k") for one in owners for _ in range(2)))
         worker = await lab.worker()
         assert [job.id for job in await lab.claim(worker)] == [job.id for job in jobs[::2]]
         assert await lab.claim(worker) == []
@@ -87,7 +87,7 @@ class OfCustomers(Part):
         jobs = await lab.put_all(*(lab.job(customer=one, concurrency_key="k") for one in "ab" for _ in range(2)))
         assert {job.id for job in await lab.claim(await lab.worker())} == {jobs[0].id, jobs[2].id}
 
-    # -- whose jobs a worker takes
+    # -- customers of a worker
 
     async def test_elsewhere_a_choice_of_customers_is_refused_with_the_remedy(self, lab: Lab) -> None:
         await lab.put(customer="a")
@@ -100,7 +100,7 @@ class OfCustomers(Part):
         await lab.ask(dead, queues=("other",), customers=STRICT)
         await lab.engine.workers.bury(dead, 0)
         await setting(lab, "queue:other", {})
-        with pytest.raises(ConfigError):  # before it is said that the worker is dead
+        with pytest.raises(ConfigError):  # before the check whether the worker is dead
             await lab.ask(dead, queues=("other",), customers=STRICT)
         with pytest.raises(ConfigError, match="headrace queues set QUEUE --by-customer"):
             await given(lab, STRICT, queues=None)
@@ -152,7 +152,7 @@ class OfCustomers(Part):
         assert await more() == [], "it still holds one of theirs"
         await lab.finish(await lab.start(second[0]))
         assert [job.customer for job in await more()] == ["b", "b"]
-        assert await given(lab, STRICT) == [], "those without a customer are nobody's"
+        assert await given(lab, STRICT) == [], "a strict worker gets no jobs without a customer"
         assert await given(lab) == [None]
 
     async def test_who_holds_jobs_of_two_is_strict_with_both(self, lab: Lab) -> None:
@@ -187,10 +187,11 @@ class OfCustomers(Part):
                 await session.close()
 
     async def test_fifty_strict_claims_at_once_leave_no_worker_with_jobs_of_two(self, lab: Lab) -> None:
-        """Judged by the record: whose jobs each worker holds after each round, and whose it ever had at a time."""
+        """Checked by the record: the customers of each worker's jobs after each round, and of all it ever held at a
+        time."""
         await by_customer(lab)
-        whose = (*(f"c{number}" for number in range(6)), None)
-        jobs = await lab.put_all(*(lab.job(customer=whose[number % 7]) for number in range(350)))
+        owners = (*(f"c{number}" for number in range(6)), None)
+        jobs = await lab.put_all(*(lab.job(customer=owners[number % 7]) for number in range(350)))
         profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles)
         workers = [await lab.worker() for _ in range(5)]
         choose, sessions = Choices(7), [lab.engine, *(lab.engine.another_session() for _ in range(4))]
@@ -222,7 +223,7 @@ class OfCustomers(Part):
                     mine = [job for job in held if job.worker == worker]
                     assert len({job.customer for job in mine}) <= 1
                     assert None not in {job.customer for job in mine}
-                    done = mine if choose(True, False) else mine[1:]  # some still hold one when they ask again
+                    done = mine if choose(True, False) else mine[1:]  # some still hold one at their next request
                     await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in done))
                 lab.later(1)
         finally:
@@ -236,7 +237,7 @@ class OfCustomers(Part):
             spans += ((one.worker, job.customer, one.assigned_at, one.finished_at) for one in await lab.attempts(job))
             if job.held:
                 spans.append((job.worker, job.customer, job.assigned_at, lab.now))
-        assert {customer for _, customer, _, _ in spans} == {one for one in whose if one}, "everybody had a turn"
+        assert {customer for _, customer, _, _ in spans} == {one for one in owners if one}, "everybody had a turn"
         for who, customer, since, until in spans:
             assert since is not None
             beside = {
@@ -261,7 +262,7 @@ class OfCustomers(Part):
         await by_customer(lab, paused=True)
         assert await given(lab, Customers()) == []
 
-    # -- while it is set
+    # -- while the setting changes
 
     @pytest.mark.parametrize("keyed", [False, True])
     async def test_jobs_in_line_move_when_the_queue_is_set_and_back(self, lab: Lab, keyed: bool) -> None:
@@ -295,7 +296,7 @@ class OfCustomers(Part):
         choose = Choices(5)
         await by_customer(lab)
         await by_customer(lab, "other", priority=1)
-        whose = (None, "a", "b", "c")
+        owners = (None, "a", "b", "c")
         asks = [
             None,
             Customers(),
@@ -305,7 +306,7 @@ class OfCustomers(Part):
         ]
         waiting = await lab.put_all(
             *(
-                lab.job(customer=choose(*whose), queue=choose("default", "other"), priority=choose(1, 2, 3))
+                lab.job(customer=choose(*owners), queue=choose("default", "other"), priority=choose(1, 2, 3))
                 for _ in range(40)
             )
         )

@@ -1,4 +1,4 @@
-"""Dedup keys that are held for a period, and submits that replace what the holder is to do."""
+"""Dedup keys that are held for a period, and submits that replace the holder's work."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PERIOD_SECONDS = 600.0
 
 
 def wanted(lab: Lab, payload: str = '{"n":2}', **options: Any) -> Job:
-    """A job that replaces what the holder of its key is to do."""
+    """Return a job that replaces the work of its key's holder."""
     return lab.job(payload=payload, dedup="k", on_duplicate="replace", **options)
 
 
 async def submit(lab: Lab, job: Job, engine: Engine | None = None) -> InsertAnswer:
-    """Submit as a session does: what becomes of a holder is decided, applied, and decided again if it moved."""
+    """Submit as a session does: the fate of a holder is decided, applied, and decided again if it moved."""
     store = engine or lab.engine
 
     async def insert() -> InsertAnswer:
@@ -52,12 +52,12 @@ async def submit(lab: Lab, job: Job, engine: Engine | None = None) -> InsertAnsw
 
 
 def _refused(answer: InsertAnswer) -> bool:
-    """Whether another has the key just now, so that the job is submitted again."""
+    """Return whether another job has the key now, so that the job is submitted again."""
     return isinstance(answer, Refused) and isinstance(answer.error, Unavailable)
 
 
 async def verify(lab: Lab) -> None:
-    """What is kept twice agrees."""
+    """Assert that redundant data agrees."""
     for name in BOOKS.keys() - {"waits"}:
         book = await lab.engine.records.verify(name)
         assert not book.wrong, book
@@ -121,7 +121,7 @@ class Uniqueness(Part):
         assert until is not None
         before = dict.fromkeys(ENDED, until)
         assert await lab.engine.jobs.delete({**before, Status.COMPLETED: lab.at(-0.000001)}) == 1
-        assert await lab.gone(other), "whose period was over by then"
+        assert await lab.gone(other), "its period was over by then"
         assert (await lab.get(done)) == done
         assert await lab.engine.jobs.delete(before) == 1
         assert await lab.gone(done)
@@ -422,7 +422,7 @@ class Uniqueness(Part):
         await verify(lab)
 
     async def test_who_claims_meanwhile_gets_all_of_a_submit_or_nothing_of_it(self, lab: Lab) -> None:
-        """What a worker runs is what was submitted last before its claim; what came later runs after it."""
+        """A worker runs what was submitted last before its claim; later submits run after it."""
         worker, other = await lab.worker(), lab.engine.another_session()
         await other.open()
         ran: list[Job] = []

@@ -1,4 +1,4 @@
-"""Effects: an engine writes what a change carries, all of it in one commit, and derives nothing more from it."""
+"""Effects: an engine writes all effects of a change in one commit, and derives no others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Effects"]
 
 
 def with_inserts(change: Change | None, *jobs: Job, **fields: Any) -> Change:
-    """A change that inserts these jobs."""
+    """Return a change that inserts these jobs."""
     assert change is not None
     return replace(change, inserts=jobs, **fields)
 

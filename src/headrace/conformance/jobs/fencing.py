@@ -1,4 +1,4 @@
-"""Fencing: who is too late, who must decide again, and cancel against the rest."""
+"""Fencing: changes that are too late, changes that must be decided again, and cancel against the rest."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ ALONE = {
     "release": Status.QUEUED,
     "lose": Status.RETRYING,
 }
-"""Where each leads while nobody wants the job cancelled."""
+"""Where each leads while no cancel is requested."""
 
 each_ending = pytest.mark.parametrize("name", sorted(ENDINGS))
 each_finish = pytest.mark.parametrize("name", sorted(ENDINGS.keys() - {"lose"}))
 
 
 def cancel(lab: Lab, job: Job) -> Change:
-    """A cancel that is not a no-op."""
+    """Return a cancel that is not a no-op."""
     decided = actions.cancel(job, lab.now, lab.rules)
     assert decided is not None
     return decided
 
 
 async def once(lab: Lab, change: Change) -> Verdict:
-    """The verdict on one change."""
+    """Apply one change; return the verdict."""
     return (await lab.apply(change))[0]
 
 
 async def _again(lab: Lab, change: Change) -> Verdict:
-    """The verdict on a change that has its id already."""
+    """Apply a change that has its id already; return the verdict."""
     return (await lab.engine.jobs.apply([change], lab.now))[0]
 
 
 async def _moved_on(lab: Lab, job: Job) -> Job:
-    """The job after more has happened to it: it runs elsewhere, or was put away."""
+    """Return the job after more has happened to it: it runs elsewhere, or was discarded."""
     if job.status is Status.COMPLETED:
         return await lab.do(actions.discard(job, lab.now))
     if job.status is Status.FAILED:
@@ -91,7 +91,7 @@ class Fencing(Part):
         old = await lab.running(await lab.worker())
         lost = await lab.do(loss.lose(old, Cause.LEASE, lab.now, 0.5, lab.rules))
         late = ENDINGS[name](lab, old)
-        if name == "lose":  # nobody's change: judged by rev alone
+        if name == "lose":  # it has no owner: checked by rev alone
             assert await once(lab, late) == Conflict(lost)
         else:
             assert await once(lab, late) == WasStale(lost)

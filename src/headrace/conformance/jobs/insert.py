@@ -1,4 +1,4 @@
-"""Inserting: ids, order numbers and dedup keys."""
+"""Inserts: ids, order numbers and dedup keys."""
 
 from __future__ import annotations
 

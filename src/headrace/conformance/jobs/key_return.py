@@ -1,4 +1,4 @@
-"""Rejoining: keys whose jobs leave the line without a turn, and come back into it in every way there is."""
+"""Keys that return: their jobs leave the queue without a turn, and come back in every way there is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.engine import Claimed
 
 __all__ = ["Rejoining"]
 
-# -- ways back into line: each takes a held job and leaves it queued
+# -- ways back into the queue: each takes a held job and leaves it queued
 
 
 async def _retried(lab: Lab, held: Job) -> None:
@@ -77,7 +77,7 @@ _WAYS_BACK: list[Callable[[Lab, Job], Coroutine[Any, Any, None]]] = [
 class Rejoining(Part):
     """What claims promise to keys that come and go."""
 
-    # -- leaving the line without a turn
+    # -- leaving the queue without a turn
 
     @pytest.mark.parametrize("how", ["cancel", "expire"])
     async def test_behind_a_first_job_that_left_the_next_one_stands(self, lab: Lab, how: str) -> None:
@@ -105,7 +105,7 @@ class Rejoining(Part):
     async def test_among_keys_of_one_claim_the_oldest_job_goes_first_whoever_was_cancelled(self, lab: Lab) -> None:
         worker = await lab.worker()
         await lab.put_all(*(lab.job(concurrency_key=key) for key in "ab"))
-        early = await lab.put(concurrency_key="b", delay=2)  # it comes into line after those with higher numbers
+        early = await lab.put(concurrency_key="b", delay=2)  # it is queued after those with higher numbers
         await lab.put(concurrency_key="a")
         first = await lab.put(concurrency_key="b")
         lab.later(3)
@@ -114,7 +114,7 @@ class Rejoining(Part):
         await lab.cancel(first)
         assert [job.id for job in await lab.claim(worker, 1)] == [early.id]
 
-    # -- coming back into line
+    # -- coming back into the queue
 
     @pytest.mark.parametrize("way", _WAYS_BACK, ids=lambda way: way.__name__.strip("_"))
     @pytest.mark.parametrize("more", [0, 2])

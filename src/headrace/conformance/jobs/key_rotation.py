@@ -1,6 +1,6 @@
-"""Turns: whose job is next where keys take turns, however a key's jobs came into line and however many keys there are.
+"""Rotation of keys: which key's job is next, however a key's jobs were queued and however many keys there are.
 
-An engine that looks no further than it must has to know where each key stands: these are the ways to lose track of it.
+An engine that reads no more than necessary has to keep the position of each key: these tests are the ways to lose it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = ["Turns"]
 
 _ENDINGS: tuple[Ending, ...] = (Completed(), Completed(), Released(), Snoozed(2.0), Failed(error=OOPS))
 MANY_KEYS = 300
-"""More keys than a claim of a few jobs has reason to look at."""
+"""More keys than a claim of a few jobs has reason to read."""
 
 
 async def crowd(lab: Lab, names: range, **spec: Any) -> list[str | None]:
-    """A job of each of so many keys, all in one moment; their keys in order of arrival, which is not that of names."""
+    """Insert a job of each of so many keys, all in one moment; return their keys in order of arrival, not of names."""
     jobs = await lab.put_all(*(lab.job(concurrency_key=f"k{name * 7919 % 1009}", **spec) for name in names))
     return keys(jobs)
 
 
 async def done(lab: Lab, jobs: list[Job]) -> None:
-    """They are over, all in one step."""
+    """Complete the jobs in one step."""
     await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in jobs))
 
 
 async def drain(lab: Lab, worker: UUID, n: int) -> list[str | None]:
-    """The keys of all there is, claim by claim, each done before the next."""
+    """Return the keys of all jobs, claim by claim; each claim is completed before the next."""
     order = list[str | None]()
     while taken := await lab.claim(worker, n):
         order += keys(taken)
@@ -108,7 +108,7 @@ class Turns(Part):
         others = await crowd(lab, range(50))
         lab.later(1)
         order = await drain(lab, worker, 10)
-        # One of the noisy one at first, since it came first; from then on it is behind whoever has waited.
+        # The noisy key is first once, since it came first; from then on it is behind keys that have waited.
         assert order[:51] == ["noisy", *others]
         assert order[51:] == ["noisy"] * 499
 
@@ -185,7 +185,7 @@ class Turns(Part):
         urgent = await lab.put(concurrency_key="late", priority=90)
         assert [job.id for job in await lab.claim(worker, 1)] == [urgent.id]
         rest = await lab.claim(worker, 500)
-        # Behind the others, and not because of the turn it had: it had come last.
+        # Behind the others, and not because of its turn: it came last.
         assert (len(rest), rest[-1].id) == (41, last.id)
 
     async def test_a_better_rank_comes_first_also_of_a_key_that_had_its_turn(self, lab: Lab) -> None:
@@ -197,7 +197,7 @@ class Turns(Part):
         lab.later(1)
         urgent = await lab.put(concurrency_key="served", priority=90)
         assert [job.id for job in await lab.claim(worker, 1)] == [urgent.id]
-        # The two others of that key arrived before all, but it has had its turn since.
+        # The two others of that key arrived first, but it has had its turn since.
         order = keys(await lab.claim(worker, 500))
         assert (order[:40].count("served"), order[40:]) == (0, ["served", "served"])
 
@@ -239,7 +239,7 @@ class Turns(Part):
         await rule(lab, "limit:work")
         assert keys(await lab.claim(worker, 10)) == ["a", "b"]
 
-    # -- who asks
+    # -- different claims
 
     async def test_two_queues_of_a_task_share_the_turns_of_its_keys(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -250,7 +250,7 @@ class Turns(Part):
         [first] = await lab.claim(worker, 1, queues=("there",))
         assert first.concurrency_key == "a"
         lab.later(1)
-        # In this queue nobody of that key was given anything, and it came first.
+        # In this queue that key got nothing, and it came first.
         assert keys(await lab.claim(worker, 1, queues=("here",))) == ["b"]
         order = list[str | None]()
         for _ in range(6):
@@ -319,7 +319,7 @@ class Turns(Part):
         assert keys(await lab.claim(worker, 1, queues=("other",))) == ["a"]
         assert keys(await lab.claim(worker, 3, queues=("default",))) == ["b", "a", "b"]
 
-    # -- all of it, by chance
+    # -- all of it, at random
 
     @pytest.mark.parametrize("seed", range(6))
     async def test_whatever_happens_keys_are_dealt_as_in_memory(self, lab: Lab, seed: int) -> None:
@@ -334,7 +334,7 @@ class Turns(Part):
 
 
 async def story(lab: Lab, seed: int) -> list[list[str]]:
-    """What claims give, while jobs of many keys come and go in every way; the same for the same seed."""
+    """Return what claims get, while jobs of many keys come and go in every way; the same for the same seed."""
     choose = Choices(seed)
     await rule(lab, "limit:one", max_per_key=1)
     await rule(lab, "limit:some", max_per_key=2, max_concurrency=9)

@@ -1,4 +1,4 @@
-"""Limits: how many jobs at once, how many in a span of time, which key has its turn, and rules that cannot be read."""
+"""Limits: how many jobs at once, how many in a span of time, which key is next, and rules that cannot be read."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ async def rate(lab: Lab, name: str, *args: Any, **options: Any) -> None:
 
 
 async def fill(lab: Lab, n: int, task: str = "work", **spec: Any) -> list[Job]:
-    """As many jobs in line."""
+    """Queue so many jobs."""
     return await lab.put_all(*(lab.job(task, **spec) for _ in range(n)))
 
 
 async def free(lab: Lab, *jobs: Job) -> None:
-    """Let go of held jobs: they are done."""
+    """Complete held jobs."""
     for job in jobs:
         await lab.do(lab.end(job, Completed(), started_at=lab.now))
 
 
 def keys(jobs: list[Job]) -> list[str | None]:
-    """Whose they are."""
+    """Return the keys of the jobs."""
     return [job.concurrency_key for job in jobs]
 
 
@@ -194,7 +194,7 @@ class Limiting(Part):
         await fill(lab, 2, concurrency_key="late")
         lab.later(1)
         await free(lab, first[0])
-        # By arrival alone the noisy one would be first for ever.
+        # By arrival alone the noisy key would always be first.
         assert keys(await lab.claim(worker, 1)) == ["noisy"]
         lab.later(1)
         await free(lab, first[1])
@@ -287,14 +287,14 @@ class Limiting(Part):
         worker = await lab.worker()
         await fill(lab, 2, concurrency_key="a")
         await fill(lab, 2, concurrency_key="b")
-        await fill(lab, 2)  # without a key there is nothing to count by
+        await fill(lab, 2)  # without a key there is nothing to count
         assert keys(await lab.claim(worker, 10)) == ["a", "b", None, None]
         lab.later(61)
         assert keys(await lab.claim(worker, 10)) == ["a", "b"]
 
     @pytest.mark.parametrize("kind", ["fixed", "sliding", "bucket"])
     async def test_a_permit_counts_until_its_job_can_have_begun_a_window_ago(self, lab: Lab, kind: Any) -> None:
-        """With a lead of 5 s, claimed 2 s before the end of a fixed window: it counts in the next window as well."""
+        """With a lead of 5 s, claimed 2 s before the end of a fixed window, it counts in the next window, too."""
         await rate(lab, "api", 3, per=60, kind=kind)
         await rule(lab, "limit:work", rates=["api"])
         worker = await lab.worker()
@@ -334,7 +334,7 @@ class Limiting(Part):
         assert isinstance(first, Claimed)
         assert {job.id for job in first.jobs} == {job.id for job in jobs}
         assert first.paced == {jobs[0].id, jobs[1].id}
-        # A repeat spends nothing more, and says the same of what is still held unstarted.
+        # A repeat spends nothing more, and returns the same for jobs that are held but not started.
         await lab.start(next(job for job in first.jobs if job.id == jobs[0].id))
         before = await lab.engine.records.usage([("rate", "api")])
         lab.later(1)
@@ -369,7 +369,7 @@ class Limiting(Part):
         await fill(lab, 2)
         assert len(await lab.claim(await lab.worker(), 10)) == 2
 
-    # -- looking
+    # -- reading
 
     async def test_what_is_in_use_can_be_asked(self, lab: Lab) -> None:
         await rate(lab, "api", 5, per=60)
@@ -388,7 +388,7 @@ class Limiting(Part):
         }
         assert sum(count for _, count in usage.spent["rate", "api"]) == 2
 
-    # -- all of it, by chance
+    # -- all of it, at random
 
     @pytest.mark.parametrize("seed", range(4))
     async def test_whatever_happens_no_limit_is_exceeded(self, lab: Lab, seed: int) -> None:
@@ -446,7 +446,7 @@ def _touches(key: str, job: str) -> bool:
 
 
 class Unreadable(Part):
-    """A rule that cannot be read keeps what it names from everybody, and nothing else."""
+    """A rule that cannot be read blocks what it names, and nothing else."""
 
     @pytest.mark.parametrize("concurrency_key", [None, "anna"])
     @pytest.mark.parametrize("key", list(_WRONG))

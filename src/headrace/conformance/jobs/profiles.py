@@ -1,4 +1,5 @@
-"""Profiles: how many pairs of task and requirements a customer may have live jobs of, and who is never refused one."""
+"""Profiles: for how many pairs of task and requirements a customer may have live jobs, and which jobs are never
+refused."""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ ACME = "acme"
 
 
 def names(lab: Lab, count: int, customer: str | None = ACME, prefix: str = "name", **spec: Any) -> list[Job]:
-    """New jobs, each of another task."""
+    """Return new jobs, each of another task."""
     return [lab.job(f"{prefix} {n}", customer=customer, **spec) for n in range(count)]
 
 
 def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
-    """What was stored; all others were refused for want of a profile."""
+    """Return the stored jobs; all others were refused for lack of a profile."""
     refused = [answer.error for answer in answers if not isinstance(answer, Inserted)]  # type: ignore[union-attr]
     assert all(isinstance(error, TooManyProfiles) for error in refused), refused
     return [answer.job for answer in answers if isinstance(answer, Inserted)]
@@ -46,7 +47,7 @@ def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
 async def allow(
     lab: Lab, profiles: int | None, name: str = "key", customer: str = ACME, until: datetime | None = None
 ) -> None:
-    """A key of the customer that says so."""
+    """Make a key of the customer with this limit."""
     at = datetime(2030, 1, 1, tzinfo=UTC)
     key = ApiKey(
         name=name, prefix="hr_12345678", scopes=("submit",), customer=customer, created_at=at, profiles=profiles
@@ -58,7 +59,7 @@ async def allow(
 
 
 class Profiled(Part):
-    """Whose names stop whom."""
+    """Which profiles count against which limit."""
 
     async def test_a_customer_has_live_jobs_of_so_many_pairs(self, lab: Lab) -> None:
         answers = await lab.insert(*names(lab, MAX_CUSTOMER_PROFILES + 5))
@@ -74,7 +75,7 @@ class Profiled(Part):
         )
         assert isinstance(again, Inserted), "a pair that it has"
         assert isinstance(bare, Refused), "requirements make another pair"
-        assert "acme" in str(bare.error), "it says whose they are"
+        assert "acme" in str(bare.error), "it names the customer"
         assert "wait until" in str(bare.error), "and what to do"
         assert isinstance(other, Inserted), "another customer's are its own"
         assert isinstance(operator, Inserted)
@@ -255,8 +256,8 @@ class Profiled(Part):
             assert isinstance(reused.error, KeyReused)
             assert met == Duplicated(holder)
             assert stored(await lab.engine.jobs.insert([new], lab.now, whole=whole)) == []
-        told = {first.id: [lab.job("companion", customer=ACME)]}
-        answers = await lab.engine.jobs.insert([new, *repeats[:2], holder], lab.now, companions=told)
+        companions = {first.id: [lab.job("companion", customer=ACME)]}
+        answers = await lab.engine.jobs.insert([new, *repeats[:2], holder], lab.now, companions=companions)
         assert isinstance(answers[0], Refused)
         assert answers[1:] == [Inserted(ended), Duplicated(ended), Inserted(holder)]
         assert (await lab.engine.records.ledger()).accepted == 3
@@ -290,8 +291,8 @@ class Profiled(Part):
         await allow(lab, 1)
         await lab.put("only", customer=ACME)
         target = Target("wh_1", EVENTS, ACME)
-        job, told = first_told(lab.job("only", customer=ACME, webhook=(target,)))
-        [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
+        job, deliveries = first_told(lab.job("only", customer=ACME, webhook=(target,)))
+        [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: deliveries})
         assert isinstance(answer, Inserted), "a delivery"
         await lab.put("fired", customer=ACME, schedule="nightly")
         batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
@@ -304,8 +305,8 @@ class Profiled(Part):
     async def test_a_change_stores_all_that_it_inserts(self, lab: Lab) -> None:
         await allow(lab, 1)
         target = Target("wh_1", EVENTS, ACME)
-        job, told = first_told(lab.job("only", customer=ACME, webhook=(target,)))
-        await lab.engine.jobs.insert([job], lab.now, companions={job.id: told})
+        job, deliveries = first_told(lab.job("only", customer=ACME, webhook=(target,)))
+        await lab.engine.jobs.insert([job], lab.now, companions={job.id: deliveries})
         [held] = await lab.claim(await lab.worker(), tasks=("only",))
         change = execution.finish(held, Completed("1"), lab.now, 0.5, lab.rules, lab.now)
         more = lab.job("instance", customer=ACME)
@@ -334,7 +335,7 @@ class Profiled(Part):
     async def test_a_message_does_not_wait_for_one_that_is_gone(self, lab: Lab) -> None:
         target = Target("wh_1", EVENTS)
         job, _ = first_told(lab.job("work", webhook=(target,)))
-        await lab.put_all(job)  # without the message that tells of it, as if that were lost
+        await lab.put_all(job)  # without its delivery, as if that were lost
         [held] = await lab.claim(await lab.worker(), tasks=("work",))
         change = lab.end(held, Completed("1"), started_at=lab.now)
         [verdict] = await lab.apply(change)

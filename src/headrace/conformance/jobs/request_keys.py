@@ -1,4 +1,4 @@
-"""Request keys: one request makes one job, for as long as that is kept."""
+"""Request keys: one request makes one job, for as long as the job is kept."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Requests"]
 
 
 def asked(lab: Lab, key: str = "r", payload: str = '{"n":1}', task: str = "work", **spec: Any) -> Job:
-    """A job for a request."""
+    """Return a job for a request."""
     return lab.job(task, payload=payload, request_key=key, request_hash=hash_of(payload), **spec)
 
 
 def reused(answer: InsertAnswer, first: Job) -> bool:
-    """Whether the answer says that the key was used before, by this job."""
+    """Return whether the reply says that this job used the key before."""
     return isinstance(answer, Refused) and isinstance(answer.error, KeyReused) and answer.error.job.id == first.id
 
 

@@ -1,4 +1,4 @@
-"""Retention of a job's own: which ended jobs ``delete`` removes, and which it leaves."""
+"""Retention of single jobs: which ended jobs ``delete`` removes, and which it leaves."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Retaining(Part):
         assert [await delete(lab, limit=4) for _ in range(3)] == [4, 2, 0]
 
     async def test_what_was_looked_at_need_not_be_looked_at_again(self, lab: Lab) -> None:
-        """But what has its own retention is found whenever that is over."""
+        """But jobs with their own retention are found whenever that is over."""
         old = await lab.stand(Status.COMPLETED, "old")
         own = await lab.stand(Status.COMPLETED, "own", retention=Kept(completed=250))
         lab.later(100)
@@ -150,7 +150,7 @@ class Retaining(Part):
             jobs = [job for job in jobs if job.id not in gone]
 
     async def test_a_turn_goes_with_a_job_that_goes_early(self, lab: Lab) -> None:
-        """Also if the job goes earlier than others would."""
+        """Also if the job is deleted earlier than others would be."""
         worker, soon = await lab.worker(), Kept(completed=1)
         back = await lab.put(queue="right", concurrency_key="a")
         lab.later(1)

@@ -1,4 +1,4 @@
-"""Bounds: what is allowed is kept whole, and what no store keeps is refused by all of them, and in the same way."""
+"""Bounds: allowed values are stored whole, and all stores refuse others in the same way."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DOCUMENTS = ("metadata", "requires", "headers", "route", "query", "webhook", "t
 
 
 def placed(place: str, text: str) -> Any:
-    """The text as this field has it."""
+    """Return the text as this field has it."""
     if place == "tags":
         return ("fine", text)
     if place == "payload":
@@ -43,12 +43,12 @@ def placed(place: str, text: str) -> Any:
 
 
 def astral(length: int, seed: int = 0) -> str:
-    """Text of so many characters, each as many bytes as there can be; hardly to be compressed."""
+    """Return so many characters, each of the maximum number of bytes; hardly compressible."""
     return "".join(chr(0x20000 + (seed + at * 7919) % 40_000) for at in range(length))
 
 
 class Bounds(Part):
-    """What an engine must keep and must refuse."""
+    """What an engine must store and must refuse."""
 
     @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
     @pytest.mark.parametrize("place", _TEXTS)

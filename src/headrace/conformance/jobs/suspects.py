@@ -1,4 +1,4 @@
-"""Suspects: what a burial puts on record, and the lines of jobs that were lost with their worker."""
+"""Suspects: what a burial records, and the waiting lists of jobs that were lost with their worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Suspects(Part):
         for _ in range(others):
             await lab.running(worker)
         await lab.put_all(lab.job("more"), replace(lab.job("more"), suspect=1, attempt=1))
-        await lab.claim(worker)  # what has not started did not run
+        await lab.claim(worker)  # a job that has not started did not run
         await lab.engine.workers.bury(worker, 0)
         found = {one.beside_suspect for one in await lab.engine.jobs.overdue(lab.now)}
         assert found == {suspects > 0 and others > 0}
@@ -121,7 +121,7 @@ class Suspects(Part):
         assert await lab.get(job) == lost
         assert await _given(lab, {AMONG: 1}) == [job.id]
 
-    # -- the lines
+    # -- waiting lists
 
     async def test_a_suspect_stands_in_a_line_of_its_own(self, lab: Lab) -> None:
         job = await _lost(lab, await lab.put(retry=AT_ONCE))
@@ -234,7 +234,7 @@ class Suspects(Part):
 async def _claimed(
     lab: Lab, levels: dict[int, int], worker: UUID | None = None, tasks: frozenset[str] | None = None
 ) -> list[Job]:
-    """Claim so many jobs of each level, as the worker would that runs them."""
+    """Claim so many jobs of each level, as a worker would that runs them."""
     worker = worker or await lab.worker()
     given = list[Job]()
     for level, n in levels.items():
@@ -249,7 +249,7 @@ async def _claimed(
 
 
 async def _given(lab: Lab, levels: dict[int, int]) -> list[UUID]:
-    """Who would be claimed of these levels; all are handed back."""
+    """Return the jobs that would be claimed of these levels; all are released again."""
     jobs = await _claimed(lab, levels)
     for job in jobs:
         await lab.do(execution.release(job, lab.now))
@@ -257,7 +257,7 @@ async def _given(lab: Lab, levels: dict[int, int]) -> list[UUID]:
 
 
 async def _lost(lab: Lab, *jobs: Job) -> Job:
-    """The last of these jobs, all of one task, after a worker had started them all and died."""
+    """Return the last of these jobs, all of one task, after a worker had started them all and died."""
     worker, tasks = await lab.worker(), frozenset(job.task for job in jobs)
     lab.later(1)
     taken = await _claimed(lab, {0: len(jobs), AMONG: len(jobs), ALONE: len(jobs)}, worker, tasks)

@@ -1,4 +1,4 @@
-"""Sweeping: promotion, and the standing questions about jobs that need somebody to act."""
+"""Sweeps: promotion, and the queries for jobs that need an action."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ class Sweeping(Part):
         assert (found.status, found.reason) == (Status.CANCELLED, Reason.USER)
 
     async def _lost_at(self, lab: Lab, seconds: float, cause: Cause) -> None:
-        """Nothing is overdue until so many seconds from now; then one job is, for this cause, until it is swept."""
+        """Assert that nothing is overdue until so many seconds from now; then one job is, for this cause, until it is
+        swept."""
         deadline = lab.at(seconds)
         lab.later(seconds - 0.000001)
         assert await lab.overdue() == []
@@ -118,7 +119,7 @@ class Sweeping(Part):
         assert await lab.engine.workers.bury(worker, 0)
         [found] = await lab.engine.jobs.overdue(lab.now)
         assert found == Overdue(job, alive=False, heard_at=lab.now)
-        lab.later(8 * 3600)  # nobody was there to sweep
+        lab.later(8 * 3600)  # no sweeper ran
         after = await lab.sweep(found)
         assert after.worker is None
         errors = [attempt.error for attempt in await lab.attempts(job) if attempt.error is not None]

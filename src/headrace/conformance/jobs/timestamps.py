@@ -1,4 +1,4 @@
-"""Dating: what is on record of a job is in order, whichever machine's clock is behind."""
+"""Timestamps: those of a job are in order, whichever machine's clock is behind."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headrace.core.status import Status
 __all__ = ["Dating"]
 
 _BEHIND_SECONDS = 0.004
-"""Seconds: two machines that keep their clocks, or a claim that was under way when the job came."""
+"""Seconds between two synchronised machines, or of a claim that was under way when the job came."""
 
 
 async def in_order(lab: Lab, job: Job) -> None:
-    """The job as it is stored, and its attempts, have their moments in order."""
+    """Assert that the moments of the stored job and its attempts are in order."""
     found = await lab.get(job)
     times = [found.created_at, found.arrived_at, found.assigned_at, found.accepted_at, found.started_at]
     known = [at for at in (*times, found.finished_at) if at is not None]
@@ -47,7 +47,7 @@ class Dating(Part):
         for one in taken:
             assert (one.arrived_at, one.assigned_at, one.updated_at) == (came, came, came)
             assert one.accepted_at == (came if accept else None)
-            # A deadline is a matter of this machine's clock, which will judge it.
+            # A deadline is by this machine's clock, which will check it.
             assert one.act_by == lab.at(lab.rules.start if accept else lab.rules.accept)
             assert await lab.get(one) == one
         assert lab.now == now

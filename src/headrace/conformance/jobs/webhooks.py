@@ -1,4 +1,4 @@
-"""Webhooks: deliveries are stored with what they tell of, and wait for the one before them to the same target."""
+"""Webhooks: deliveries are stored with their event, and wait for the previous one to the same target."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ TARGETS = (Target("wh_all", EVENTS), Target("wh_ends", ("completed", "failed", "
 
 
 class Telling(Part):
-    """What follows from a job that somebody wants to be told of."""
+    """What follows from a job with targets."""
 
-    async def told(self, lab: Lab, task: str = "work", **options: object) -> Job:
-        """A new job with these targets, stored with the delivery that tells of it."""
+    async def notified(self, lab: Lab, task: str = "work", **options: object) -> Job:
+        """Store a new job with these targets and its first delivery."""
         job, others = first_told(lab.job(task, webhook=TARGETS, **options))  # type: ignore[arg-type]
         [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
         assert isinstance(answer, Inserted)
         return answer.job
 
     async def deliveries(self, lab: Lab) -> list[tuple[str, str, Status]]:
-        """What is to be sent, in order: to whom, what, and how it stands."""
+        """Return the deliveries in order: target, event, and status."""
         found = [one for one in await self.all(lab) if one.queue == QUEUE]
         return [(one.payload["webhook"], one.payload["message"]["type"], one.status) for one in found]
 
     async def all(self, lab: Lab) -> list[Job]:
-        """Every job, in order."""
+        """Return every job, in order."""
         page = await lab.engine.records.find(Filter(), lab.now, 1000)
         return sorted(page.items, key=lambda one: one.seq)
 
     async def test_the_record_keeps_what_was_told(self, lab: Lab) -> None:
-        job = await self.told(lab)
+        job = await self.notified(lab)
         assert await lab.get(job) == job
         assert job.told is not None
         assert [(one.target, one.count) for one in job.told] == [("wh_all", 1)]
@@ -51,7 +51,7 @@ class Telling(Part):
         assert await self.deliveries(lab) == [("wh_all", "job.submitted", Status.QUEUED)]
 
     async def test_start_and_end_in_one_change_are_told_in_order(self, lab: Lab) -> None:
-        await self.told(lab)
+        await self.notified(lab)
         [held] = await lab.claim(await lab.worker(), tasks=("work",))
         began = lab.now
         lab.later(1)
@@ -66,7 +66,7 @@ class Telling(Part):
         assert (ledger.accepted, ledger.unaccounted) == (5, 0)
 
     async def test_each_waits_for_the_one_before_it(self, lab: Lab) -> None:
-        await self.told(lab)
+        await self.notified(lab)
         worker = await lab.worker()
         [held] = await lab.claim(worker, tasks=("work",))
         await lab.do(lab.end(held, Failed(error=OOPS), started_at=lab.now))
@@ -75,7 +75,7 @@ class Telling(Part):
         for _ in range(3):
             [delivery] = await lab.claim(worker, tasks=("headrace.deliver",))
             heard.append(delivery.payload["message"]["type"])
-            # However it ends, the next one goes out.
+            # In whatever way it ends, the next one is sent.
             gone = Completed("1") if heard[1:] else Failed(error=OOPS, reason=None)
             ended = lab.end(replace(delivery, charged=7), gone, started_at=lab.now)
             await lab.apply(ended)
@@ -84,35 +84,35 @@ class Telling(Part):
         assert await lab.claim(worker, tasks=("headrace.deliver",)) == []
 
     async def test_progress_that_is_told_raises_the_rev(self, lab: Lab) -> None:
-        await self.told(lab)
+        await self.notified(lab)
         [held] = await lab.claim(await lab.worker(), tasks=("work",))
         job = await lab.start(held)
-        told = execution.progress(job, lab.now, Progress(10.0, "soon"))
-        assert told.job.rev == job.rev + 1
-        assert len(told.inserts) == 1
-        stamped = lab.stamp(told)
+        reported = execution.progress(job, lab.now, Progress(10.0, "soon"))
+        assert reported.job.rev == job.rev + 1
+        assert len(reported.inserts) == 1
+        stamped = lab.stamp(reported)
         for _ in range(2):  # a repeat changes nothing more
-            assert await lab.engine.jobs.apply([stamped], lab.now) == [Applied(told.job)]
-        job = await lab.get(told.job)
-        assert (job, job.progress) == (told.job, Progress(10.0, "soon"))
-        # One that is decided from what was before must be decided again.
+            assert await lab.engine.jobs.apply([stamped], lab.now) == [Applied(reported.job)]
+        job = await lab.get(reported.job)
+        assert (job, job.progress) == (reported.job, Progress(10.0, "soon"))
+        # A change decided from an earlier state must be decided again.
         late = actions.cancel(held, lab.now, lab.rules)
         assert late is not None
         [verdict] = await lab.apply(late)
         assert isinstance(verdict, Conflict)
         lab.later(4.9)
         job = await lab.do(execution.progress(job, lab.now, Progress(20.0)))
-        assert (job.rev, job.told) == (told.job.rev, told.job.told)
+        assert (job.rev, job.told) == (reported.job.rev, reported.job.told)
         lab.later(0.1)
         job = await lab.do(execution.progress(job, lab.now, Progress(30.0)))
-        assert job.rev == told.job.rev + 1
+        assert job.rev == reported.job.rev + 1
         await lab.finish(job, Completed("1"))
         types = [type for target, type, _ in await self.deliveries(lab) if target == "wh_all"]
         assert types == ["job.submitted", "job.started", "job.progress", "job.progress", "job.completed"]
 
     async def test_what_notes_make_of_a_job_is_told(self, lab: Lab) -> None:
         parent = await lab.running(await lab.worker(), "parent")
-        child = await self.told(lab, parent=parent.id, root=parent.id)
+        child = await self.notified(lab, parent=parent.id, root=parent.id)
         await lab.cancel(parent)
         await lab.process_notes()
         assert (await lab.get(child)).status is Status.CANCELLED
@@ -126,13 +126,13 @@ class Telling(Part):
         for parent in parents:
             children = [lab.job("work", parent=parent.id, root=parent.id, webhook=targets) for _ in range(300)]
             assert all(isinstance(one, Inserted) for one in await lab.engine.jobs.insert(children, lab.now))
-        for parent in parents:  # what is stored for one takes nobody else's place
+        for parent in parents:  # a delivery for one has no effect on those of others
             await lab.cancel(parent)
             await lab.process_notes()
         assert await lab.engine.records.count_matching(Filter(task=frozenset({TASK})), lab.now) == 2400
 
     async def test_ends_by_hand_are_told(self, lab: Lab) -> None:
-        job = await self.told(lab)
+        job = await self.notified(lab)
         await lab.do(actions.resolve(job, lab.now, result_text="1"))
         job = await lab.do(actions.discard(await lab.get(job), lab.now))
         types = [type for target, type, _ in await self.deliveries(lab) if target == "wh_ends"]
@@ -141,7 +141,7 @@ class Telling(Part):
         assert {one.target: one.count for one in job.told} == {"wh_all": 3, "wh_ends": 2}
 
     async def test_a_change_that_is_not_applied_tells_nothing(self, lab: Lab) -> None:
-        job = await self.told(lab)
+        job = await self.notified(lab)
         first, second = (actions.cancel(job, lab.now, lab.rules) for _ in range(2))
         assert first is not None
         assert second is not None
@@ -150,7 +150,7 @@ class Telling(Part):
         assert [type for _, type, _ in await self.deliveries(lab)].count("job.cancelled") == 2
 
     async def test_a_delivery_belongs_to_whom_it_goes_to(self, lab: Lab) -> None:
-        job = await self.told(lab, customer="acme")
+        job = await self.notified(lab, customer="acme")
         await lab.do(actions.cancel(job, lab.now, lab.rules))
         found = [one for one in await self.all(lab) if one.queue == QUEUE]
         assert {(one.tags[0], one.customer) for one in found} == {("wh_all", None), ("wh_ends", "acme")}

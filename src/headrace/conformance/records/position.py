@@ -1,4 +1,4 @@
-"""Position: how many go before a job, and what its queue did of late, as the core has it of all jobs."""
+"""Position: how many jobs are before one, and the recent work of its queue, as the core computes it from all jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ENDINGS: tuple[Ending, ...] = (
 
 
 def model(jobs: Sequence[Job], job: Job, now: datetime, window: float) -> Position:
-    """The answer if every job is looked at."""
+    """Return the position computed from every job."""
     place, since = order(as_seen(job, now), 0), now - timedelta(seconds=window)
     seen = [as_seen(one, now) for one in jobs if one.queue == job.queue]
     ahead = [one for one in seen if one.status is Status.QUEUED and order(one, 0) < place and not expired(one, now)]
@@ -52,13 +52,13 @@ def model(jobs: Sequence[Job], job: Job, now: datetime, window: float) -> Positi
 
 
 async def everything(lab: Lab) -> list[Job]:
-    """Every job, as stored."""
+    """Return every job, as stored."""
     found = (await lab.engine.records.find(Filter(), lab.now, 1000)).items
     return [job for job in await lab.engine.jobs.get([one.id for one in found]) if job is not None]
 
 
 class Positions(Part):
-    """What is said of a job in line."""
+    """What the position of a queued job promises."""
 
     async def test_priority_then_arrival_then_order_number(self, lab: Lab) -> None:
         last, low = await lab.put_all(lab.job(), lab.job(priority=20))
@@ -191,7 +191,7 @@ class Positions(Part):
             lab.later(choose(0.0, 0.5, 5.0))
             for job in await lab.claim(worker, choose(1, 4)):
                 await lab.finish(await lab.start(job), choose(*_ENDINGS))
-            lab.later(choose(0.0, 5.0))  # some fall due that no claim has promoted yet
+            lab.later(choose(0.0, 5.0))  # some become due that no claim has promoted yet
             window = choose(1.0, 5.0, 300.0)
             jobs = await everything(lab)
             for job in jobs:

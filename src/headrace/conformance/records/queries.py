@@ -1,4 +1,4 @@
-"""Asking: get, find, count, the books, and deletion."""
+"""Queries: get, find, count, the ledger, and deletion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Asking"]
 
 
 async def find(lab: Lab, **fields: Any) -> list[Job]:
-    """Everything that matches, in one page."""
+    """Return everything that matches, in one page."""
     fields |= {name: frozenset({fields[name]}) for name in ("task", "queue") if name in fields}
     page = await lab.engine.records.find(Filter(**fields), lab.now, 1000)
     assert page.cursor is None
@@ -29,7 +29,7 @@ async def find(lab: Lab, **fields: Any) -> list[Job]:
 
 
 class Asking(Part):
-    """What the questions about many jobs promise."""
+    """What queries about many jobs promise."""
 
     async def test_get_answers_in_the_order_asked(self, lab: Lab) -> None:
         one, two = await lab.put(), await lab.put()
@@ -113,7 +113,7 @@ class Asking(Part):
             page = await lab.engine.records.find(Filter(task=frozenset({"a"})), lab.now, limit, cursor)
             assert len(page.items) <= limit
             found += page.items
-            await lab.put("a")  # what comes later does not disturb earlier pages
+            await lab.put("a")  # later jobs do not disturb earlier pages
             if page.cursor is None:
                 break
             cursor = page.cursor
@@ -181,7 +181,7 @@ class Asking(Part):
             for m in range(1 + n % 3):
                 await lab.stand(status, f"{status}{m}", queue="ab"[m % 2])
         await lab.put(queue="a", delay=10)
-        lab.later(20)  # what is deferred is due by now
+        lab.later(20)  # deferred jobs are due by now
         everything = await lab.engine.records.count(lab.now)
         assert {count.status for count in everything} >= HISTORY
         standing = [count for count in everything if count.status not in HISTORY]

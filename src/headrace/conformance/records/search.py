@@ -1,4 +1,4 @@
-"""Finding: jobs by filters of all kinds, counted and grouped by their errors, as the core says."""
+"""Search: jobs by filters of all kinds, counted and grouped by their errors, as the core computes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ERRORS = tuple(
 
 
 async def populate(lab: Lab, choose: Choices, size: int = 60) -> list[Job]:
-    """Jobs of all kinds, in the order in which they were stored."""
+    """Store jobs of all kinds; return them in order."""
     worker, jobs = await lab.worker(), list[UUID]()
     for n in range(size):
         lab.later(choose(0, 1, 60, 3600))
@@ -63,7 +63,7 @@ async def populate(lab: Lab, choose: Choices, size: int = 60) -> list[Job]:
 
 
 async def _go_on(lab: Lab, job: Job, choose: Choices) -> None:
-    """Let a job that a worker has go on, to wherever chance leads it."""
+    """Let a held job go on, to a random status."""
     how = choose("held", "fail", "fail", "fail", "give up", "complete", "complete")
     if how == "held":
         return
@@ -77,7 +77,7 @@ async def _go_on(lab: Lab, job: Job, choose: Choices) -> None:
 
 
 def wish(lab: Lab, choose: Choices, jobs: list[Job]) -> Filter:
-    """A filter of a few fields."""
+    """Return a filter of a few fields."""
     some = choose(*jobs)
     moments = [choose(*jobs).created_at for _ in range(3)]
     ends = [one.finished_at for one in jobs if one.finished_at is not None] or [lab.now]
@@ -105,7 +105,7 @@ def wish(lab: Lab, choose: Choices, jobs: list[Job]) -> Filter:
 
 
 async def agrees(lab: Lab, filter: Filter, jobs: list[Job], limit: int = 7) -> None:
-    """Hold what an engine answers against what the core says of these jobs, which are in order."""
+    """Assert that an engine's results are what the core computes for these jobs, which are in order."""
     here = [job for job in reversed(jobs) if matches(job, filter, lab.now)]
     found, cursor = list[Job](), None
     while True:

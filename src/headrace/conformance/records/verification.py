@@ -1,4 +1,4 @@
-"""Books: what a store keeps twice agrees, whatever happened and whoever writes meanwhile."""
+"""Verification: redundant data of a store agrees, whatever happened and whatever is written meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Verifying"]
 
 
 async def verify(lab: Lab) -> dict[str, Invariant]:
-    """All books, none of which may have a finding."""
+    """Return all invariants, none of which may have a mismatch."""
     books = {name: await lab.engine.records.verify(name, lab.now) for name in BOOKS}
     for name, book in books.items():
         assert (book.name, book.holds) == (name, BOOKS[name])
@@ -81,8 +81,8 @@ class Verifying(Part):
         assert finding.what == "of 3 messages to wh_1, 1 are missing, from number 1 on"
         stored = (await lab.engine.records.find(Filter(queue=frozenset({QUEUE})), lab.now, 100)).items
         ours = {one.metadata[NUMBER]: one.created_at for one in stored if one.tags[1] == str(broken.id)}
-        [told] = (await lab.get(broken)).told or ()
-        assert lost(told, broken.created_at, ours, lab.now) == [(1, 1)], "as the core says"
+        [notified] = (await lab.get(broken)).told or ()
+        assert lost(notified, broken.created_at, ours, lab.now) == [(1, 1)], "as the core says"
         assert (await lab.engine.records.verify("messages")).wrong == 0, "without the time nothing is known"
 
     async def test_the_last_messages_are_missed_too(self, lab: Lab) -> None:

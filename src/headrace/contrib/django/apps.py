@@ -8,7 +8,7 @@ __all__ = ["HeadraceConfig"]
 
 
 class HeadraceConfig(AppConfig):
-    """Has no tables: the jobs are in a store of their own."""
+    """The application; it has no tables, as the jobs are in a store of their own."""
 
     name = "headrace.contrib.django"
     label = "headrace"

@@ -31,17 +31,17 @@ __all__ = ["MARK", "HeadraceBackend", "described", "errors_of", "status_of", "wo
 
 
 MARK = "django.tasks"
-"""What is kept with a job of the task that was enqueued, in its metadata."""
+"""The key in a job's metadata under which the enqueued task is kept."""
 
 
 def described(error: BaseException) -> Described:
-    """What is kept of an error: where its class is, which Django wants to find again."""
+    """Return what is stored of an error: the path of its class, from which Django imports it."""
     kind = type(error)
     return Described({"class": f"{kind.__module__}.{kind.__qualname__}"})
 
 
 def status_of(job: Job) -> str:
-    """The status by the name that Django gives it."""
+    """Return the status by the name that Django gives it."""
     if job.status is Status.COMPLETED:
         return "SUCCESSFUL"
     if job.ended:
@@ -50,7 +50,7 @@ def status_of(job: Job) -> str:
 
 
 def errors_of(job: Job, attempts: Sequence[Attempt]) -> list[Any]:
-    """The errors of a job, oldest first; without its attempts, only the last one is known."""
+    """Return the errors of a job, oldest first; without its attempts, only the last one."""
     from django.tasks.base import TaskError
 
     found = [one.error for one in attempts if one.error is not None] or ([job.error] if job.error else [])
@@ -63,7 +63,7 @@ def _path(error: ErrorInfo) -> str:
 
 
 def workers_of(job: Job, attempts: Sequence[Attempt]) -> list[str]:
-    """The worker of every attempt, that of the one that runs last."""
+    """Return the worker of every attempt, that of the running one last."""
     found = [str(one.worker) for one in attempts for _ in range(one.count)]
     return [*found, str(job.worker)] if job.status in HELD else found
 
@@ -71,8 +71,8 @@ def workers_of(job: Job, attempts: Sequence[Attempt]) -> list[str]:
 class HeadraceBackend(BaseTaskBackend):
     """``TASKS = {"default": {"BACKEND": "headrace.contrib.django.HeadraceBackend", "OPTIONS": {"timeout": 60}}}``
 
-    ``OPTIONS``: those of a task of headrace's. A job has the name of its function, and its worker is that of the
-    project (``manage.py headrace worker``), which finds the tasks in the modules ``tasks`` of all applications.
+    ``OPTIONS``: options of a headrace task. A job has the name of its function, and the worker of the project
+    (``manage.py headrace worker``) runs it; it finds the tasks in the modules ``tasks`` of all applications.
     """
 
     supports_defer = True
@@ -81,20 +81,20 @@ class HeadraceBackend(BaseTaskBackend):
     supports_priority = True
 
     def validate_task(self, task: DjangoTask) -> None:
-        """Refuse what cannot be run; and have workers know the function."""
+        """Refuse a task that cannot run, and register its function for workers."""
         super().validate_task(task)
         self._task(task)
 
     def _task(self, task: DjangoTask) -> Task[Any, Any]:
-        """The task of headrace's that runs the function."""
+        """Return the headrace task that runs the function."""
         app = project_app()
         known = app.tasks.get(task.module_path)
         if known is not None:
             return known
         make = _coroutine if inspect.iscoroutinefunction(task.func) else _plain
-        run, told = make(type(self), self.alias, task.module_path), _ended(type(self), self.alias)
+        run, on_end = make(type(self), self.alias, task.module_path), _ended(type(self), self.alias)
         made: Task[Any, Any] = cast("Any", app.task)(
-            run, name=task.module_path, on_success=told, on_failed=told, on_cancelled=told, **self.options
+            run, name=task.module_path, on_success=on_end, on_failed=on_end, on_cancelled=on_end, **self.options
         )
         made.handler.describe = described
         return made
@@ -117,10 +117,10 @@ class HeadraceBackend(BaseTaskBackend):
             )
         )
 
-        def told(job: Job) -> None:
+        def stored(job: Job) -> None:
             task_enqueued.send(type(self), task_result=self._result(task, job))
 
-        job = submit_then(draft, told)
+        job = submit_then(draft, stored)
         if job is not None:
             return self._result(task, job)
         later = self._result(task, draft._job(project_app().host.clock.now()))
@@ -128,7 +128,7 @@ class HeadraceBackend(BaseTaskBackend):
         return later
 
     def get_result(self, result_id: str) -> TaskResult:
-        """The job as it stands.
+        """Return the job as it is now.
 
         :raises TaskResultDoesNotExist:
         """
@@ -167,7 +167,7 @@ class HeadraceBackend(BaseTaskBackend):
 
 
 def _task_of(job: Job) -> DjangoTask:
-    """The task as it was enqueued."""
+    """Return the task as it was enqueued."""
     mark = job.metadata[MARK]
     found: DjangoTask = import_string(job.task)
     after = mark.get("run_after")
@@ -183,7 +183,7 @@ def _task_of(job: Job) -> DjangoTask:
 
 
 def _begun(kind: type[HeadraceBackend], alias: str, path: str, ctx: Context) -> tuple[DjangoTask, list[Any]]:
-    """The task, and what its function is called with first."""
+    """Return the task, and the first arguments of its function."""
     task: DjangoTask = import_string(path)
     backend = kind(alias, {"QUEUES": []})
     result = backend.get_result(str(ctx.job.id)) if task.takes_context else backend._result(_task_of(ctx.job), ctx.job)
@@ -212,7 +212,7 @@ def _ended(kind: type[HeadraceBackend], alias: str) -> Callable[[Job], Awaitable
         backend = kind(alias, {"QUEUES": []})
         task_finished.send(kind, task_result=backend._result(_task_of(job), job))
 
-    async def told(job: Job) -> None:
+    async def notify(job: Job) -> None:
         await sync_to_async(tell)(job)
 
-    return told
+    return notify

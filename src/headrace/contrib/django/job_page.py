@@ -1,4 +1,4 @@
-"""A job as Django's admin shows it: what is asked of the App, and what happened to the job in the order of time."""
+"""A job as Django's admin shows it: its data, and its events in the order of time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Happened", "about", "happened", "listed", "statuses"]
 
 MAX_SHOWN_CHARACTERS = 20_000
-"""Characters of a payload or a result that are shown."""
+"""Maximum characters shown of a payload or a result."""
 
 
 _LISTED = ("id", "task", "status", "reason", "queue", "attempt", "max_attempts", "created_at", "finished_at")
@@ -29,26 +29,26 @@ _ATTEMPT = ("number", "outcome", "started_at", "finished_at", "worker", "error")
 
 
 class Happened(NamedTuple):
-    """One thing that happened to a job."""
+    """One event of a job."""
 
     at: datetime
     what: str
     by: str
-    """The worker or the person; empty: nobody in particular."""
+    """The worker or the person; empty: neither."""
 
 
 def statuses() -> list[str]:
-    """The statuses that a job can be looked for by."""
+    """Return the statuses by which jobs can be filtered."""
     return [one.value for one in Status if one is not Status.PENDING]
 
 
 def listed(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Jobs as rows of a list."""
+    """Return jobs as rows of a list."""
     return [_fields(job, _LISTED) for job in jobs]
 
 
 def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
-    """Fields of a record as they are: a template that looks them up in the record itself is given JSON values."""
+    """Return fields of a record as they are: a template that reads the record itself gets JSON values."""
     return {name: getattr(record, name) for name in names}
 
 
@@ -67,7 +67,7 @@ async def about(app: App, id: UUID, zone: tzinfo) -> dict[str, Any]:
 
 
 def happened(job: Job, history: History) -> list[Happened]:
-    """What happened to a job, the first first."""
+    """Return the events of a job, oldest first."""
     found = [Happened(job.created_at, "submitted", job.customer or "")]
     for one in history.attempts:
         worker = "" if one.worker is None else str(one.worker)

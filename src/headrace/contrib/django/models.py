@@ -1,4 +1,4 @@
-"""What Django's admin and its permissions know jobs by: a model without a table, since the jobs are in their store."""
+"""The model of jobs for Django's admin and permissions; it has no table, since the jobs are in their store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Job"]
 
 
 class _Nothing(models.Manager):
-    """Finds nothing: without it ``manage.py dumpdata``, say, would look for a table that is not there."""
+    """Finds nothing: without it ``manage.py dumpdata``, say, would query a table that does not exist."""
 
     def get_queryset(self) -> models.QuerySet:
         return super().get_queryset().none()
@@ -22,7 +22,7 @@ class Job(models.Model):
     objects = _Nothing()
 
     class Meta:
-        """No table, and no permission for what cannot be done."""
+        """No table, and no permission for what is impossible."""
 
         managed = False
         default_permissions = ("view", "change")

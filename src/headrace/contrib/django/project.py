@@ -1,4 +1,4 @@
-"""The App of a Django project, as its settings say: one in each process."""
+"""The App of a Django project, made from its settings: one in each process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["database", "project_app"]
 
 _KNOWN = ("URL", "DATABASE", "APP", "IMPORTS", "NAMESPACE")
 
-_lock = threading.RLock()  # the module that APP names may ask for the App, too, which is then said to be missing
+_lock = threading.RLock()  # the module that APP names may request the App, too, and is then refused
 _made: dict[str, App] = {}
-"""The App, once it was asked for."""
+"""The App, once it was requested."""
 
 
 def project_app() -> App:
-    """The App that ``settings.HEADRACE`` describes: made when it is first asked for, the same ever after.
+    """Return the App that ``settings.HEADRACE`` describes: made on the first call, the same from then on.
 
     :raises ConfigError: naming the setting
     """
@@ -38,7 +38,7 @@ def project_app() -> App:
 
 
 def database() -> str | None:
-    """The alias of the database of the project that the jobs are in; None: they are elsewhere."""
+    """Return the alias of the project's database that holds the jobs; None: they are elsewhere."""
     alias: str | None = _settings().get("DATABASE")
     return alias
 
@@ -68,7 +68,7 @@ def _new_app() -> App:
 
 
 def _url_of(alias: str) -> str:
-    """The address of a database of the project.
+    """Return the URL of a database of the project.
 
     :raises ConfigError: it is not PostgreSQL
     """
@@ -81,7 +81,7 @@ def _url_of(alias: str) -> str:
     given = connection.settings_dict
     user, password, host = (str(given.get(name) or "") for name in ("USER", "PASSWORD", "HOST"))
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
-    # A host that begins with a slash is a directory with a socket, which stands in the query.
+    # A host that begins with a slash is a directory with a socket, which goes into the query.
     query = {"host": host} if host.startswith("/") else {}
     place = "" if query else host or "localhost"
     port = f":{given['PORT']}" if given.get("PORT") else ""
@@ -92,7 +92,8 @@ def _url_of(alias: str) -> str:
 
 
 async def _with_fresh_connections(ctx: Context, call_next: CallNext) -> Any:
-    """Around coroutine functions: what they use of Django's synchronous parts has one thread, with its connections."""
+    """Run a coroutine function so that the synchronous parts of Django that it uses share one thread and its
+    connections."""
     close = sync_to_async(close_old_connections)
     await close()
     try:

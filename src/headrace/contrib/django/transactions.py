@@ -1,4 +1,4 @@
-"""Jobs and the transactions of Django: a job is there if what it belongs to was committed, and not before."""
+"""Jobs in Django's transactions: a job exists once the transaction that it belongs to is committed, and not before."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 def submit(draft: Draft[Any], *, using: str | None = None) -> UUID:
-    """Store a job as part of the transaction that is open; its id. Without one, it is stored at once.
+    """Store a job as part of the open transaction, or at once if there is none; return its id.
 
     Where the jobs are in the same database (``HEADRACE = {"DATABASE": ...}``), it is stored with the transaction, or
     not at all. Elsewhere it is stored right after the commit: a process that dies between the two loses it. ``using``:
-    the alias of the database whose transaction is meant.
+    the alias of the transaction's database.
     """
     submit_then(draft, lambda job: None, using=using)
     return draft.id
 
 
 def submit_then(draft: Draft[Any], then: Callable[[Job], object], *, using: str | None = None) -> Job | None:
-    """Like ``submit``, and call ``then`` with the job once that is stored; None: that is after the commit."""
+    """Like ``submit``, and call ``then`` with the job once it is stored; return None if that is after the commit."""
     own = database()
     alias = using or own or DEFAULT_DB_ALIAS
     connection = connections[alias]
@@ -55,7 +55,7 @@ def submit_then(draft: Draft[Any], then: Callable[[Job], object], *, using: str 
 
 
 def waited(app: App, work: Coroutine[Any, Any, T]) -> T:
-    """What comes of the work; the caller waits, also one on an event loop who called what Django has as blocking."""
+    """Return the result of the work; the caller waits, also on an event loop, as in Django's blocking calls."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "FromHeader", "InWorker", "job_view", "status_urls"]
 
 Identity = Callable[[HttpRequest], Any]
-"""Gives the caller's id as text, a number or a UUID, or None."""
+"""Returns the caller's id as text, a number or a UUID, or None."""
 View = Callable[..., HttpResponse]
 
 _shown: dict[str, StatusPages] = {}
@@ -80,8 +80,8 @@ def job_view(
     """Makes a view of a handler: a request is checked and stored, and a worker of the project runs the handler.
 
     Its parameters are taken from the path, the query and the body, by their types: see
-    ``headrace.endpoints.arguments``. The answer is 202 with the job, or with ``Prefer: wait=10`` the result.
-    ``methods``: POST, if none is named. The view has the task as ``view.task``. The others are those of FastAPI's
+    ``headrace.endpoints.arguments``. The response is 202 with the job, or with ``Prefer: wait=10`` the result.
+    ``methods``: POST by default. The view has the task as ``view.task``. Other arguments are those of FastAPI's
     ``JobRouter``; ``identity`` and ``before_submit`` are called with the request.
 
     :raises ConfigError: naming the argument
@@ -102,7 +102,7 @@ def job_view(
         task: Task[Any, Any] = cast("Any", jobs.task)(runs(fn), **job)
         task.handler.describe = describe
         bindings = dict[frozenset[str], Binding]()
-        """By the names in the path, which are known when the view is asked."""
+        """By the names in the path, which are known at the first request."""
 
         def view(request: HttpRequest, **values: Any) -> HttpResponse:
             if request.method not in allowed:
@@ -143,13 +143,13 @@ def status_urls(
     errors: Errors = "shown",
     namespace: str = "jobs",
 ) -> tuple[list[Any], str]:
-    """The pages that show jobs: ``path("jobs/", include(status_urls(public=True)))``; DELETE cancels.
+    """Return the pages that show jobs: ``path("jobs/", include(status_urls(public=True)))``; DELETE cancels.
 
-    Ids are no secrets, so somebody must say who may look: ``may_see`` is called with the request, and raises
-    ``PermissionDenied`` or returns False; with ``identity`` everybody sees their own jobs; with ``public=True``
-    addresses have a signed token. ``namespace``: of the URLs. The others are those of FastAPI's ``status_router``.
+    Ids are no secrets, so access must be decided: ``may_see`` is called with the request, and raises
+    ``PermissionDenied`` or returns False; with ``identity`` callers see their own jobs; with ``public=True`` addresses
+    have a signed token. ``namespace``: of the URLs. Other arguments are those of FastAPI's ``status_router``.
 
-    :raises ConfigError: nobody says who may look
+    :raises ConfigError: nothing decides access
     """
     check_access("status_urls", may_see=may_see, identity=identity, public=public, secret=secret)
     jobs = project_app()
@@ -197,7 +197,7 @@ def _answered(
     fixed: str | None,
     answer: Callable[[EndpointRequest], Awaitable[Any]],
 ) -> HttpResponse:
-    """The response to a request, whose answer is made on the background loop; what is Django's is read before."""
+    """Respond to a request on the background loop; what belongs to Django is read before."""
     caller = None if identity is None else identity_text(identity(request))
     query = [(name, value) for name, values in request.GET.lists() for value in values]
     place, pages = (fixed.replace("{id}", str(PLACE)), None) if fixed is not None else _place(jobs, request, values)
@@ -210,7 +210,7 @@ def _answered(
 
 
 def _place(jobs: App, request: HttpRequest, values: dict[str, Any]) -> tuple[str | None, StatusPages | None]:
-    """Where the project shows the jobs of an App."""
+    """Return the address at which the project shows the jobs of an App, and its pages."""
     for namespace, pages in _shown.items():
         for given in ({"id": PLACE}, {**values, "id": PLACE}):
             if pages.app is jobs:
@@ -222,7 +222,7 @@ def _place(jobs: App, request: HttpRequest, values: dict[str, Any]) -> tuple[str
 
 
 def _body(request: HttpRequest) -> bytes:
-    """The body; :raises Problem: it is too large"""
+    """Return the body; :raises Problem: it is too large"""
     length = request.headers.get("content-length", "")
     if (length.isdigit() and int(length) > MAX_ENDPOINT_BODY_BYTES) or len(request.body) > MAX_ENDPOINT_BODY_BYTES:
         raise too_large()
@@ -230,7 +230,7 @@ def _body(request: HttpRequest) -> bytes:
 
 
 def _closing(hook: BeforeSubmit | None) -> BeforeSubmit | None:
-    """A hook that leaves no connections on the thread that it is called on."""
+    """Return a hook that closes its connections on the thread that calls it."""
     if hook is None:
         return None
     asked = hook
@@ -244,33 +244,33 @@ def _closing(hook: BeforeSubmit | None) -> BeforeSubmit | None:
     return called
 
 
-# -- answers
+# -- responses
 
 
 class _Streamed:
-    """Events for a server that iterates on a loop: each is waited for on a thread."""
+    """Events for a server that iterates on a loop: each is awaited on a thread."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, events: Told) -> None:
+        self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            while (part := await asyncio.to_thread(next, self._told, None)) is not None:
+            while (part := await asyncio.to_thread(next, self._events, None)) is not None:
                 yield part
         finally:
-            await asyncio.to_thread(self._told.close)
+            await asyncio.to_thread(self._events.close)
 
     def close(self) -> None:
-        """Follow the job no more, also if nothing of it was read."""
-        self._told.close()
+        """Stop following the job, also if nothing was read."""
+        self._events.close()
 
 
 def _response(jobs: App, request: HttpRequest, answer: Any) -> HttpResponse:
-    """The answer as it is sent; what is none of ours goes as it is."""
+    """Return the response of Django; a response that is not headrace's stays as it is."""
     if isinstance(answer, Telling):
-        told = Told(jobs, answer)
+        events = Told(jobs, answer)
         return StreamingHttpResponse(
-            _Streamed(told) if isinstance(request, ASGIRequest) else told, headers=dict(EVENT_HEADERS)
+            _Streamed(events) if isinstance(request, ASGIRequest) else events, headers=dict(EVENT_HEADERS)
         )
     if not isinstance(answer, EndpointResponse):
         return answer

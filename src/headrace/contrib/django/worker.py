@@ -1,4 +1,4 @@
-"""The App of a project as the command line finds it: Django is set up, and the tasks of all applications are there."""
+"""The App of a project for the command line: Django is set up, and the tasks of all applications are loaded."""
 
 from __future__ import annotations
 

@@ -20,6 +20,6 @@ from headrace.errors import MissingExtra
 if find_spec("prometheus_client") is None:
     raise MissingExtra("headrace.contrib.prometheus", "prometheus-client", "prometheus")
 
-from headrace.contrib.prometheus.collector import HeadraceCollector  # after a missing extra is told
+from headrace.contrib.prometheus.collector import HeadraceCollector  # after the check for a missing extra
 
 __all__ = ["HeadraceCollector"]

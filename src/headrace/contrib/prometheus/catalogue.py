@@ -1,4 +1,4 @@
-"""The names of all metrics, with their labels and what they mean: the one list that everything else is made from."""
+"""The names of all metrics, with labels and meanings: the one list that everything else is made from."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ METRICS: dict[str, Metric] = {
         "Jobs that should have been stored with a change of another, and were not.",
     ),
     "headrace_worker_info": Metric("gauge", ("worker", "version"), "Always 1; which worker this is."),
-    # -- of the store, the same from whichever worker
+    # -- of the store, the same from every worker
     "headrace_queue_jobs": Metric("gauge", ("queue", "status"), "Jobs in the store that are live or failed."),
     "headrace_queue_oldest_seconds": Metric("gauge", ("queue",), "How long the first queued job has waited; 0: none."),
     "headrace_queue_paused": Metric("gauge", ("queue",), "1: the queue is paused."),
@@ -67,25 +67,25 @@ METRICS: dict[str, Metric] = {
     "headrace_store_read_age_seconds": Metric("gauge", (), "How old the figures of the store are."),
     "headrace_store_read_seconds": Metric("gauge", (), "How long reading them took."),
 }
-"""By name, that of a counter without ``_total``."""
+"""By name, of a counter without ``_total``."""
 
 
 def counter(name: str) -> CounterMetricFamily:
-    """An empty family of this name."""
+    """Return an empty family of this name."""
     return CounterMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
 
 
 def gauge(name: str) -> GaugeMetricFamily:
-    """An empty family of this name."""
+    """Return an empty family of this name."""
     return GaugeMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
 
 
 def histogram(name: str) -> HistogramMetricFamily:
-    """An empty family of this name."""
+    """Return an empty family of this name."""
     return HistogramMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
 
 
 def empty() -> list[Family]:
-    """Every family, without samples."""
+    """Return every family, without samples."""
     make = {"counter": counter, "gauge": gauge, "histogram": histogram}
     return [make[metric.kind](name) for name, metric in METRICS.items()]

@@ -1,4 +1,4 @@
-"""The collector: what a registry asks for at each scrape."""
+"""The collector, which a registry calls at each scrape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HeadraceCollector(Collector):
 
     ``REGISTRY.register(HeadraceCollector(app))``, before or after the App makes workers. The store is read only when
     scraped, at most every ``every`` seconds, and no scrape waits for it much longer than ``patience`` seconds; one that
-    cannot be read is told as ``headrace_store_up 0``. ``store=False``: leave the store to another process.
+    cannot be read shows as ``headrace_store_up 0``. ``store=False``: leave the store to another process.
     """
 
     def __init__(self, app: App, *, store: bool = True, every: float = 5.0, patience: float = 2.0) -> None:
@@ -33,17 +33,17 @@ class HeadraceCollector(Collector):
         self._store = Store(app, self._reader) if store else None
 
     def follow(self, sums: FinishTotals) -> None:
-        """Tell of these, too: what others finished whom this process stands in for, as a hub does."""
+        """Count these, too: jobs finished by others that this process represents, as a hub does."""
         self._process.follow(sums)
 
     def describe(self) -> Iterable[Family]:
-        """Every metric, without values."""
+        """Return every metric, without values."""
         return empty()
 
     def collect(self) -> Iterator[Family]:
-        """Every metric as it is now; on any thread.
+        """Yield every metric with its current value; on any thread.
 
-        On the thread of an event loop the figures of the store are those of the scrape before, since a loop must not
+        On the thread of an event loop the figures of the store are those of the previous scrape, since a loop must not
         wait: ``await collector.refresh()`` before, if you serve the page there.
         """
         yield from self._process.families()
@@ -52,5 +52,5 @@ class HeadraceCollector(Collector):
             yield from self._store.families()
 
     async def refresh(self) -> None:
-        """Read the store now, if the last time is long enough ago; to be awaited where the App is open."""
+        """Read the store now, if the last read is old enough; to be awaited where the App is open."""
         await self._reader.read()

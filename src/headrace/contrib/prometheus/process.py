@@ -1,4 +1,4 @@
-"""What a process tells of its own workers, from what they add up anyway: a job costs nothing more for it."""
+"""Metrics of a process about its own workers, from totals that they keep anyway: they add no cost per job."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["BUCKETS", "Process"]
 
 BUCKETS = (*(8 * decade + step for decade in range(6) for step in (0, 3, 5)), 48, 56, 64)
-"""Of the ends of the buckets that workers count in, those that are told: three to a decade from a millisecond to a
-quarter of an hour, and two wide ones beyond. All of them would be three times as many series."""
+"""The bucket ends that are exported, of those that workers count in: three to a decade from a millisecond to a quarter
+of an hour, and two wide ones beyond. All of them would be three times as many series."""
 
 _ENDS = tuple(str(float(f"{BOUNDS[place]:.3g}")) for place in BUCKETS)
 
 
 class Process:
-    """The workers that an App has made in this process, those included that have stopped: counters must not fall."""
+    """The workers that an App has made in this process, stopped ones included, since counters must not fall."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class Process:
         self.follow(worker.sums)
 
     def follow(self, sums: FinishTotals) -> None:
-        """Tell of these, too: what others finished whom this process stands in for."""
+        """Count these, too: jobs finished by others that this process represents."""
         sums.follow()
         self._sums.append(sums)
 
@@ -88,7 +88,7 @@ class Process:
 
 
 def _cumulated(measured: Histogram) -> list[tuple[str, float]]:
-    """How many took no longer than each of ``BUCKETS``, as Prometheus counts."""
+    """Return how many took no longer than each of ``BUCKETS``, cumulated as Prometheus expects."""
     places, count, found = sorted(measured.counts.items(), reverse=True), 0, list[tuple[str, float]]()
     for last, end in zip(BUCKETS, _ENDS, strict=True):
         while places and places[-1][0] <= last:
@@ -110,9 +110,9 @@ def _running(workers: Iterable[Worker], pairs: Iterable[Pair]) -> Family:
 
 
 def _workers(workers: Sequence[Worker]) -> Iterator[Family]:
-    """How the workers are; of several in one process, all of them together, or the worst."""
+    """Yield metrics about the workers; of several in one process, their sum or the worst."""
     stats = [(worker, worker.stats) for worker in workers]
-    told = {
+    figures = {
         "healthy": min(worker.healthy for worker in workers),
         "busy": sum(one.busy for _, one in stats),
         "concurrency": sum(worker.concurrency for worker in workers),
@@ -121,7 +121,7 @@ def _workers(workers: Sequence[Worker]) -> Iterator[Family]:
         "silence_seconds": max(one.silence for _, one in stats),
         "loop_lag_seconds": max(worker.host.clock.monotonic() - worker.ticked_at for worker in workers),
     }
-    for name, value in told.items():
+    for name, value in figures.items():
         family = gauge(f"headrace_worker_{name}")
         family.add_metric((), max(0.0, float(value)))
         yield family

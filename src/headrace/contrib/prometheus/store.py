@@ -30,9 +30,9 @@ __all__ = ["MAX_QUEUES", "Figures", "Store", "StoreReader"]
 _log = logging.getLogger("headrace.metrics")
 
 _MIN_PAUSE_RATIO = 20
-"""Reads take at most one part in so many of the time, those of all workers together: long queues take long to count."""
+"""Reads of all workers together take at most one part in so many of the time: long queues take long to count."""
 _READ_TIMEOUT_SECONDS = 30.0
-"""Seconds after which a read that has not come back counts as failed."""
+"""Seconds after which an unfinished read counts as failed."""
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -46,7 +46,8 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class StoreReader:
-    """Reads on the loop on which the App is open, for askers on any thread; nobody waits longer than its patience."""
+    """Reads on the loop on which the App is open, for callers on any thread; no caller waits longer than
+    ``patience``."""
 
     def __init__(self, app: App, every: float, patience: float) -> None:
         self._app, self._every, self._patience = app, every, patience
@@ -55,16 +56,16 @@ class StoreReader:
         self._again_from = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._asked_at: float | None = None
-        """When somebody first asked for figures that have not come yet (monotonic)."""
+        """When figures that have not come yet were first requested (monotonic)."""
 
     @property
     def figures(self) -> Figures | None:
-        """The last ones; None if nothing was read yet, or the store cannot be read."""
+        """The last figures; None if nothing was read yet, or the store cannot be read."""
         return self._last if self.up else None
 
     @property
     def up(self) -> bool | None:
-        """Whether the store can be read; None if nobody knows yet."""
+        """Whether the store can be read; None if that is not known yet."""
         asked_at = self._asked_at
         if self._failed or (asked_at is not None and self._now() - asked_at > _READ_TIMEOUT_SECONDS):
             return False
@@ -77,7 +78,7 @@ class StoreReader:
         return None if last is None else max(0.0, self._now() - last.read_at)
 
     def ask(self) -> None:
-        """Have the store read, and wait for it; where an event loop runs on this thread, do not wait."""
+        """Have the store read, and wait for it; do not wait where an event loop runs on this thread."""
         if self._now() < self._again_from and self._asked_at is None:
             return
         if (loop := self._app._open_loop()) is None:
@@ -86,14 +87,14 @@ class StoreReader:
         self._asked_at = self._now() if self._asked_at is None else self._asked_at
         asked = asyncio.run_coroutine_threadsafe(self.read(), loop)
         if _on_a_loop():
-            return  # what is read now is for the next one who asks
+            return  # the figures of this read are for the next call
         try:
             asked.result(2 * self._patience)
-        except TimeoutError:  # the loop does not move
+        except TimeoutError:  # the loop is blocked
             asked.cancel()
 
     async def read(self) -> None:
-        """Read, unless that was done a moment ago; wait for it, but not for long."""
+        """Read, unless that was done a moment ago; wait for the read, but not for long."""
         loop = asyncio.get_running_loop()
         if self._reading is not None and (self._reading.done() or self._reading.get_loop() is not loop):
             self._reading = None
@@ -132,7 +133,7 @@ def _on_a_loop() -> bool:
 
 
 MAX_QUEUES = 200
-"""How many queues are told apart; all others are ``OTHER``."""
+"""Maximum queues with series of their own; all others are ``OTHER``."""
 
 _TOLD = [status for status in Status if status not in HISTORY]
 
@@ -143,10 +144,10 @@ class Store:
     def __init__(self, app: App, reader: StoreReader) -> None:
         self._app, self._reader = app, reader
         self._queues: set[str] = set()
-        """Those that were told of: an empty queue has no jobs, and is not gone."""
+        """The queues reported so far: an empty queue has no jobs, but still exists."""
 
     def families(self) -> Iterator[Family]:
-        """All metrics of the store, as of the last read."""
+        """Yield all metrics of the store, as of the last read."""
         reader = self._reader
         figures = reader.figures
         for name, value in (

@@ -1,4 +1,4 @@
-"""What can be done from the pages: the table of actions, each with the scope that it needs.
+"""The actions of the pages, as a table with the scope that each needs.
 
 Begin with ``endpoint``, which serves all of them; ``jobs`` acts on jobs, ``settings`` on everything else. May import
 ``dashboard`` and what that may.

@@ -1,6 +1,6 @@
-"""What can be done from the pages: one address, one table, and for each act the scope that it needs.
+"""The endpoint for all actions of the pages: one address, one table, and a scope for each action.
 
-Only the script of our own pages gets here: a request must be JSON, and carry the token of the page.
+Only the script of the dashboard's own pages gets here: a request must be JSON, and carry the token of the page.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ __all__ = ["Act", "ActionRefused", "Done", "Endpoint", "endpoint"]
 _log = logging.getLogger("headrace.dashboard")
 
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""Bytes of a request."""
+"""Maximum bytes of a request."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ActionRefused(Exception):
-    """It is not done, and this is why."""
+    """The action is refused; the text gives the reason."""
 
     def __init__(self, status: int, text: str, field: str | None = None, data: Any = None) -> None:
-        """``field``: which one of the form is wrong; ``data``: what is known all the same."""
+        """``field``: the wrong field of the form; ``data``: data to return nevertheless."""
         super().__init__(text)
         self.status, self.field, self.data = status, field, data
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of an act."""
+    """The outcome of an action."""
 
     told: str = ""
-    """In a sentence, for the viewer."""
+    """A sentence for the viewer."""
     go: str | None = None
-    """Where to look next."""
+    """The page to open next."""
     count: int | None = None
     """Of a dry run: how many jobs it would be tried on."""
     filter: dict[str, Any] | None = None
-    """Of a dry run: what it counted, to be sent back, so that no others are acted on."""
+    """Of a dry run: the filter that it counted, to be sent back, so that the action concerns no other jobs."""
     data: Any = None
 
 
@@ -61,16 +61,16 @@ Does = Callable[[PageRequest, Any], Awaitable[Done | AsyncIterator[dict[str, Any
 
 @dataclass(frozen=True)
 class Act:
-    """One line of the table."""
+    """One row of the table."""
 
     scope: Scope
     body: type[msgspec.Struct]
     do: Does
     whose: Literal["customer", "operator"] = "operator"
-    """Whether viewers who see the jobs of one customer alone may do it."""
+    """Whether viewers limited to one customer may do it."""
     check: Does | None = None
-    """Answers a trial, which a form asks for while somebody types: whether it would be done. Nothing is different
-    afterwards. That it would be refused is an answer to a trial, and no error."""
+    """Serves the trial that a form requests while the viewer types: returns whether the action would be done, and
+    changes nothing. A refusal is a valid result of a trial, and no error."""
 
 
 _KINDS: tuple[tuple[type[Exception], int], ...] = (
@@ -95,7 +95,7 @@ _KINDS: tuple[tuple[type[Exception], int], ...] = (
 
 
 def endpoint(dashboard: Dashboard, acts: Mapping[str, Act]) -> Endpoint:
-    """Does what a page asks for, if it is one of these acts."""
+    """Return the endpoint that does what a page requests, if it is one of these actions."""
 
     async def dashboard_act(request: Request) -> Response:
         try:
@@ -103,7 +103,7 @@ def endpoint(dashboard: Dashboard, acts: Mapping[str, Act]) -> Endpoint:
         except ActionRefused as refused:
             return _problem(refused.status, str(refused), refused.field, refused.data)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody hears it
+            return Response(status_code=400)  # the client is gone
         except Exception as error:
             for kind, status in _KINDS:
                 if isinstance(error, kind):
@@ -145,8 +145,8 @@ async def _act(dashboard: Dashboard, acts: Mapping[str, Act], request: Request) 
 
 async def _tried(ask: PageRequest, act: Act, given: dict[str, Any]) -> Response:
     try:
-        told = msgspec.convert(given, act.body)
-        answer = Done() if act.check is None else await act.check(ask, told)
+        body = msgspec.convert(given, act.body)
+        answer = Done() if act.check is None else await act.check(ask, body)
     except (
         ActionRefused,
         errors.InvalidPayload,
@@ -163,7 +163,7 @@ _WHERE = re.compile(r" - at `\$\.?([a-z_]*)[^`]*`$|missing required field `([a-z
 
 
 def _said(error: Exception) -> tuple[str, str | None]:
-    """An error as people are told it, and the field of the form that it is about."""
+    """Return an error as a sentence for people, and the field of the form that it is about."""
     text, field = str(error), getattr(error, "field", None)
     if isinstance(error, msgspec.ValidationError) and (found := _WHERE.search(text)) is not None:
         return text.removesuffix(found[0]) if found[1] is not None else text, found[1] or found[2]
@@ -171,7 +171,7 @@ def _said(error: Exception) -> tuple[str, str | None]:
 
 
 async def _lines(dashboard: Dashboard, answers: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
-    """How far an act on many jobs is, line by line."""
+    """Yield the progress of an action on many jobs, line by line."""
     try:
         async for one in answers:
             yield msgspec.json.encode(one) + b"\n"

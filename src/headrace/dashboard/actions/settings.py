@@ -1,4 +1,4 @@
-"""Acts on all that is not a job: queues, limits, rates, schedules, workers."""
+"""Actions on everything but jobs: queues, limits, rates, schedules, workers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Named(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
 
 
 class SetQueue(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What is to be set of a queue; what is left out stays as it is."""
+    """New settings of a queue; omitted ones stay as they are."""
 
     priority: Annotated[int, Meta(ge=-MAX_COUNT, le=MAX_COUNT)] | None = None
     max_concurrency: Amount | None = None
@@ -42,7 +42,7 @@ class SetQueue(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class SetLimit(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What is to be set of the limits of a task."""
+    """New limits of a task."""
 
     max_concurrency: Amount | None = None
     max_per_key: Amount | None = None
@@ -71,7 +71,7 @@ async def resume_queue(ask: PageRequest, told: Named) -> Done:
 
 
 async def set_queue(ask: PageRequest, told: SetQueue) -> Done:
-    """Change its settings."""
+    """Change the settings of a queue."""
     said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
     await ask.app.queues.set(told.name, **said, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is set.")
@@ -113,7 +113,7 @@ async def check_limit(ask: PageRequest, told: SetLimit) -> Done:
 
 
 async def check_rate(ask: PageRequest, told: SetRate) -> Done:
-    """Whether it is a rate, and whether there is one of this name."""
+    """Check that it is a valid rate; return whether there is one of this name."""
     Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
     if (there := (await ask.shared("rates", ask.app.rates.list)).get(told.name)) is not None:
         raise ActionRefused(
@@ -139,10 +139,10 @@ async def forget_rate(ask: PageRequest, told: Named) -> Done:
 
 
 class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A schedule as a form has it: to be made or changed."""
+    """A schedule as a form sends it: to be made or changed."""
 
     name: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)] = ""
-    """Empty while somebody types."""
+    """Empty while the viewer types."""
     task: Name
     payload: dict[str, Any] = {}
 
@@ -154,7 +154,7 @@ class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
     catch_up: Literal["once", "skip", "all"] = "once"
 
     def rule(self, before: Rule | None = None) -> Cron | Every:
-        """The rule; what a form does not show is as it was before. :raises Refused: it is none"""
+        """Return the rule; what a form does not show stays as before. :raises ActionRefused: it is not valid"""
         kept: dict[str, Any] = {"overlap": self.overlap, "catch_up": self.catch_up}
         if isinstance(before, Timed):
             kept |= {name: getattr(before, name) for name in ("cap", "jitter", "start", "end")}
@@ -171,7 +171,7 @@ class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
 
 
 async def try_schedule(ask: PageRequest, told: SetSchedule) -> Done:
-    """When it would fire, and whether its payload fits the task."""
+    """Return when it would fire, and check that its payload fits the task."""
     rule = told.rule()
     fires = fires_of(rule, await ask.app.schedules.preview(rule, 6))
     data = [{"at": one.at, "local": one.local, "offset": one.offset, "shifted": one.shifted} for one in fires]

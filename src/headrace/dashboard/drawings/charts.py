@@ -1,4 +1,4 @@
-"""Charts as shapes: where each bar and line stands in a drawing, worked out on the server and drawn as SVG."""
+"""Charts as shapes: the position of each bar and line, calculated on the server and drawn as SVG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Bar", "Drawing", "Line", "Row", "Tick", "attempts", "by_name", "by_o
 WIDE, HIGH = 960.0, 180.0
 LEFT, BOTTOM, TOP = 44.0, 20.0, 8.0
 MAX_SERIES = 6
-"""Series of a chart; what is beyond is one more."""
+"""Maximum series of a chart; all others are one more."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Row:
-    """The same as text: a moment, and what the chart shows there."""
+    """One moment of the chart as text, with its values."""
 
     moment: datetime
     values: tuple[str, ...]
@@ -73,13 +73,13 @@ class Drawing:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to see."""
+        """Whether the chart is empty."""
         return not self.rows
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """From moments and amounts to places."""
+    """Maps moments and amounts to positions."""
 
     since: datetime
     until: datetime
@@ -96,7 +96,7 @@ class _Scale:
 def stacked(
     charts: Charts, parts: Sequence[tuple[str, str, Callable[[datetime], float]]], shown: Callable[[float], str]
 ) -> Drawing:
-    """Columns of parts, one above the other: kind, name, and how much there is at a moment."""
+    """Return columns of stacked parts; each part has a kind, a name, and an amount at each moment."""
     moments = _moments(charts)
     sums = [sum(part(moment) for _, _, part in parts) for moment in moments]
     most = _nice(max(sums, default=0.0))
@@ -119,7 +119,7 @@ def stacked(
 def lines(
     charts: Charts, parts: Sequence[tuple[str, str, Callable[[datetime], float | None]]], shown: Callable[[float], str]
 ) -> Drawing:
-    """A line for each part, broken where there is nothing."""
+    """Return a line for each part, with gaps where there is no data."""
     moments = _moments(charts)
     known = [amount for moment in moments for _, _, part in parts if (amount := part(moment)) is not None]
     scale, step = _Scale(charts.since, charts.until, _nice(max(known, default=0.0))), charts.step.seconds
@@ -132,7 +132,7 @@ def lines(
                 pen = "M"
                 continue
             path += f"{pen}{scale.x(min(moment + middle, charts.until))} {scale.y(amount)}"
-            path += "h0.01" if pen == "M" else ""  # a point alone is seen, too
+            path += "h0.01" if pen == "M" else ""  # a single point is visible, too
             pen = "L"
         drawn.append(Line(path, kind))
     for moment in moments:
@@ -146,7 +146,7 @@ def lines(
 
 
 def by_outcome(charts: Charts) -> list[tuple[str, str, Callable[[datetime], float]]]:
-    """The parts of a chart by how attempts ended, the worst at the bottom, where they are seen."""
+    """Return the parts of a chart by how attempts ended, the worst at the bottom, where they are visible."""
     points = {point.at: point for series in charts.series for point in series.points}
 
     def part(amount: Callable[[Point], int]) -> Callable[[datetime], float]:
@@ -163,7 +163,8 @@ def by_outcome(charts: Charts) -> list[tuple[str, str, Callable[[datetime], floa
 def by_name(
     charts: Charts, name: Callable[[Series], str], amount: Callable[[Point], int] | None = None
 ) -> list[tuple[str, str, Callable[[datetime], float]]]:
-    """The parts of a chart by task or by queue: those with most attempts, or most of ``amount``; all others as one."""
+    """Return the parts of a chart by task or queue: those with most attempts, or most of ``amount``; all others as
+    one."""
     of = amount or attempts
     ordered = sorted((one for one in charts.series if of(one.total)), key=lambda one: (-of(one.total), name(one)))
     parts = [(f"series-{index}", name(one), _of([one], of)) for index, one in enumerate(ordered[:MAX_SERIES])]
@@ -181,18 +182,18 @@ def _of(several: Sequence[Series], amount: Callable[[Point], int]) -> Callable[[
 
 
 def died(point: Point) -> int:
-    """How many attempts were the last of their jobs, and failed."""
+    """Return how many attempts were the last of their jobs, and failed."""
     return point.failed + point.timed_out + point.lost - point.retried
 
 
 def attempts(point: Point) -> int:
-    """How many attempts ended, however they did."""
+    """Return how many attempts ended, in whatever way."""
     ended = point.completed + point.failed + point.timed_out + point.lost
     return ended + point.snoozed + point.released + point.cancelled
 
 
 def _moments(charts: Charts) -> list[datetime]:
-    """The beginning of every span; what is kept in longer ones stands at their beginning."""
+    """Return the beginning of every span; data of longer spans is at their beginning."""
     if not charts.series:
         return []
     found, moment = list[datetime](), begin_of(charts.since, charts.step)
@@ -203,7 +204,7 @@ def _moments(charts: Charts) -> list[datetime]:
 
 
 def _nice(most: float) -> float:
-    """A round number from which on nothing is, so that the axis can be read."""
+    """Return a round number that is at least this, for the axis."""
     if most <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(most))

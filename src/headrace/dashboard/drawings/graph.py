@@ -1,4 +1,4 @@
-"""The family of a job as a drawing: who submitted whom, and who waits for whom, from left to right."""
+"""The family of a job as a drawing: parents and dependencies, from left to right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Edge", "Graph", "Node", "graph"]
 
 WIDE, HIGH, ACROSS, DOWN = 168.0, 34.0, 56.0, 12.0
 MAX_JOBS = 60
-"""Jobs that are drawn."""
+"""Maximum jobs that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line from one job to another."""
+    """A link from one job to another."""
 
     path: str
     kind: str
@@ -37,7 +37,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Graph:
-    """All of them."""
+    """All nodes and edges."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -48,7 +48,7 @@ class Graph:
 
 
 def graph(jobs: Iterable[Job]) -> Graph | None:
-    """The drawing of these jobs; None: none of them has to do with another."""
+    """Return the drawing of these jobs; None: none of them is related to another."""
     known: dict[UUID, Job] = {}
     for job in sorted(jobs, key=lambda one: one.seq):
         known.setdefault(job.id, job)
@@ -74,7 +74,7 @@ def graph(jobs: Iterable[Job]) -> Graph | None:
 
 
 def _columns(known: Mapping[UUID, Job], links: list[tuple[UUID, UUID, str]]) -> dict[UUID, int]:
-    """How far to the right each stands: behind all that it comes from."""
+    """Return the column of each job: to the right of all jobs that it comes from."""
     before: dict[UUID, list[UUID]] = {}
     for begin, end, _ in links:
         before.setdefault(end, []).append(begin)

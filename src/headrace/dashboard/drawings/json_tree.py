@@ -1,4 +1,4 @@
-"""JSON for people: a tree that folds, made of plain HTML, so that it folds without a script too."""
+"""JSON for people: a tree that folds, made of plain HTML, so that it folds without a script, too."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from headrace.core.job import json_or_text
 __all__ = ["parsed", "pretty", "tree", "tree_of_many", "written"]
 
 OPEN_LEVELS = 2
-"""So many levels are unfolded at first."""
+"""Levels that are unfolded at first."""
 MAX_LEVELS = 40
 MAX_MEMBERS = 200
-"""Members of an array or object that are shown."""
+"""Maximum members of an array or object that are shown."""
 MAX_TEXT_CHARACTERS = 400
-"""Characters of a text that are shown unfolded."""
+"""Maximum characters of a text that are shown unfolded."""
 MAX_DOCUMENT_CHARACTERS = 256 * 1024
-"""Characters of a document that is shown as a tree; of a larger one the beginning is shown as it is."""
+"""Maximum characters of a document that is shown as a tree; of a larger one the beginning is shown as text."""
 MAX_LISTED_CHARACTERS = 16 * 1024
 """The same for one of many on a page: steps, items of a stream."""
 
 
 def parsed(text: str | None) -> Any:
-    """What a JSON text says, for ``tree``; a text that is too large stays one."""
+    """Parse a JSON text for ``tree``; a text that is too large stays text."""
     if text is None:
         return None
     return _beginning(text, MAX_DOCUMENT_CHARACTERS) if len(text) > MAX_DOCUMENT_CHARACTERS else json_or_text(text)
@@ -39,7 +39,7 @@ def _beginning(text: str, most: int) -> Markup:
 
 
 def pretty(text: str) -> str:
-    """A JSON text with its lines indented, to be edited; control characters in it are spelled out, as JSON does."""
+    """Return a JSON text with indentation, to be edited; control characters in it are escaped, as in JSON."""
     try:
         return printable_json(msgspec.json.format(text, indent=2))
     except (msgspec.MsgspecError, RecursionError):
@@ -47,18 +47,18 @@ def pretty(text: str) -> str:
 
 
 def written(value: Any) -> str:
-    """A JSON value as text with its lines indented, to be edited."""
+    """Return a JSON value as text with indentation, to be edited."""
     return pretty(msgspec.json.encode(value).decode())
 
 
 def tree_of_many(value: Any) -> Markup:
-    """A JSON value of which there are many on a page: a large one takes less room."""
+    """Return the HTML of a JSON value of which a page has many: a large one is shown shorter."""
     text = msgspec.json.encode(value).decode()
     return _beginning(text, MAX_LISTED_CHARACTERS) if len(text) > MAX_LISTED_CHARACTERS else tree(value)
 
 
 def tree(value: Any) -> Markup:
-    """A JSON value as HTML."""
+    """Return a JSON value as HTML."""
     if isinstance(value, Markup):
         return value
     parts = list[str]()
@@ -67,7 +67,7 @@ def tree(value: Any) -> Markup:
 
 
 def _write(parts: list[str], value: Any, depth: int, name: str = "") -> None:
-    """``name``: what stands before it, as HTML; what folds has it in its summary."""
+    """``name``: the HTML before it; a part that folds has it in its summary."""
     if isinstance(value, dict | list) and value:
         _write_many(parts, value, depth, name)
         return

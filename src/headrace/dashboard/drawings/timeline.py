@@ -1,4 +1,4 @@
-"""The attempts of a job on a line of time, to scale: waiting, assigned, running, backing off."""
+"""The attempts of a job on a time axis, to scale: waiting, assigned, running, backing off."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Lane", "Part", "Timeline", "timeline"]
 
 WIDE, LEFT, LANE, TOP = 960.0, 4.0, 22.0, 6.0
 MIN_PART_WIDTH = 1.5
-"""The width of the shortest part: what happened is seen, however short it was."""
+"""The width of the shortest part, so that every part is visible."""
 MAX_ATTEMPTS = 30
-"""Attempts that are drawn: the last ones."""
+"""Maximum attempts that are drawn: the last ones."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A span of time in which one thing went on."""
+    """A span of time in one state."""
 
     kind: str
     since: datetime
@@ -31,12 +31,12 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Its duration."""
         return (self.until - self.since).total_seconds()
 
 
 Cut = Callable[[str, datetime | None, datetime | None], list[Part]]
-"""Makes the part of a kind between two moments; none, if one of them is not known."""
+"""Makes the part of a kind between two moments; empty, if one of them is unknown."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Timeline:
 
     @property
     def height(self) -> float:
-        """How high the drawing is."""
+        """The height of the drawing."""
         return TOP + LANE * len(self.lanes) + 4
 
 
 def timeline(job: Job, history: History, now: datetime) -> Timeline:
-    """What happened to a job, and when; ``now`` counts where it is not over."""
+    """Return the timeline of a job; ``now`` is the end of what is not over."""
     attempts = history.attempts[-MAX_ATTEMPTS:]
     hidden = len(history.attempts) - len(attempts)
     since = job.created_at if not hidden else (attempts[0].assigned_at or attempts[0].started_at or job.created_at)
@@ -110,7 +110,7 @@ def timeline(job: Job, history: History, now: datetime) -> Timeline:
 
 
 def _next(attempts: Sequence[Attempt], index: int, job: Job, until: datetime) -> datetime:
-    """When something else began after this attempt."""
+    """Return when the next part began after this attempt."""
     if index + 1 < len(attempts):
         later = attempts[index + 1]
         return later.assigned_at or later.started_at or later.finished_at
@@ -135,7 +135,7 @@ def _lane(index: int, one: Attempt, parts: list[Part]) -> Lane:
 
 
 def _now(index: int, job: Job, part: Cut, free: datetime, until: datetime, *, over: bool = False) -> Lane:
-    """What goes on now, or, of a job that ended before anybody took it, how long it waited."""
+    """Return the current part, or, of a job that ended before a worker claimed it, how long it waited."""
     parts = list[Part]()
     if over or not job.held:
         parts += part("waiting", free, until)

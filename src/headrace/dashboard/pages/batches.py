@@ -1,4 +1,4 @@
-"""Batches: jobs that were submitted together, and how far they are."""
+"""Batches: jobs that were submitted together, and their progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["VIEWS", "batch_of"]
 
 
 async def batches(ask: PageRequest) -> Shown:
-    """All of them, newest first."""
+    """Show all batches, newest first."""
     whose, cursor = ask.viewer.customer, ask.given("cursor")
     page = await ask.shared(
         ("batches", whose, cursor), lambda: ask.app.batches.list(limit=50, cursor=cursor, customer=whose)
@@ -20,7 +20,7 @@ async def batches(ask: PageRequest) -> Shown:
 
 
 async def batch(ask: PageRequest) -> Shown:
-    """One of them."""
+    """Show one batch."""
     found, cursor = await batch_of(ask, ask.request.path_params["id"]), ask.given("cursor")
     key = ("jobs of batch", found.id, ask.viewer.customer, cursor)
     page = await ask.shared(key, lambda: ask.app.jobs.list(limit=50, cursor=cursor, **ask.kept({"batch": found.id})))
@@ -36,7 +36,7 @@ async def batch(ask: PageRequest) -> Shown:
 
 
 async def batch_of(ask: PageRequest, id: str) -> Batch:
-    """A batch that the viewer may see; :raises Missing:"""
+    """Return a batch that the viewer may see; :raises Missing:"""
     try:
         found = await ask.app.batches.handle(id).refresh()
     except (JobNotFound, ValueError):

@@ -1,4 +1,4 @@
-"""Dead letters: jobs that failed alike, in groups, with how many there were over time."""
+"""Dead letters: jobs that failed alike, in groups, with their number over time."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["MAX_COUNTED_JOBS", "VIEWS", "counted_of"]
 
 MAX_GROUPS = 50
 MAX_COUNTED_JOBS = 10_000
-"""Jobs that failed for good are counted up to so many, those that did so last: the page says so if there are more."""
+"""Maximum jobs failed for good that are counted, the last ones: the page says so if there are more."""
 MAX_DRAWN_GROUPS = 12
-"""Groups of which it is drawn when they failed."""
+"""Groups with a drawing of when they failed."""
 SAMPLE_JOBS = 100
-"""Jobs of a group by which that is drawn: the newest."""
+"""Jobs of a group that this drawing is made from: the newest."""
 COLUMNS, WIDE, HIGH = 24, 120.0, 24.0
 
 
 @dataclass(frozen=True)
 class Spark:
-    """How many there were over time, as small columns."""
+    """The number of failures over time, as small columns."""
 
     bars: tuple[tuple[float, float, float], ...]
     """Left, top and height of each."""
     sampled: int
-    """Of how many jobs, if there are more of them: the newest."""
+    """How many jobs it shows, if there are more: the newest."""
     since: datetime
     until: datetime
     wide: float = WIDE
@@ -46,7 +46,7 @@ class Spark:
 
 
 async def dead(ask: PageRequest) -> Shown:
-    """The groups, the largest first."""
+    """Show the groups, the largest first."""
     filters: Filters = {}
     for name in ("task", "queue", "customer"):
         if (value := ask.given(name)) is not None:
@@ -73,7 +73,7 @@ async def dead(ask: PageRequest) -> Shown:
 
 
 async def _over_time(ask: PageRequest, task: str | None, queue: str | None) -> charting.Drawing | None:
-    """How many jobs of each task failed for good in each hour of the last day, from rollups: those of all customers."""
+    """Draw how many jobs of each task failed for good in each hour of the last day, from rollups of all customers."""
     if ask.viewer.customer is not None or ask.given("customer") is not None:
         return None
     sums = await ask.day()
@@ -101,7 +101,7 @@ async def _groups(ask: PageRequest, filters: Filters) -> dict[str, Any]:
 
 
 async def counted_of(ask: PageRequest) -> int | None:
-    """How many failed jobs at most are in groups, if there may be more; how many others have is told to no customer."""
+    """Return the maximum of failed jobs in groups, if there may be more; customers do not see the numbers of others."""
     if ask.viewer.customer is not None:
         return MAX_COUNTED_JOBS
     queues = await ask.queues()

@@ -1,4 +1,4 @@
-"""One job: all that is known of it, and what can be done to it."""
+"""One job: everything known about it, and the actions on it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from headrace.errors import JobNotFound
 __all__ = ["VIEWS"]
 
 MAX_LOG_LINES = 500
-"""Of the log: its end."""
+"""Lines of the log: its end."""
 MAX_RERUNS = 50
-"""Reruns of one job, and of those, that are shown."""
+"""Maximum reruns of one job, and reruns of those, that are shown."""
 MAX_ITEMS = 100
 MAX_RELATIVES = 60
 
@@ -39,7 +39,7 @@ class Chain:
 
 
 async def job(ask: PageRequest) -> Shown:
-    """The page of a job."""
+    """Show a job."""
     found = await ask.job(ask.request.path_params["id"])
     data = await ask.shared(
         ("job", found.id, found.rev, ask.viewer.customer, ask.viewer.errors, str(ask.zone)), lambda: _about(ask, found)
@@ -93,7 +93,7 @@ async def _deliveries(ask: PageRequest, job: Job) -> Sequence[Job]:
 
 
 async def _chain(ask: PageRequest, job: Job) -> Chain:
-    """What this job is a rerun of, back to the first one, and all reruns since: the oldest first."""
+    """Return the jobs that this one is a rerun of, back to the first, and all reruns since: the oldest first."""
     back, whole = list[Job](), True
     while whole and (before := (back[-1] if back else job).rerun_of) is not None:
         other = await _seen(ask, before)
@@ -113,7 +113,7 @@ async def _chain(ask: PageRequest, job: Job) -> Chain:
 
 
 async def _relatives(ask: PageRequest, job: Job) -> list[Job]:
-    """Those that it has to do with, and that the viewer may see."""
+    """Return the related jobs that the viewer may see."""
     app = ask.app
     root = job.root or job.id
     found = list((await app.jobs.list(limit=MAX_RELATIVES, **ask.kept({"root": root}))).items)
@@ -134,7 +134,7 @@ async def _relatives(ask: PageRequest, job: Job) -> list[Job]:
 
 
 async def _seen(ask: PageRequest, id: Any) -> Job | None:
-    """Another job, if it is there and the viewer may see it."""
+    """Return another job, if it exists and the viewer may see it."""
     if id is None:
         return None
     try:
@@ -145,7 +145,7 @@ async def _seen(ask: PageRequest, id: Any) -> Job | None:
 
 
 async def log(ask: PageRequest) -> Shown:
-    """The log of a job from its beginning, a page at a time."""
+    """Show the log of a job from its beginning, a page at a time."""
     found, cursor = await ask.job(ask.request.path_params["id"]), ask.given("cursor")
     page = await ask.app.jobs.log_page(found.id, limit=MAX_LOG_LINES, cursor=cursor)
     data = {
@@ -158,6 +158,6 @@ async def log(ask: PageRequest) -> Shown:
 
 
 VIEWS = (
-    PageView("/jobs/{id}", "job", job, "jobs", "customer", alike=0.0),  # somebody looks at it to see it move
+    PageView("/jobs/{id}", "job", job, "jobs", "customer", alike=0.0),  # people watch it for changes
     PageView("/jobs/{id}/log", "log", log, "jobs", "customer"),
 )

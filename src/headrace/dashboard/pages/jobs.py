@@ -22,14 +22,14 @@ from headrace.errors import ConfigError
 __all__ = ["FIELDS", "NAMES_CACHE_SECONDS", "VIEWS", "filters_in"]
 
 MAX_QUEUE_CHOICES = 500
-"""Queues that a filter proposes; others can be written."""
+"""Queues that a filter proposes; others can be typed."""
 PAGE_JOBS = 50
 MAX_SEARCH_ROUNDS = 2
-"""For a text, so many times 5,000 jobs are looked at for one page."""
+"""Rounds of 5,000 jobs that are searched for a text, for one page."""
 NAMES_CACHE_SECONDS = 15.0
-"""Seconds for which the names to choose from are kept: to know them, all jobs that wait are counted."""
+"""Seconds for which the proposed names are cached: to find them, all waiting jobs are counted."""
 MAX_EXPORT_JOBS = 10_000
-"""Jobs in one export at most."""
+"""Maximum jobs in one export."""
 
 WITHIN = {"15m": ("15 minutes", 900), "1h": ("1 hour", 3600), "24h": ("24 hours", 86400), "7d": ("7 days", 604800)}
 
@@ -38,13 +38,13 @@ ONE = ("task", "queue", "customer", "tag", "text", "worker", "fingerprint", "sch
 IDS = ("parent", "root", "batch", "rerun_of")
 MOMENTS = ("created_after", "created_before", "finished_after", "finished_before")
 FIELDS = (*SEVERAL, *ONE, *IDS, *MOMENTS, "within", "suspect")
-"""What may stand in the address."""
+"""The parameters that the address may have."""
 
 
 def filters_in(given: QueryParams | Mapping[str, Any], now: datetime) -> tuple[Filters, dict[str, Any]]:
-    """The filters that an address names, and what it says of them, to be said again in other addresses.
+    """Return the filters that an address names, and its values, to be repeated in other addresses.
 
-    :raises ConfigError: a value is none that a job could have
+    :raises ConfigError: no job could have a value
     """
     asked = dict[str, Any]()
     for name in FIELDS:
@@ -73,14 +73,14 @@ def _moment(name: str, text: str) -> datetime:
 
 
 async def jobs(ask: PageRequest) -> Shown:
-    """A page of them, newest first."""
+    """Show a page of jobs, newest first."""
     try:
         filters, asked = filters_in(ask.request.query_params, ask.now)
     except (ConfigError, ValueError) as error:
         data = await _surroundings(ask, {}) | {"page": Page[Job](()), "looked": 0, "wrong": str(error)}
         return Shown("jobs.html", "Jobs", data, 400, every=0)
     kept, cursor = ask.kept(filters), ask.given("cursor")
-    # What is asked for relative to now differs from look to look: what is shared is what stands in the address.
+    # Filters relative to now differ from request to request: the key contains the values in the address.
     key = ("jobs", ask.viewer.customer, cursor, msgspec.json.encode(asked))
     page, looked = await ask.shared(key, lambda: _look(ask, kept, cursor))
     page = Page(ask.seen(page.items), page.cursor)
@@ -89,7 +89,7 @@ async def jobs(ask: PageRequest) -> Shown:
 
 
 async def _look(ask: PageRequest, filters: Filters, cursor: str | None) -> tuple[Page[Job], int]:
-    """A page, and at how many jobs it looked for a text; 0: an index found them."""
+    """Return a page, and how many jobs were searched for a text; 0: an index found them."""
     if "text" not in filters:
         return await ask.app.jobs.list(limit=PAGE_JOBS, cursor=cursor, **filters), 0
     found, looks = list[Job](), 0
@@ -102,7 +102,7 @@ async def _look(ask: PageRequest, filters: Filters, cursor: str | None) -> tuple
 
 
 async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What the filters can be set to."""
+    """Return the values that the filters can have."""
     tasks, queues = list[str](), list[str]()
     if ask.viewer.customer is None:
         tasks = [one.name for one in await ask.soon("tasks", ask.app.tasks.list) or ()]
@@ -136,8 +136,8 @@ async def _exported(ask: PageRequest, kept: Filters) -> AsyncIterator[Job]:
 
 
 async def as_json(ask: PageRequest) -> Response:
-    """The jobs that match, as one array."""
-    kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])  # where an error can still be answered
+    """Return the jobs that match, as one array."""
+    kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])  # while an error response is still possible
 
     async def text() -> AsyncIterator[bytes]:
         first = True
@@ -156,7 +156,7 @@ COLUMNS = (
 
 
 async def as_csv(ask: PageRequest) -> Response:
-    """The jobs that match, as lines for a spreadsheet."""
+    """Return the jobs that match, as lines for a spreadsheet."""
     kept = ask.kept(filters_in(ask.request.query_params, ask.now)[0])
 
     async def text() -> AsyncIterator[bytes]:
@@ -183,7 +183,7 @@ def _cell(job: Job, column: str) -> str:
 
 
 def _line(cells: Any) -> bytes:
-    """A line of CSV; what a spreadsheet would take for a formula is kept from being one."""
+    """Return a line of CSV; a cell that a spreadsheet would run as a formula is escaped."""
     text = io.StringIO()
     csv.writer(text).writerow([f"'{cell}" if cell[:1] in "=+-@\t\r" and cell else cell for cell in cells])
     return text.getvalue().encode()

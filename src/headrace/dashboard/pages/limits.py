@@ -1,4 +1,4 @@
-"""Limits and rates: how much of them is used, by whom, and whose turn is next."""
+"""Limits and rates: how much of them is used, by which jobs, and which key is next."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["VIEWS"]
 
 MAX_HOLDERS = 50
 MAX_READ_JOBS = 200
-"""Jobs of a task that are looked at for who had turns: the newest."""
+"""Jobs of a task that are read to find the keys' last turns: the newest."""
 MAX_QUEUED_JOBS = 500
-"""Queued jobs of a task that are looked at for who is in line: the newest."""
+"""Queued jobs of a task that are read to find the waiting keys: the newest."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class KeyLine:
     last_turn: datetime | None
     full: bool
     next: int | None
-    """Its place among those that may be given a job next; None: it has none in line, or no room."""
+    """Its position among the keys that may get a job next; None: it has no queued job, or no room."""
 
 
 async def limits(ask: PageRequest) -> Shown:
-    """Everything that limits anything."""
+    """Show all limits and rates."""
     app = ask.app
     found = await ask.shared("limits", app.limits.list)
     usage = await ask.shared("usage", app.limits.usage)
@@ -63,7 +63,7 @@ def _users(rate: str, limits: Iterable[LimitInfo], queues: Iterable[QueueInfo]) 
 
 
 async def limit(ask: PageRequest) -> Shown:
-    """The limits of one task, and who holds its slots."""
+    """Show the limits of one task, and the jobs in its slots."""
     app, task = ask.app, ask.request.path_params["task"]
     known = {one.task: one for one in await ask.shared("limits", app.limits.list)}
     if task not in known and await strange_name(app, "task", task):
@@ -90,7 +90,8 @@ async def limit(ask: PageRequest) -> Shown:
 
 
 def _keys(rule: LimitInfo, held: dict[str, int], jobs: Iterable[Job], queued: Iterable[Job]) -> list[KeyLine]:
-    """The keys of a task, those whose turn comes first: whoever had none, or whose last one is longest ago."""
+    """Return the keys of a task in the order of their turns: those without one first, then by their last turn, oldest
+    first."""
     turns = dict[str, datetime]()
     for job in jobs:
         if (key := job.concurrency_key) is not None and job.assigned_at is not None:

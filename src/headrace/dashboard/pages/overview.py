@@ -1,4 +1,4 @@
-"""The first page: is it working, what is stuck, since when, why, and what to do."""
+"""The first page: does it work, what is stuck, since when, why, and what to do."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ERROR_WINDOW = timedelta(days=1)
 
 
 async def overview(ask: PageRequest) -> Shown:
-    """Everything at a glance."""
+    """Show the overview."""
     app, now = ask.app, ask.now
     span = ask.given("range") if ask.given("range") in RANGES else "1h"
     by = ask.given("by") if ask.given("by") in BY else "status"
-    # All at once: what may take long is waited for only as long as the rest takes, or a moment longer.
-    drawn, told, (queues, workers, hour, running, groups) = await asyncio.gather(
+    # All at once: a slow part is awaited only as long as the others take, or a moment longer.
+    drawn, problems, (queues, workers, hour, running, groups) = await asyncio.gather(
         _charts(ask, span or "1h", by or "status"),
         _problems(ask),
         asyncio.gather(
@@ -72,7 +72,7 @@ async def overview(ask: PageRequest) -> Shown:
         "oldest": min(oldest, default=None),
         "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
         "hour": _figures(hour.charts()),
-        "problems": told,
+        "problems": problems,
         "queues": busy,
         "running": running.items,
         "groups": groups,
@@ -88,7 +88,7 @@ async def overview(ask: PageRequest) -> Shown:
 
 
 def _figures(charts: Charts) -> dict[str, Any]:
-    """What the last hour was like."""
+    """Return the figures of the last hour."""
     total = charts.series[0].total if charts.series else Point(at=charts.since, seconds=3600)
     bad = total.failed + total.timed_out + total.lost
     ended = total.completed + bad
@@ -103,7 +103,7 @@ def _figures(charts: Charts) -> dict[str, Any]:
 
 
 async def _charts(ask: PageRequest, span: str, by: str) -> tuple[charting.Drawing | None, charting.Drawing | None]:
-    """What is drawn of attempts and of times; None: it is still being added up."""
+    """Draw attempts and durations; None: they are still being summed."""
     _, seconds, step = RANGES[span]
     sums = await (ask.hour() if step is Step.MINUTE else ask.past(seconds, step))
     return (None, None) if sums is None else sums.drawn(("overview", by), lambda: _drawn(sums, by))

@@ -1,4 +1,4 @@
-"""Queues: how deep they are, since when, who runs, and what is set."""
+"""Queues: their depth, since when, what runs, and their settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["VIEWS"]
 PAGE_QUEUES = 100
 MAX_SHOWN_JOBS = 20
 MAX_READ_JOBS = 500
-"""Jobs by which it is worked out whose they are."""
+"""Jobs that are read to find their customers."""
 MAX_CUSTOMERS = 50
 
 
 async def queues(ask: PageRequest) -> Shown:
-    """A page of them, in the order in which workers serve them."""
+    """Show a page of queues, in the order in which workers serve them."""
     cursor = ask.given("cursor")
     page = page_of_queues(await ask.queues(), PAGE_QUEUES, cursor)
     usage = await ask.shared("usage", ask.app.limits.usage)
@@ -36,7 +36,7 @@ async def queues(ask: PageRequest) -> Shown:
 
 
 async def queue(ask: PageRequest) -> Shown:
-    """One of them."""
+    """Show one queue."""
     app, name = ask.app, ask.request.path_params["name"]
     known = {one.name: one for one in await ask.queues()}
     if name not in known and await strange_name(app, "queue", name):
@@ -65,12 +65,12 @@ async def queue(ask: PageRequest) -> Shown:
 
 @dataclass(frozen=True)
 class Customers:
-    """Who has jobs in a queue in which each customer has a line: how many are held, how many queued."""
+    """The customers in a queue that is shared by customer: how many of their jobs are held, how many queued."""
 
     rows: tuple[tuple[str | None, int, int, datetime | None], ...]
-    """With the arrival of the oldest that was looked at; those of whom most is queued first."""
+    """With the arrival of the oldest job that was read; sorted by queued jobs, most first."""
     looked_at: int | None
-    """By how many jobs this was worked out, if there are more: the newest."""
+    """How many jobs this was calculated from, if there are more: the newest."""
 
 
 async def _customers(ask: PageRequest, queue: str) -> Customers:

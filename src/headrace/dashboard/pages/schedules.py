@@ -1,4 +1,4 @@
-"""Schedules: when they fire next, on a line of time, and a form to make one."""
+"""Schedules: their next fires, on a time axis, and a form to make one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["VIEWS", "Fire", "fires_of"]
 
 SPANS = {"1h": ("1 hour", 3600.0), "24h": ("24 hours", 86400.0), "7d": ("7 days", 604800.0)}
 MAX_DRAWN_FIRES = 120
-"""Fires of one schedule on the line of time."""
+"""Maximum fires of one schedule on the time axis."""
 MAX_LISTED_FIRES = 20
 TIMELINE_WIDTH = 480.0
 
@@ -30,12 +30,12 @@ class Fire:
     local: str
     offset: str
     shifted: bool
-    """Whether the clocks were put forward or back since the fire before."""
+    """Whether the clocks were put forward or back since the previous fire."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A schedule, and where its next fires stand on the line of time."""
+    """A schedule, and the positions of its next fires on the time axis."""
 
     info: ScheduleInfo
     marks: tuple[tuple[float, datetime], ...]
@@ -44,7 +44,7 @@ class Line:
 
 
 async def schedules(ask: PageRequest) -> Shown:
-    """All of them."""
+    """Show all schedules."""
     app, now = ask.app, ask.now
     span = ask.given("span") if ask.given("span") in SPANS else "24h"
     found = await ask.shared("schedules", app.schedules.list)
@@ -86,7 +86,7 @@ async def _next(ask: PageRequest, name: str, number: int) -> list[datetime]:
 
 
 async def schedule(ask: PageRequest) -> Shown:
-    """One of them."""
+    """Show one schedule."""
     app, name = ask.app, ask.request.path_params["name"]
     try:
         info = await app.schedules.get(name)
@@ -110,7 +110,7 @@ async def schedule(ask: PageRequest) -> Shown:
 
 
 def fires_of(rule: Cron | Every, moments: Sequence[datetime]) -> list[Fire]:
-    """The fires of a rule as the clocks of its zone show them, marked where these were changed."""
+    """Return the fires of a rule as the clocks of its zone show them, marked where these were changed."""
     clocks = zone(rule.tz if isinstance(rule, Cron) else "UTC")
     found, before = list[Fire](), None
     for at in moments:

@@ -1,4 +1,4 @@
-"""Jumping: from a few characters to the job, task, queue, worker, schedule or batch that is meant."""
+"""Search: from a few characters to the job, task, queue, worker, schedule or batch that is meant."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["VIEWS"]
 
 MAX_FOUND_JOBS = 20
 MIN_PREFIX_CHARACTERS = 4
-"""The shortest part of an id that is looked for."""
+"""Minimum characters of an id to search for."""
 _DIGITS = frozenset("0123456789abcdefABCDEF-")
 
 
 @dataclass(frozen=True)
 class Found:
-    """Somewhere to go."""
+    """A search result."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class Found:
 
 
 async def find(ask: PageRequest) -> Shown | Response:
-    """What the text may mean: as a page, or for the script of one."""
+    """Show what the text may mean: as a page, or as JSON for the script of one."""
     text = (ask.given("q") or "").strip()
     found = await ask.shared(("find", text, ask.viewer.customer, ask.base), lambda: _find(ask, text))
     if ask.request.headers.get("accept", "").startswith("application/json"):
@@ -65,7 +65,7 @@ async def _nothing() -> list[Found]:
 
 
 async def _named(ask: PageRequest, lower: str) -> list[Found]:
-    """Whose names have the text in them; those that begin with it are first."""
+    """Return what has the text in its name; names that begin with it are first."""
     app, found = ask.app, list[Found]()
     for task in await ask.shared("tasks", app.tasks.list, 5.0):
         found.append(Found("task", task.name, f"queue {task.queue}", ask.link(f"/tasks/{task.name}")))
@@ -81,7 +81,7 @@ async def _named(ask: PageRequest, lower: str) -> list[Found]:
 
 
 async def _by_id(ask: PageRequest, text: str) -> list[Found]:
-    """The job or batch of this id, or jobs whose ids have it in them, among the newest."""
+    """Return the job or batch with this id, or the newest jobs with the text in their ids."""
     try:
         id = UUID(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Tasks: who has them, how they do, and a form to submit one."""
+"""Tasks: their workers, their results, and a form to submit one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["VIEWS"]
 
 
 async def tasks(ask: PageRequest) -> Shown:
-    """All of them."""
+    """Show all tasks."""
     app = ask.app
     found = await ask.shared("tasks", app.tasks.list, 5.0)
     workers = await ask.shared("workers", app.workers.list)
@@ -30,7 +30,7 @@ async def tasks(ask: PageRequest) -> Shown:
 
 
 async def task(ask: PageRequest) -> Shown:
-    """One of them."""
+    """Show one task."""
     app, name = ask.app, ask.request.path_params["name"]
     known = {one.name: one for one in await ask.shared("tasks", app.tasks.list, 5.0)}
     if name not in known:

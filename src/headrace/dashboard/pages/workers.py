@@ -1,4 +1,4 @@
-"""Workers: who there is, what they offer, what they do, and why one gets nothing."""
+"""Workers: their capabilities, their jobs, and why one gets none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def workers(ask: PageRequest) -> Shown:
 
 
 async def worker(ask: PageRequest) -> Shown:
-    """One of them."""
+    """Show one worker."""
     app = ask.app
     try:
         id = UUID(ask.request.path_params["id"])

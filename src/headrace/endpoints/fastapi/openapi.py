@@ -1,4 +1,4 @@
-"""What OpenAPI shows of routes that are jobs, and of their status pages."""
+"""The OpenAPI description of routes that are jobs, and of their status pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _problem(description: str) -> dict[str, Any]:
 
 
 def job_responses(returns: Any, handler: Handler) -> Responses:
-    """The answers of a route that is a job: its result, that it goes on, and what may be wrong."""
+    """Return the responses of a route that is a job: its result, that it is not done yet, and its problems."""
     done: dict[str, Any] = {"description": "The job has ended within the time of `Prefer: wait=N`: its result."}
     return {
         200: done | _result(returns, handler),
@@ -59,7 +59,7 @@ def _result(returns: Any, handler: Handler) -> dict[str, Any]:
         return {"content": {"application/json": {"schema": {"type": "integer"} if handler.streams else {}}}}
     try:
         TypeAdapter(returns).json_schema()
-    except Exception:  # a type that pydantic does not know, and headrace does
+    except Exception:  # pydantic does not know the type, but headrace does
         return {"content": {"application/json": {"schema": _schema(returns)}}}
     return {"model": returns}
 
@@ -72,7 +72,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def validation(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is added to the operation: FastAPI's own 422 stays, and ours is beside it."""
+    """Return additions to the operation: FastAPI's own 422 stays, with headrace's beside it."""
     reused = {"description": "Validation Error; or the key was used for another request", "content": _PROBLEM}
     return {**(extra or {}), "responses": {"422": reused, **((extra or {}).get("responses") or {})}}
 
@@ -103,7 +103,7 @@ _BY_NAME: dict[str, Responses] = {
 
 
 def status_responses(name: str, public: bool) -> Responses:
-    """The answers of a status page, by the name of its function."""
+    """Return the responses of a status page, by the name of its function."""
     absent: Responses = {
         404: _problem("There is no such job"),
         410: _problem("It was pruned"),

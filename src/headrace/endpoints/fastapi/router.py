@@ -1,4 +1,4 @@
-"""``JobRouter``: a router of FastAPI whose routes become jobs."""
+"""``JobRouter``: a router of FastAPI with routes that become jobs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["JobRouter"]
 
 _REQUEST, _IDENTITY = "headrace_request", "headrace_identity"
-"""Parameters of our own, by names that no handler has."""
+"""Parameters of headrace, by names that no handler has."""
 _PLAIN = frozenset({"HEAD", "OPTIONS", "TRACE"})
-"""Methods that ask for nothing to be done."""
+"""Methods that change nothing."""
 _OURS = ("response_model", "status_code", "response_class")
 _JOB: JobOptions = {}
 
@@ -49,10 +49,10 @@ Options = JobOptions | TaskOptions
 
 
 class JobRouter(APIRouter):
-    """An ``APIRouter`` whose routes are jobs: a request is checked as FastAPI does, stored, and run by a worker.
+    """An ``APIRouter`` with routes that are jobs: FastAPI checks a request, headrace stores it, and a worker runs it.
 
-    The answer is 202 with the job and where to ask for it; with ``Prefer: wait=10`` it is the result itself, if the job
-    ends within so many seconds.
+    The response is 202 with the job and its address; with ``Prefer: wait=10`` it is the result itself, if the job ends
+    within so many seconds.
     """
 
     def __init__(
@@ -71,22 +71,22 @@ class JobRouter(APIRouter):
         status_url: str | None = None,
         **router: Any,
     ) -> None:
-        """``router``: everything that an ``APIRouter`` takes.
+        """``router``: all arguments of an ``APIRouter``.
 
-        ``identity``: a dependency that gives the caller's id as text, or None; it becomes the customer of the job, and
-        request keys are the caller's own. ``shared_keys``: callers who are not known may use keys, which are one and
-        the same for all of them. ``headers``: an allow-list of those that are kept with the job, ``["*"]`` is all but
-        credentials. ``cookies``: those that a handler may take. ``wait``: seconds to wait for the end of a job for
-        clients that prefer nothing; ``longest_wait``: for anybody. ``before_submit``: called with the request and the
-        draft of the job; a response that it returns is the answer. ``answers``: how the answers are made.
-        ``errors``: ``"hidden"`` tells clients a reference instead of the text of an error.
-        ``status_url``: where jobs are shown, with ``{id}`` in it; if left out, the ``status_router`` of this App.
+        ``identity``: a dependency that returns the caller's id as text, or None; it becomes the customer of the job,
+        and request keys are the caller's own. ``shared_keys``: unknown callers may use keys, and all of them share
+        these. ``headers``: an allow-list of those that are stored with the job, ``["*"]`` is all but credentials.
+        ``cookies``: those that a handler may take. ``wait``: seconds to wait for the end of a job if the client sends
+        no ``Prefer``; ``longest_wait``: the maximum. ``before_submit``: called with the request and the draft of the
+        job; a response that it returns is sent instead. ``answers``: makes the responses. ``errors``: ``"hidden"``
+        shows clients a reference instead of the text of an error. ``status_url``: the address of jobs, with ``{id}`` in
+        it; by default the ``status_router`` of this App.
 
         :raises ConfigError: naming the argument
         """
         super().__init__(**router)
         self.jobs = jobs
-        """The App that keeps the jobs."""
+        """The App that stores the jobs."""
         self._identity, self._cookies = identity, tuple(cookies)
         self._submitting = Submitting(
             jobs,
@@ -194,14 +194,14 @@ class _TooLarge(HTTPException):
 
 
 class _Bounded(BoundedBody):
-    """A body that FastAPI reads: what it raises must be an error that FastAPI lets pass."""
+    """A body that FastAPI reads: its error must be one that FastAPI lets pass."""
 
     def too_large(self) -> Exception:
         return _TooLarge(413)
 
 
 def _limited(kind: type[APIRoute], answers: Answers) -> type[APIRoute]:
-    """The class of routes, whose requests are not read beyond what a job could ever keep."""
+    """Return the class of routes that read no more of a request than a job could ever store."""
 
     class JobRoute(kind):  # type: ignore[misc, valid-type]  # a class that is given
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -211,7 +211,7 @@ def _limited(kind: type[APIRoute], answers: Answers) -> type[APIRoute]:
                 length = length_of(request)
                 if (
                     length is not None and length <= MAX_ENDPOINT_BODY_BYTES
-                ):  # a server hands on no more than was announced
+                ):  # a server passes on no more than was announced
                     return cast("Response", await handle(request))
                 receive = _Bounded(request.receive)
                 try:

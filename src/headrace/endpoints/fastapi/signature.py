@@ -1,4 +1,4 @@
-"""How FastAPI reads a handler, and what of it is stored: the parameters, one by one."""
+"""The signature of a handler, as FastAPI reads it and as it is stored, parameter by parameter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headrace.worker.handler import is_context, read_hints
 __all__ = ["Signature", "read_signature", "refuse_secrets"]
 
 _OF_THE_REQUEST = (HTTPConnection, Response, BackgroundTasks, SecurityScopes)
-"""What does not outlive the request."""
+"""Types that do not outlive the request."""
 
 
 class Signature(NamedTuple):
@@ -39,23 +39,24 @@ class Signature(NamedTuple):
     """The parameters that FastAPI reads the request into."""
     adapters: Mapping[str, Adapter]
     depends: frozenset[str]
-    """Those that are given by dependencies at the time of the request."""
+    """Those that dependencies return during the request."""
     uncounted: frozenset[str]
-    """Those that do not count when requests with one key are compared: what dependencies, headers and cookies say."""
+    """Those that do not count when requests with the same key are compared: values of dependencies, headers and
+    cookies."""
     run: Callable[..., Any]
-    """What a worker calls."""
+    """The function that a worker calls."""
     returns: Any
     """The return annotation; ``inspect.Signature.empty``: there is none."""
 
     def stored(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as they are given to the task."""
+        """Return the arguments for the task."""
         if not self.adapters:
             return dict(values)
         return {name: self.adapters[name].store(one) if name in self.adapters else one for name, one in values.items()}
 
 
 def read_signature(fn: Callable[..., Any], headers: Collection[str], cookies: Collection[str]) -> Signature:
-    """The signature of a handler; ``headers``, ``cookies``: those that may be stored although they open something.
+    """Return the signature of a handler; ``headers``, ``cookies``: credentials that may be stored nevertheless.
 
     :raises ConfigError: naming the parameter that cannot be stored, and the remedy
     """
@@ -94,7 +95,7 @@ def read_signature(fn: Callable[..., Any], headers: Collection[str], cookies: Co
 
 
 def _parts(one: inspect.Parameter) -> tuple[Any, list[Any]]:
-    """The type of a parameter, and what FastAPI is told about it."""
+    """Return the type of a parameter, and FastAPI's marks on it."""
     hint = one.annotation
     marks = [one.default]
     if get_origin(hint) is Annotated:
@@ -106,7 +107,7 @@ def _parts(one: inspect.Parameter) -> tuple[Any, list[Any]]:
 def _refuse(
     where: str, name: str, base: Any, marks: Iterable[Any], headers: Collection[str], cookies: Collection[str]
 ) -> None:
-    """Refuse what cannot, or should not, be stored."""
+    """Refuse a parameter that cannot, or should not, be stored."""
     if isinstance(base, type) and issubclass(base, _OF_THE_REQUEST):
         text = "does not outlive the request: take what you need of it by Header, Query or Depends"
         raise ConfigError(f"{where}: a {base.__name__} {text}")
@@ -132,7 +133,7 @@ def _refuse(
 
 
 def _adapter(base: Any, where: str, remedy: str) -> Adapter | None:
-    """How a type is stored that headrace cannot store by itself; None: it can.
+    """Return how to store a type that headrace cannot store by itself; None: it can.
 
     :raises ConfigError: pydantic cannot, either
     """
@@ -144,7 +145,7 @@ def _adapter(base: Any, where: str, remedy: str) -> Adapter | None:
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(base)
             schema = adapter.json_schema()
-        except Exception:  # pydantic has many ways to say that it does not know a type
+        except Exception:  # pydantic raises various errors for a type that it does not know
             raise ConfigError(f"{where} cannot be stored with a job ({error}): {remedy}") from None
         refuse_secrets(where, schema)
         return Adapter(lambda value: _dumped(adapter, value, where), adapter.validate_python)
@@ -159,7 +160,7 @@ def _dumped(adapter: TypeAdapter[Any], value: Any, where: str) -> Any:
 
 
 def refuse_secrets(name: str, schema: Mapping[str, Any]) -> None:
-    """Refuse what hides itself when it is written: the handler would be called with stars."""
+    """Refuse types that mask themselves when written: the handler would get asterisks."""
     if _has_secret(schema):
         raise ConfigError(
             f"{name}: a SecretStr is written as stars, so the handler would never see it, and a job keeps no secrets:"

@@ -1,4 +1,4 @@
-"""The status pages of jobs as a router of FastAPI's, and that they are not open to everybody by mistake."""
+"""The status pages of jobs as a router of FastAPI, with a guard against opening them to everyone by mistake."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Show = Callable[[StatusPages, str, EndpointRequest, Mapping[str, Any]], Coroutin
 
 
 class _Page(NamedTuple):
-    """One of the pages: how it is asked for, and what it does."""
+    """One of the pages: its route and its function."""
 
     name: str
     method: str
@@ -106,14 +106,15 @@ def status_router(
     errors: Errors = "shown",
     **router: Any,
 ) -> APIRouter:
-    """An ``APIRouter`` that shows the jobs of an App: ``/{id}``, ``/{id}/result``, ``/{id}/events``; DELETE cancels.
+    """Return an ``APIRouter`` that shows the jobs of an App: ``/{id}``, ``/{id}/result``, ``/{id}/events``; DELETE
+    cancels.
 
-    Ids are no secrets, so somebody must say who may look: ``dependencies`` here or where it is included, ``identity``
-    (a dependency that gives the caller's id: everybody sees their own jobs), or ``public=True``, by which addresses
-    have a signed token, and whoever has one may look. ``secret``: what tokens are signed with; if left out, the store
-    keeps one. ``acts``: ``POST /{id}/retry`` and ``/{id}/discard``, too. ``logs``: log lines are among the events.
-    ``errors``: ``"hidden"`` tells clients a reference instead of the text of an error.
-    ``router``: everything that an ``APIRouter`` takes.
+    Ids are no secrets, so access must be decided: ``dependencies`` here or where it is included, ``identity`` (a
+    dependency that returns the caller's id: callers see their own jobs), or ``public=True``: then an address has a
+    signed token, and gives access to everyone who has it. ``secret``: signs the tokens; by default the store keeps one.
+    ``acts``: ``POST /{id}/retry`` and ``/{id}/discard``, too. ``logs``: log lines are among the events. ``errors``:
+    ``"hidden"`` shows clients a reference instead of the text of an error. ``router``: all arguments of an
+    ``APIRouter``.
 
     :raises ConfigError: naming the argument. Pages that are open to everybody are refused when the service starts, and
         when they are asked for
@@ -172,7 +173,7 @@ def _endpoint(
 
 
 def expanded(routes: Iterable[Any]) -> Iterable[Any]:
-    """Routes as FastAPI lists them: some versions keep routers that were included apart."""
+    """Return routes as FastAPI lists them: some versions keep included routers apart."""
     listed: Callable[[Any], Iterable[Any]] | None = getattr(fastapi_routing, "iter_route_contexts", None)
     return routes if listed is None else listed(list(routes))
 
@@ -185,10 +186,10 @@ _UNPROTECTED = (
 
 
 class _Guard:
-    """Refuses to show jobs to anybody who knows an id.
+    """Refuses to show jobs to everyone who knows an id.
 
-    Who may look can be said where the router is included, so it is looked for when the service starts, and again when a
-    page is asked for: an application that is mounted in another is not told of the start.
+    Access can be decided where the router is included, so this is checked when the service starts, and again when a
+    page is requested: an application that is mounted in another does not get the start event.
     """
 
     def __init__(self, pages: StatusPages, protected: bool) -> None:
@@ -196,7 +197,7 @@ class _Guard:
         self._checked: list[Any] = []
 
     def check(self, asgi: Any) -> None:
-        """Let pass what is protected in this ASGI application; :raises ConfigError:"""
+        """Check that the pages in this ASGI application are protected; :raises ConfigError:"""
         if self._protected or any(one is asgi for one in self._checked):
             return
         routes = find_pages(getattr(asgi, "routes", ()), self._pages.app, expanded)
@@ -207,6 +208,6 @@ class _Guard:
 
     @asynccontextmanager
     async def lifespan(self, asgi: Any) -> AsyncIterator[None]:
-        """While the service runs."""
+        """Check when the service starts."""
         self.check(asgi)
         yield

@@ -1,7 +1,7 @@
 """Operations about what exists in a store, a module per noun.
 
-Begin with ``queues``, which is short, and ``submit``. ``vocabulary`` has the words of bodies, ours and EmProps'. May
-import ``hub.server``, ``hub.auth`` and what ``hub`` may.
+Begin with ``queues``, which is short, and ``submit``. ``vocabulary`` has the names in bodies, headrace's and EmProps'.
+May import ``hub.server``, ``hub.auth`` and what ``hub`` may.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations about batches: look at them and at their jobs, and cancel them as a whole."""
+"""Operations about batches: list, show and cancel them, and list their jobs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: UUID
     customer: str | None
-    """Whose it is, if all of its jobs are one customer's."""
+    """Its customer, if all of its jobs belong to one."""
     created_at: datetime
     sealed: bool
-    """Whether all of its jobs are there; until then it does not end."""
+    """Whether all of its jobs are stored; until then it does not end."""
     abandoned: bool
     """Whether it was sealed because its submitter added nothing for an hour: some jobs may be missing."""
     tally: BatchTally
@@ -44,13 +44,13 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_at: datetime | None
     cancelled_by: str | None
     on_complete: Follow | None
-    """Submitted when it has ended, however its jobs did."""
+    """Submitted when it has ended, whether its jobs completed or not."""
     on_failure: Follow | None
     """Submitted when it has ended and not all of its jobs completed."""
 
     @classmethod
     def of(cls, batch: Batch, customer: str | None) -> BatchView:
-        """What a caller of this customer, or of none, is told of a batch."""
+        """Return a batch as a caller of this customer, or of none, sees it."""
         same = ("id", "customer", "created_at", "sealed", "abandoned", "tally", "ended_at", "cancelled_at")
         return cls(
             **{name: getattr(batch, name) for name in same},
@@ -61,7 +61,7 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _follow(call: BatchCallback | None, customer: str | None) -> Follow | None:
-    """What follows may be nobody's, or somebody else's job."""
+    """Return the follow-up, if the caller may see it: it may belong to another customer, or to none."""
     if call is None or customer not in (None, call.spec.customer):
         return None
     return Follow(call.id, call.spec.task)
@@ -72,7 +72,7 @@ class BatchPage(msgspec.Struct, frozen=True):
 
     items: tuple[BatchView, ...]
     cursor: str | None
-    """Pass it on for the next page; null at the end."""
+    """Pass it for the next page; null at the end."""
 
 
 class CancelledBatch(msgspec.Struct, frozen=True):
@@ -99,14 +99,14 @@ class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_batches(ask: OperationRequest) -> OperationReply:
-    """The caller's batches, newest first."""
+    """Return the caller's batches, newest first."""
     whose = ask.caller.customer
     page = await ask.hub.app.batches.list(limit=ask.query.limit, cursor=ask.query.cursor, customer=whose)
     return OperationReply(BatchPage(tuple(BatchView.of(one, whose) for one in page.items), page.cursor))
 
 
 async def get_batch(ask: OperationRequest) -> OperationReply:
-    """One batch."""
+    """Return one batch."""
     return OperationReply(BatchView.of(await _batch(ask), ask.caller.customer))
 
 
@@ -118,14 +118,14 @@ async def cancel_batch(ask: OperationRequest) -> OperationReply:
 
 
 async def jobs_of_batch(ask: OperationRequest) -> OperationReply:
-    """A page of its jobs."""
+    """Return a page of a batch's jobs."""
     batch, asked = await _batch(ask), ask.query
     filters: Filters = {**filters_in(ask, asked), "batch": batch.id}
     return OperationReply(page_view(await ask.hub.app.jobs.list(limit=asked.limit, cursor=asked.cursor, **filters)))
 
 
 async def _batch(ask: OperationRequest) -> Batch:
-    """The batch that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
+    """Return the batch in the path; :raises Problem: 404, it is missing, or another customer's"""
     nothing = no_such("batch", f"no batch {ask.path['id']!r}")
     try:
         batch = await ask.hub.app.batches.handle(UUID(ask.path["id"])).refresh()

@@ -1,4 +1,4 @@
-"""Documents that several operations share: jobs as they travel, lists, warnings, and the job of the examples."""
+"""Documents that several operations share: jobs, lists, warnings, and the job of the examples."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FIELDS = document_fields()
 if TYPE_CHECKING:
 
     class JobView(msgspec.Struct, frozen=True):
-        """A job: the fields that ``Job.to_dict`` gives, in the same order."""
+        """A job: the fields that ``Job.to_dict`` returns, in the same order."""
 
 else:
     JobView = msgspec.defstruct(
@@ -61,11 +61,11 @@ class JobPage(msgspec.Struct, frozen=True):
 
     items: tuple[JobView, ...]
     cursor: str | None
-    """Pass it on for the next page; null at the end."""
+    """Pass it for the next page; null at the end."""
 
 
 _NOW = ("queue", "priority")
-"""Fields of the spec that may have been changed since: the job says how they are now."""
+"""Fields of the spec that may have changed since: the job has their current values."""
 
 
 def _place(name: str) -> str:
@@ -73,14 +73,14 @@ def _place(name: str) -> str:
 
 
 _RAW = {"payload", "result"}
-"""These are stored as JSON text, which goes out as it is."""
+"""These are stored as JSON text, which is sent as it is."""
 
 _values = attrgetter(*(_place(name) if name not in _RAW else f"{name}_text" for name, _ in _FIELDS))
 _PAYLOAD, _RESULT = ([name for name, _ in _FIELDS].index(name) for name in ("payload", "result"))
 
 
 def job_view(job: Job) -> JobView:
-    """A job as it is on the wire: the JSON of ``job.to_dict()``, without reading and writing its texts anew."""
+    """Return a job for the wire: the JSON of ``job.to_dict()``, without decoding and encoding its texts."""
     values = list(_values(job))
     values[_PAYLOAD] = raw_json(job.payload_text)
     values[_RESULT] = None if job.result_text is None else raw_json(job.result_text)
@@ -88,12 +88,12 @@ def job_view(job: Job) -> JobView:
 
 
 def page_view(page: Page[Job]) -> JobPage:
-    """A page of jobs as it is on the wire."""
+    """Return a page of jobs for the wire."""
     return JobPage(job_views(page.items), page.cursor)
 
 
 def job_views(jobs: Iterable[Job]) -> tuple[JobView, ...]:
-    """Jobs as they are on the wire."""
+    """Return jobs for the wire."""
     return tuple(map(job_view, jobs))
 
 
@@ -103,7 +103,7 @@ _END = _BEGIN + timedelta(seconds=1)
 ID = "019a8dce-1740-7d05-9c8e-2f6b8f0e4a11"
 AT = "2026-11-16T17:30:01Z"
 PATH = {"id": ID}
-"""Of the job."""
+"""Path parameters of the example job."""
 
 JOB: dict[str, Any] = Job(
     id=UUID(ID),
@@ -122,19 +122,19 @@ JOB: dict[str, Any] = Job(
     first_started_at=_BEGIN,
     finished_at=_END,
 ).to_dict()
-"""A job on the wire."""
+"""An example of a job."""
 
 T = TypeVar("T")
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):
-    """All there is."""
+    """All entries."""
 
     items: tuple[T, ...]
 
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
-"""Of a queue, a task, a rate or a schedule."""
+"""The name of a queue, a task, a rate or a schedule."""
 Amount = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 """How many at once, or in a span of time."""
 
@@ -148,5 +148,5 @@ async def warnings_about(app: App, of: Named, name: str, rates: tuple[str, ...] 
 
 
 def no_such(what: str, detail: str) -> Problem:
-    """The answer to a name that stands for nothing."""
+    """Return the problem for an unknown name."""
     return Problem(404, "not-found", f"There is no such {what}", detail)

@@ -1,4 +1,4 @@
-"""The filters of jobs as they come over HTTP: in an address, and in the body of an act on many."""
+"""The filters of jobs over HTTP: in an address, and in the body of an action on many."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ SaidStatus = Literal[
     "failed",
     "cancelled",
 ]
-"""A status as it may be said; ``in_progress`` is ``running``."""
+"""A status in a request; ``in_progress`` is ``running``."""
 
 Several: TypeAlias = T | Annotated[tuple[T, ...], Meta(max_length=MAX_FILTER_VALUES)]
-"""One value, or up to 100 of which one must match; in an address a parameter is given again for each."""
+"""One value, or up to 100 of which one must match; in an address the parameter is repeated."""
 
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class JobFilters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which jobs. Every field that is given must match; a field of several values, if one of them does."""
+    """Which jobs. Every given field must match; a field with several values matches if one of them does."""
 
     status: Several[SaidStatus] = ()
     reason: Several[Reason] = ()
@@ -54,10 +54,10 @@ class JobFilters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     worker: Several[UUID] = ()
     """Jobs that the worker has now."""
     fingerprint: Several[str] = ()
-    """Of the groups of failures."""
+    """Of groups of failures."""
     tag: str | None = None
     text: Annotated[str, Meta(min_length=1)] | None = None
-    """Looked for in the id, the task, the payload and the error."""
+    """Searched in the id, the task, the payload and the error."""
     schedule: str | None = None
     parent: UUID | None = None
     """Children of this job."""
@@ -82,11 +82,11 @@ _SAME = {"type": "task", "customer_id": "customer"}
 
 
 def filters_in(ask: OperationRequest, asked: msgspec.Struct) -> Filters:
-    """The filters that a request names, in our words and kept to the caller's customer.
+    """Return the filters of a request, by headrace's names and limited to the caller's customer.
 
     ``asked``: has all fields of ``JobFilters``, or some of them, and perhaps others that are no filters.
 
-    :raises Problem: 400, it says one thing twice, and differently; 403, it names another customer
+    :raises Problem: 400, it gives two values for one thing; 403, it names another customer
     """
     given: dict[str, Any] = {}
     for name in JobFilters.__struct_fields__:

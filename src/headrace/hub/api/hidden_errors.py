@@ -1,4 +1,4 @@
-"""Errors that are kept from customers: in every document that leaves the hub."""
+"""Hides errors from customers, in every document that leaves the hub."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["hidden_document", "hides"]
 
 
 def hides(options: HubOptions, caller: Permissions) -> bool:
-    """Whether this caller is told references of errors, and not their texts."""
+    """Return whether this caller sees references instead of the texts of errors."""
     return options.errors == "hidden" and caller.customer is not None
 
 
 def hidden_document(document: Any) -> Any:
-    """A document as a customer is sent it, with all jobs and groups of failures that are in it."""
+    """Return a document as a customer gets it, with errors hidden in all its jobs and groups of failures."""
     if isinstance(document, JobView):
         return _hidden_view(document)
     if isinstance(document, FailureGroup):

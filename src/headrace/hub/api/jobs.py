@@ -1,4 +1,4 @@
-"""Operations that look at jobs: find them, look at one, wait for it, read what it left."""
+"""Operations that read jobs: find them, show one, wait for it, read its log and stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from headrace.runtime.watch.stream import StreamItem
 __all__ = ["OPERATIONS"]
 
 READ_JOBS = 100
-"""So many jobs are read at a time: one may have megabytes."""
+"""Jobs that are read at a time: one may have megabytes."""
 
 Limit = Annotated[int, Meta(ge=1, le=MAX_HUB_PAGE_JOBS)]
 Wait = Annotated[float, Meta(ge=0, le=MAX_LONG_POLL_SECONDS)]
@@ -51,7 +51,7 @@ class FindJobs(JobFilters, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     limit: Limit = 50
     cursor: JobCursor | None = None
-    """Of the page before."""
+    """Of the previous page."""
 
 
 class FoundJobs(msgspec.Struct, frozen=True):
@@ -59,10 +59,10 @@ class FoundJobs(msgspec.Struct, frozen=True):
 
     items: tuple[JobView, ...]
     cursor: str | None
-    """Pass it on for the next page; null: there is none."""
+    """Pass it for the next page; null: there is none."""
     partial: bool = False
-    """It has fewer than were asked for, but there may be more, behind the cursor. A search by ``text`` looks at 5,000
-    jobs at a time, and a page ends early when it has 8 MiB."""
+    """The page has fewer jobs than requested, but there may be more behind the cursor. A search by ``text`` reads 5,000
+    jobs at a time, and a page ends early at 8 MiB."""
 
 
 class JobCount(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class JobCount(msgspec.Struct, frozen=True):
 
 
 async def list_jobs(ask: OperationRequest) -> OperationReply:
-    """The jobs that match, the newest first, a page at a time."""
+    """Return the jobs that match, newest first, a page at a time."""
     query: FindJobs = ask.query
     return await _found(ask, filters_in(ask, query), query.limit, query.cursor)
 
@@ -83,20 +83,20 @@ async def count_jobs(ask: OperationRequest) -> OperationReply:
 
 
 class Paged(msgspec.Struct, frozen=True, kw_only=True):
-    """How many at a time, and from where on."""
+    """The size of a page, and where it begins."""
 
     limit: Limit = 50
     cursor: JobCursor | None = None
 
 
 async def list_children(ask: OperationRequest) -> OperationReply:
-    """The jobs that the handler of this one submitted, the newest first."""
+    """Return the jobs that the handler of this one submitted, newest first."""
     job, query = await _job(ask), ask.query
     return await _found(ask, filters_of(ask, {"parent": job.id}), query.limit, query.cursor)
 
 
 async def _found(ask: OperationRequest, filters: Filters, limit: int, cursor: str | None) -> OperationReply:
-    """A page of jobs, read in parts so that it does not become too large."""
+    """Return a page of jobs, read in parts so that it does not become too large."""
     found, size = list[Job](), 0
     while True:
         wanted = min(READ_JOBS, limit - len(found))
@@ -124,10 +124,10 @@ def _is_known(request: Request, job: Job) -> bool:
 
 
 async def show_job(ask: OperationRequest) -> OperationReply:
-    """The job as it stands.
+    """Return the job as it is now.
 
-    With ``wait`` and ``If-None-Match`` it is answered as soon as the job differs from what the client has. If it does
-    not in time, has ended, or the hub is about to stop, the answer is 304.
+    With ``wait`` and ``If-None-Match`` the reply comes as soon as the job differs from the client's copy. If it does
+    not in time, has ended, or the hub is about to stop, the reply is 304.
     """
     job = await _job(ask)
     if not job.ended and _is_known(ask.request, job):
@@ -138,9 +138,9 @@ async def show_job(ask: OperationRequest) -> OperationReply:
 
 
 async def show_result(ask: OperationRequest) -> Response | OperationReply:
-    """What the handler returned, as it is, also if that is ``null``.
+    """Return the result of the handler, unchanged, also if it is ``null``.
 
-    With ``wait`` it is answered as soon as the job has ended. A job that has no result is refused (409): ``not-ended``
+    With ``wait`` the reply comes as soon as the job has ended. A job without a result is refused (409): ``not-ended``
     if it may have one later, else ``failed`` or ``cancelled``.
     """
     job = await _job(ask)
@@ -164,7 +164,7 @@ def _no_result(job: Job) -> Problem:
 
 
 async def _later(ask: OperationRequest, job: Job, is_it: Callable[[Job], bool]) -> Job:
-    """The job as soon as it is so, or as it is when the client's patience or this hub ends."""
+    """Return the job as soon as the condition holds, or as it is when the wait is over or the hub stops."""
     query: Patience = ask.query
     if not query.wait:
         return job
@@ -182,7 +182,7 @@ async def _later(ask: OperationRequest, job: Job, is_it: Callable[[Job], bool]) 
 
 
 async def show_history(ask: OperationRequest) -> OperationReply:
-    """Its attempts, and what people and programs did to it."""
+    """Return the attempts of a job, and the actions on it."""
     job = await _job(ask)
     history = await ask.hub.app.jobs.history(job.id)
     return OperationReply(hidden_history(history, job) if hides(ask.hub.options, ask.caller) else history)
@@ -196,7 +196,7 @@ class JobExplanation(msgspec.Struct, frozen=True):
 
 
 async def explain_job(ask: OperationRequest) -> OperationReply:
-    """Why it is in its status and what it waits for, in sentences and as data."""
+    """Return why a job is in its status and what it waits for, in sentences and as data."""
     hidden = hides(ask.hub.options, ask.caller)
     told = await ask.hub.app.jobs.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
     return OperationReply(JobExplanation(str(told), told.facts))
@@ -206,17 +206,17 @@ async def _job(ask: OperationRequest) -> Job:
     return await job_of(ask, ask.path["id"])
 
 
-# -- what its runs added
+# -- entries of its runs
 
 
 class ReadLogs(msgspec.Struct, frozen=True, kw_only=True):
     """Which lines."""
 
     attempt: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
-    """Only of this one."""
+    """Only of this attempt."""
     limit: Limit = 100
     cursor: EntryCursor | None = None
-    """Of the page before; it is ``attempt.number`` of the last line that was read."""
+    """Of the previous page; it is ``attempt.number`` of the last line that was read."""
 
 
 class ReadItems(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,13 +224,13 @@ class ReadItems(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: Limit = 100
     cursor: EntryCursor | None = None
-    """Of the page before; it is ``attempt.number`` of the last item that was read."""
+    """Of the previous page; it is ``attempt.number`` of the last item that was read."""
 
 
 async def read_logs(ask: OperationRequest) -> OperationReply | Response:
-    """The lines of its log, the oldest first; a page has a cursor as long as more may come.
+    """Return the lines of a job's log, oldest first; a page has a cursor as long as more may come.
 
-    With ``Accept: application/x-ndjson`` all lines behind the cursor that are there, one after the other.
+    With ``Accept: application/x-ndjson`` return all present lines behind the cursor, one after the other.
     """
     app, query = ask.hub.app, ask.query
     id = (await _job(ask)).id
@@ -240,10 +240,10 @@ async def read_logs(ask: OperationRequest) -> OperationReply | Response:
 
 
 async def read_items(ask: OperationRequest) -> OperationReply | Response:
-    """The items of its stream; a page has a cursor as long as more may come.
+    """Return the items of a job's stream; a page has a cursor as long as more may come.
 
-    An item that is ``restarted`` is the first of a new beginning: those read before count no more. With
-    ``Accept: application/x-ndjson`` all items behind the cursor that are there, one after the other.
+    An item that is ``restarted`` begins the stream anew: earlier items no longer count. With ``Accept:
+    application/x-ndjson`` return all present items behind the cursor, one after the other.
     """
     app, id = ask.hub.app, (await _job(ask)).id
     return await _entries(ask, lambda limit, cursor: app.jobs.items(id, limit=limit, cursor=cursor))
@@ -263,7 +263,7 @@ async def _entries(
     query: ReadLogs | ReadItems = ask.query
     if not wants_lines(ask.request):
         return OperationReply(await read(query.limit, query.cursor))
-    first = await read(MAX_HUB_PAGE_JOBS, query.cursor)  # here, where an error is a problem
+    first = await read(MAX_HUB_PAGE_JOBS, query.cursor)  # here, where an error can still be a problem reply
 
     async def parts() -> AsyncGenerator[Sequence[Any], None]:
         page = first
@@ -295,7 +295,7 @@ _LINE = {"at": AT, "attempt": 1, "number": 1, "level": "INFO", "logger": "shop",
 
 _KNOWN = "The ETag of what the client has: 304 if it is still so."
 
-OPERATIONS = (  # what has a word in the place of an id is before what has an id there
+OPERATIONS = (  # paths with a word in place of the id come before those with an id
     Operation(
         name="list_jobs",
         method="GET",

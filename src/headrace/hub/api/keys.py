@@ -24,11 +24,11 @@ class KeyWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     expires: float | None = None
     """Seconds until it expires; null: never."""
     profiles: int | None = None
-    """Of how many pairs of task and requirements its customer may have live jobs; null: 100."""
+    """For how many pairs of task and requirements its customer may have live jobs; null: 100."""
 
 
 class KeyMade(msgspec.Struct, frozen=True):
-    """A new key. It cannot be had again."""
+    """A new key. It is shown only once."""
 
     text: str
     key: ApiKey
@@ -41,7 +41,7 @@ class KeyList(msgspec.Struct, frozen=True):
 
 
 async def create(ask: OperationRequest) -> OperationReply:
-    """Make a key, of what the caller may do."""
+    """Make a key, with permissions that the caller has."""
     wanted: KeyWanted = ask.body
     made = await ask.hub.app.keys.create(
         wanted.name,

@@ -18,21 +18,21 @@ __all__ = ["OPERATIONS", "LimitSettings", "LimitView", "RateSettings", "RateView
 
 
 class LimitView(LimitInfo, frozen=True):
-    """The limits of a task, and where they were set."""
+    """The limits of a task, with their origin."""
 
     warnings: tuple[str, ...] = ()
-    """After a change: what may have been a slip, such as a name that nobody knows."""
+    """After a change: possible typing errors, such as an unknown name."""
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be set of the limits of a task; what is left out stays as it is."""
+    """New limits of a task; omitted ones stay as they are."""
 
     max_concurrency: Amount | None = None
-    """How many of its jobs may run at once, in all workers together."""
+    """Maximum of its jobs that run at once, in all workers together."""
     max_per_key: Amount | None = None
-    """How many of those with the same concurrency key."""
+    """Maximum of those with the same concurrency key."""
     rates: tuple[Name, ...] | None = None
-    """The rates that its jobs keep to; an empty list: none."""
+    """The rates that limit its jobs; an empty list: none."""
 
 
 class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,11 +47,11 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class RateView(RateSettings, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A rate, and the name that tasks and queues know it by."""
+    """A rate, and the name by which tasks and queues refer to it."""
 
     name: str
     warnings: tuple[str, ...] = ()
-    """After a change: what may have been a slip."""
+    """After a change: possible typing errors."""
 
 
 # -- limits of tasks
@@ -63,7 +63,7 @@ async def list_limits(ask: OperationRequest) -> OperationReply:
 
 
 async def get_limit(ask: OperationRequest) -> OperationReply:
-    """The limits of one task."""
+    """Return the limits of one task."""
     app, task = ask.hub.app, ask.path["task"]
     view = await _limit(app, task)
     if not view.live and (strange := await strange_name(app, "task", task)):
@@ -100,14 +100,14 @@ async def _limit(app: App, task: str) -> LimitView:
 
 
 async def list_rates(ask: OperationRequest) -> OperationReply:
-    """Every rate."""
+    """Return every rate."""
     return OperationReply(
         Listed(tuple(_rate(name, rate) for name, rate in sorted((await ask.hub.app.rates.list()).items())))
     )
 
 
 async def get_rate(ask: OperationRequest) -> OperationReply:
-    """One rate."""
+    """Return one rate."""
     name = ask.path["name"]
     rate = (await ask.hub.app.rates.list()).get(name)
     if rate is None:

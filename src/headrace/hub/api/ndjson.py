@@ -1,4 +1,4 @@
-"""Lines of JSON: bodies that are read while they come, and responses that are written while the client reads."""
+"""Lines of JSON: bodies that are read as they come, and responses that are written as the client reads."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["LINES", "MEDIA", "Lines", "NdjsonResponse", "lines_response", "wants
 MEDIA = "application/x-ndjson"
 
 _GROUP_LINES = 500
-"""Lines that are answered together, at most: what is done for them at one go must not keep others waiting."""
+"""Maximum lines that are handled together: their work must not delay other requests."""
 _MAX_OPEN_GROUPS = 2
-"""Groups that are under way at once: one is made ready while the other is being stored."""
+"""Groups that are handled at once: one is prepared while the other is being stored."""
 
 
 class Lines:
-    """Cuts bytes into lines, of which none may be longer than ``most``."""
+    """Splits bytes into lines of at most ``most`` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -36,14 +36,14 @@ class Lines:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that end here; None for one that is too long, of which nothing is kept. Empty ones are left out."""
+        """Return the lines that end here; None for one that is too long, which is dropped. Empty ones are left out."""
         *ended, rest = data.split(b"\n")
         lines = [self._line(part) for part in ended]
         self._add(rest)
         return [line for line in lines if line is None or line]
 
     def end(self) -> list[bytes | None]:
-        """The last line, if no line feed ended it."""
+        """Return the last line, if no line feed ended it."""
         return self.feed(b"\n")
 
     def _line(self, last: bytes) -> bytes | None:
@@ -61,7 +61,7 @@ class Lines:
 
 
 class _Outbox:
-    """Answers on their way out; so many bytes of them at most, then whoever makes more has to wait."""
+    """Replies that wait to be sent; beyond so many bytes, adding more has to wait."""
 
     def __init__(self, most: int) -> None:
         self._most, self._parts, self._size = most, list[bytes](), 0
@@ -82,7 +82,7 @@ class _Outbox:
             self._changed.notify_all()
 
     async def take(self) -> bytes | None:
-        """All that there is; None after the last."""
+        """Return everything that waits; None after the last."""
         async with self._changed:
             while not self._parts and not self._closed:
                 await self._changed.wait()
@@ -98,12 +98,13 @@ Finish = Callable[[Any], Awaitable[bytes]]
 
 
 class NdjsonResponse(Response):
-    """Answers a body of lines with lines. ``prepare`` is called with some lines at a time, one call after the other;
-    ``finish`` with what came of it, while the next are prepared, and gives their answers.
+    """Replies to a body of lines with lines. ``prepare`` is called with some lines at a time, one call after the other;
+    ``finish`` with its result, while the next are prepared, and returns their replies.
 
-    A client need not read before it has sent all, as long as its answers are less than ``unread`` bytes. After that,
-    no more is read until it reads. Where nothing comes for ``patience`` seconds, the hub is about to stop, or the key
-    of the caller is revoked, what came is answered, and ``last`` gives the last line, which says why there is no more.
+    A client need not read before it has sent everything, as long as its replies are less than ``unread`` bytes. After
+    that, no more is read until it reads. When nothing comes for ``patience`` seconds, the hub is about to stop, or the
+    caller's key is revoked, received lines still get replies, and ``last`` returns the last line, which gives the
+    reason.
     """
 
     media_type = MEDIA
@@ -121,7 +122,7 @@ class NdjsonResponse(Response):
         caller: Caller,
         connections: Connections,
     ) -> None:
-        """``last`` is called with why the hub lets go of it; None: nothing comes any more."""
+        """``last`` is called with the reason why the hub ends it; None: the client sends nothing any more."""
         super().__init__()
         del self.headers["content-length"]
         self._request, self._prepare, self._finish, self._last = request, prepare, finish, last
@@ -129,7 +130,7 @@ class NdjsonResponse(Response):
         self._caller, self._connections = caller, connections
         self._problem: Problem | None = None
         self._limit = asyncio.timeout(None)
-        """Until when the next bytes are waited for."""
+        """The timeout for the next bytes."""
         self._outbox = _Outbox(unread)
         self._ahead = asyncio.Semaphore(_MAX_OPEN_GROUPS)
 
@@ -142,17 +143,17 @@ class NdjsonResponse(Response):
                     group.create_task(self._read(group))
                     group.create_task(self._write(send))
         except* ClientDisconnect:
-            pass  # nobody hears an answer; what is being stored is stored or not
+            pass  # the client is gone; what is being stored is stored or not
 
     @property
     def caller(self) -> Caller:
-        """Whose it is."""
+        """The caller."""
         return self._caller
 
     def let_go(self, problem: Problem) -> None:
         """Read no more lines."""
         self._problem = problem
-        with suppress(RuntimeError, AssertionError):  # nothing is waited for
+        with suppress(RuntimeError, AssertionError):  # no read is under way
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
@@ -175,7 +176,7 @@ class NdjsonResponse(Response):
         await self._outbox.close()
 
     async def _incoming(self) -> AsyncIterator[list[bytes | None]]:
-        """The lines, as they come; :raises TimeoutError: none does any more"""
+        """Yield the lines as they come; :raises TimeoutError: no more come"""
         parts = aiter(self._request.stream())
         while True:
             if self._problem is not None:
@@ -190,7 +191,7 @@ class NdjsonResponse(Response):
     async def _answer(self, ready: Any, before: asyncio.Task[None] | None) -> None:
         try:
             if before is not None:
-                await asyncio.wait([before])  # whose lines come first, in the store as in the answer
+                await asyncio.wait([before])  # its lines come first, in the store as in the reply
             await self._outbox.put(await self._finish(ready))
         finally:
             self._ahead.release()
@@ -207,13 +208,13 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def wants_lines(request: Request) -> bool:
-    """Whether the answer is to be lines of JSON."""
+    """Return whether the client wants lines of JSON."""
     accepted = (one.partition(";")[0].strip().lower() for one in request.headers.get("accept", "").split(","))
     return LINES in accepted
 
 
 def lines_response(request: Request, parts: AsyncGenerator[Iterable[Any], None]) -> Response:
-    """The documents as they come, a line for each; those of one part are written together."""
+    """Return a response with a line for each document, as they come; those of one part are written together."""
     if request.method == "HEAD":
         return Response(media_type=LINES)
     return StreamingResponse(_written(parts), media_type=LINES)

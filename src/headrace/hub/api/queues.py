@@ -1,4 +1,4 @@
-"""Operations about queues: look, pause, resume, set."""
+"""Operations about queues: show, pause, resume, set."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class QueueView(QueueInfo, frozen=True):
     """A queue: its settings, and its jobs counted by status."""
 
     warnings: tuple[str, ...] = ()
-    """After a change: what may have been a slip, such as a name that nobody knows."""
+    """After a change: possible typing errors, such as an unknown name."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be set of a queue; what is left out stays as it is."""
+    """New settings of a queue; omitted ones stay as they are."""
 
     priority: Annotated[int, msgspec.Meta(ge=-MAX_COUNT, le=MAX_COUNT)] | None = None
     """A queue with a higher number is served first."""
     max_concurrency: Amount | None = None
-    """How many of its jobs may run at once, in all workers together."""
+    """Maximum of its jobs that run at once, in all workers together."""
     rates: tuple[Name, ...] | None = None
-    """The rates that its jobs keep to; an empty list: none."""
+    """The rates that limit its jobs; an empty list: none."""
     by_customer: bool | None = None
-    """Whether jobs of each customer stand in lines of their own."""
+    """Whether each customer has a waiting list of its own."""
 
 
 class QueuesAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,18 +49,18 @@ class QueuePage(msgspec.Struct, frozen=True):
 
     items: tuple[QueueInfo, ...]
     cursor: str | None
-    """Pass it on for the next page; null at the end."""
+    """Pass it for the next page; null at the end."""
 
 
 async def list_queues(ask: OperationRequest) -> OperationReply:
-    """The queues that have jobs or settings."""
+    """Return the queues that have jobs or settings."""
     asked: QueuesAsked = ask.query
     page = page_of_queues(await ask.hub.app.queues.list(), asked.limit, asked.cursor)
     return OperationReply(QueuePage(page.items, page.cursor))
 
 
 async def get_queue(ask: OperationRequest) -> OperationReply:
-    """One queue."""
+    """Return one queue."""
     app, name = ask.hub.app, ask.path["name"]
     stored = any(one.name == name for one in await app.queues.list())
     if not stored and (strange := await strange_name(app, "queue", name)):
@@ -81,7 +81,7 @@ async def resume_queue(ask: OperationRequest) -> OperationReply:
 
 
 async def set_queue(ask: OperationRequest) -> OperationReply:
-    """Change its settings."""
+    """Change the settings of a queue."""
     said: QueueSettings = ask.body
     await ask.hub.app.queues.set(ask.path["name"], **msgspec.structs.asdict(said), by=ask.caller.name)
     return await _changed(ask)

@@ -1,4 +1,4 @@
-"""Operations about schedules: look, make, rest, trigger, remove, and when they fire."""
+"""Operations about schedules: show, make, pause, trigger, delete, and preview."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     rule: CronRule | EveryRule | ContinuousRule
     task: Name
-    """Which task each fire submits."""
+    """The task that each fire submits."""
     payload: dict[str, Any] = {}
     queue: Name | None = None
-    """None, here and below: as the task says."""
+    """None, here and below: the task's own."""
     priority: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Seconds."""
@@ -54,7 +54,7 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RuleToTry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule whose fires are asked for; nothing is stored."""
+    """A rule to preview; nothing is stored."""
 
     rule: CronRule | EveryRule
     n: Fires = 5
@@ -65,11 +65,11 @@ class ScheduleView(ScheduleInfo, frozen=True, kw_only=True):
     """A schedule: its rule, its task, its state, and when it fires."""
 
     warnings: tuple[str, ...] = ()
-    """What may have been a slip, such as a task that nobody has registered."""
+    """Possible typing errors, such as an unregistered task."""
 
 
 class HowMany(msgspec.Struct, frozen=True):
-    """How many fires are asked for."""
+    """How many fires are requested."""
 
     n: Fires = 5
 
@@ -83,7 +83,7 @@ class Fire(msgspec.Struct, frozen=True):
 
 
 class Triggered(msgspec.Struct, frozen=True):
-    """The job that a schedule was made to submit."""
+    """The job that a trigger submitted."""
 
     job_id: UUID
     status: Status
@@ -139,21 +139,21 @@ async def trigger_schedule(ask: OperationRequest) -> OperationReply:
 
 
 async def next_fires(ask: OperationRequest) -> OperationReply:
-    """When it fires next."""
+    """Return when a schedule fires next."""
     app, name = ask.hub.app, ask.path["name"]
     rule = (await app.schedules.get(name)).rule
     return OperationReply(_fires(await app.schedules.preview(name, ask.query.n), rule))
 
 
 async def try_rule(ask: OperationRequest) -> OperationReply:
-    """When a schedule with this rule would fire."""
+    """Return when a schedule with this rule would fire."""
     rule = _plain(ask.body.rule)
     assert isinstance(rule, Cron | Every)
     return OperationReply(_fires(await ask.hub.app.schedules.preview(rule, ask.body.n), rule))
 
 
 def _plain(rule: Rule) -> Rule:
-    """The rule as schedules keep it, where fields of a newer version are let pass."""
+    """Return the rule as schedules store it, which accept fields of a newer version."""
     plain: Rule = msgspec.convert(msgspec.to_builtins(rule), Rule)
     return plain
 

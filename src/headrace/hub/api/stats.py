@@ -1,4 +1,4 @@
-"""Operations about figures: counts of the whole store, charts of what was finished, and failures in groups."""
+"""Operations about figures: counts of the whole store, charts of finished work, and failures in groups."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["OPERATIONS", "ChartsAsked", "FailuresAsked"]
 
 
 class ChartsAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Of what charts are asked for; without a time, of the last hour."""
+    """Which charts; by default those of the last hour."""
 
     task: str | None = None
     queue: str | None = None
     since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     step: Step | None = None
-    """How long a point is; by default what fits the time."""
+    """The duration of a point; by default one that fits the span."""
 
 
 class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Which failures are asked for; each parameter that is given must match."""
+    """Which failures; each given parameter must match."""
 
     status: tuple[SaidStatus, ...] | None = None
-    """By default, jobs that failed, and jobs that failed and are tried again."""
+    """By default jobs that failed, and jobs that are retried after a failure."""
     reason: tuple[Reason, ...] | None = None
     task: tuple[str, ...] | None = None
     queue: tuple[str, ...] | None = None
@@ -49,7 +49,7 @@ class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
     customer_id: tuple[str, ...] | None = None
     """The same as ``customer``."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
-    """How many groups: the largest."""
+    """Maximum groups: the largest."""
 
 
 async def stats(ask: OperationRequest) -> OperationReply:

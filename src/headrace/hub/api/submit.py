@@ -1,4 +1,4 @@
-"""Submitting: one job, or many with a verdict for each."""
+"""Submits: one job, or many with a verdict for each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("headrace.hub")
 
 KEY = b"idempotency-key"
 _CHECKED_JOBS = 100
-"""Jobs that are checked before others have their turn."""
+"""Jobs that are checked before other requests get a turn."""
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,24 +44,24 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     job_id: UUID
     status: Status
     position: int | None
-    """1 is the next in its queue; null: not in line, or not known."""
+    """1 is the next in its queue; null: not queued, or unknown."""
     estimated_start: datetime | None
-    """null: nothing tells."""
+    """null: unknown."""
     created_at: datetime
     duplicate: bool
-    """It was there before: the request was repeated, or the job holds the dedup key."""
+    """It existed before: the request was repeated, or the job holds the dedup key."""
     replaced: bool
-    """It was there before, and is to do now what this submit says."""
+    """It existed before, and this submit replaced what it does."""
     warnings: tuple[str, ...] = ()
 
 
 class SubmitVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of one of many jobs."""
+    """The outcome of one of many jobs."""
 
     index: int
-    """The how many-th it was, from 0; empty lines do not count."""
+    """Its number in the request, from 0; empty lines do not count."""
     verdict: Literal["created", "duplicate", "replaced", "refused", "unknown"]
-    """unknown: the store did not answer, and may have stored it; repeat it with the same ``idempotency_key``."""
+    """unknown: the store did not reply, and may have stored it; repeat it with the same ``idempotency_key``."""
     job_id: UUID | None = None
     status: Status | None = None
     created_at: datetime | None = None
@@ -70,7 +70,7 @@ class SubmitVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs to submit, each for itself; each may have an ``idempotency_key``."""
+    """Jobs to submit, each independently; each may have an ``idempotency_key``."""
 
     jobs: Annotated[tuple[SubmitBody, ...], Meta(max_length=MAX_SUBMIT_JOBS)]
 
@@ -82,7 +82,7 @@ class SubmitVerdicts(msgspec.Struct, frozen=True):
 
 
 class _Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``BulkBody``, whose jobs are read one by one: what is wrong with one says nothing of the others."""
+    """``BulkBody`` with jobs that are decoded one by one: an error in one does not affect the others."""
 
     jobs: Annotated[list[msgspec.Raw], Meta(max_length=MAX_SUBMIT_JOBS)]
 
@@ -93,7 +93,7 @@ _encoder = msgspec.json.Encoder()
 
 
 async def submit(ask: OperationRequest) -> OperationReply:
-    """Submit a job; one that was there before is answered with 200."""
+    """Submit a job; the reply is 200 if the job existed before."""
     keys = [value for name, value in ask.request.scope["headers"] if name == KEY]
     if len(keys) > 1:
         raise _malformed("Idempotency-Key", "the header Idempotency-Key is given more than once")
@@ -116,10 +116,10 @@ async def submit(ask: OperationRequest) -> OperationReply:
 
 
 async def draft_of(ask: OperationRequest, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
-    """The job that a body asks for, if this caller may submit it."""
+    """Return the draft of a body, if this caller may submit it."""
     options, tasks = said.options, ask.caller.tasks
     if tasks is not None and said.task not in tasks:
-        may_submit(ask, said.task, "")  # before anything is said about its payload
+        may_submit(ask, said.task, "")  # before the payload is checked
     if ask.caller.customer is not None:
         options["customer"] = customer_of(ask, options.get("customer"))
         if after := options.get("after"):
@@ -164,7 +164,7 @@ async def submit_bulk(ask: OperationRequest) -> OperationReply | Response:
 
 
 class _Ready(msgspec.Struct):
-    """Some of the jobs: drafts to store, and those that are refused already."""
+    """Some of the jobs: drafts to store, and jobs that are refused already."""
 
     first: int
     """The number of the first."""
@@ -177,14 +177,14 @@ class _Bulk:
     def __init__(self, ask: OperationRequest) -> None:
         self._ask, self._count = ask, 0
         self._owes = False
-        """Whether jobs of it were refused that count as submits."""
+        """Whether refused jobs count as submits."""
 
     async def prepare(self, texts: Sequence[bytes | msgspec.Raw | None]) -> _Ready:
-        """Check them; None stands for a line that is too long."""
+        """Check the jobs; None stands for a line that is too long."""
         ready = _Ready(self._count, [])
         self._count += len(texts)
         if self._owes and (why := self._ask.hub.door.too_fast(self._ask.caller)) is not None:
-            ready.drafts += [why] * len(texts)  # nobody reads them
+            ready.drafts += [why] * len(texts)  # they are not decoded
             self._ask.hub.door.owe(self._ask.caller, len(texts))
             return ready
         for number, text in enumerate(texts, 1):
@@ -199,7 +199,7 @@ class _Bulk:
         return ready
 
     async def verdicts(self, ready: _Ready) -> list[SubmitVerdict]:
-        """Store them, and tell what came of each."""
+        """Store the jobs, and return the verdict on each."""
         drafts = [one[0] for one in ready.drafts if not isinstance(one, Problem)]
         answers = await self._ask.hub.app.submit_each(drafts)
         if owed := sum(isinstance(answer, TooManyProfiles) for answer in answers):
@@ -219,7 +219,7 @@ class _Bulk:
         return _encoder.encode_lines(await self.verdicts(ready))
 
     def last(self, why: Problem | None) -> bytes:
-        """The last line of an answer that ends early: the hub lets go of the client, or hears nothing of it."""
+        """Return the last line of a reply that ends early: the hub ends it, or the client sends nothing."""
         patience = self._ask.hub.options.read_timeout
         if why is not None and why.status == 503:
             problem = Problem(503, "draining", "The hub stops", "send the rest again, to it or to another")

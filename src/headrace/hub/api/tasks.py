@@ -1,4 +1,4 @@
-"""Operations about tasks: which there are, and what their jobs take."""
+"""Operations about tasks: which exist, and the arguments of their jobs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["OPERATIONS"]
 
 
 async def list_tasks(ask: OperationRequest) -> OperationReply:
-    """Every task that the caller may submit."""
+    """Return every task that the caller may submit."""
     return OperationReply(Listed(tuple(await _tasks(ask))))
 
 
 async def get_task(ask: OperationRequest) -> OperationReply:
-    """One task."""
+    """Return one task."""
     name = ask.path["name"]
     found = next((one for one in await _tasks(ask) if one.name == name), None)
     if found is None:

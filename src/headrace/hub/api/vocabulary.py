@@ -1,7 +1,7 @@
-"""The body of a submit, in our words and in those of the EmProps page, and the draft that it becomes.
+"""The body of a submit, by headrace's names and by those of the EmProps page, and the draft that it becomes.
 
-Where a body says the same thing in both, it must be the same. Drafts are made quickly: most submits of a task have
-options that an earlier one had, too.
+Where a body gives the same thing by both names, the values must be equal. Drafts are made fast: most submits of a task
+have the options of an earlier one.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ __all__ = [
 
 
 OUR_STATUS = {"in_progress": "running"}
-"""The statuses that the page calls differently."""
+"""The statuses that have another name on the page."""
 
 
 def our_status(text: str) -> str:
-    """A status in our words."""
+    """Return a status by headrace's name."""
     return OUR_STATUS.get(text, text)
 
 
@@ -68,7 +68,7 @@ Delays = Annotated[tuple[Span, ...], Meta(min_length=1, max_length=100)]
 
 
 class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A retry policy: the arguments of ``Retry``. It takes the place of the task's own as a whole."""
+    """A retry policy: the arguments of ``Retry``. It replaces the task's own as a whole."""
 
     max_retries: Retries | UnsetType = UNSET
     backoff: Literal["exponential", "fixed"] | Delays | UnsetType = UNSET
@@ -89,16 +89,16 @@ class KeptBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Excluded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a worker must not have. Who has ``all`` has what is named here, too."""
+    """What a worker must not have. A worker with ``all`` has what is named here, too."""
 
     service_type: Key | UnsetType = UNSET
     component: Key | UnsetType = UNSET
     hardware: dict[str, int | float | str | bool] | UnsetType = UNSET
-    """None of these: a number excludes workers with as much or more, a text those with the same."""
+    """None of these: a number excludes workers with at least as much, a text those with the same."""
 
 
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the page asks of a worker."""
+    """The page's requirements of a worker."""
 
     service_type: Key | UnsetType = UNSET
     component: Key | UnsetType = UNSET
@@ -113,8 +113,8 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A job to submit. Seconds are numbers; moments are RFC 3339 with a zone."""
 
     BESIDES: ClassVar[dict[str, Any]] = {"allOf": [{"anyOf": [{"required": ["task"]}, {"required": ["type"]}]}]}
-    """What the types cannot say to the document: one of the two names of the task must be there. It is within
-    ``allOf``: generators of clients take a body with ``anyOf`` for a choice between bodies, and lose its fields."""
+    """What the types cannot express in the document: one of the two names of the task must be given. It is within
+    ``allOf``: client generators take a body with ``anyOf`` for a choice between bodies, and lose its fields."""
 
     task: Name | UnsetType = UNSET
     payload: dict[str, Any] = {}
@@ -159,7 +159,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Submission(msgspec.Struct, frozen=True, gc=False):
-    """What a body means: a task, its arguments, and options as ``App.submit`` takes them."""
+    """The meaning of a body: a task, its arguments, and options as ``App.submit`` takes them."""
 
     task: str
     payload: dict[str, Any]
@@ -174,26 +174,26 @@ _OPTIONS = frozenset(
         "on_parent_failure", "trace", "webhook",
     )
 )  # fmt: skip
-"""What is an option by the same name, of the same form."""
+"""Fields that are options of the same name and form."""
 _RETRY = {
     "max_retries": "max_retries",
     "retry_delays": "backoff",
     "retry_conditions": "retry_on",
     "no_retry_conditions": "give_up_on",
 }
-"""The words of the page for a retry policy."""
+"""The page's names for a retry policy."""
 _WEBHOOK = {"webhook_url": "url", "events": "events", "authentication": "authentication"}
 _OTHERS = ("requirements", *_RETRY, *_WEBHOOK)
-"""What has to be put into other words."""
+"""Fields that must be translated."""
 
 
 def submission_of(body: SubmitBody, key: str | None = None) -> Submission:
-    """What is to be submitted; ``key``: the request key that came beside the body.
+    """Return what is to be submitted; ``key``: the request key that came beside the body.
 
-    :raises Problem: 400, it says one thing twice, and differently, or names no task
+    :raises Problem: 400, it gives two values for one thing, or names no task
     """
     said = _given(body)
-    if key is None and said.keys() == _PLAIN:  # as most are
+    if key is None and said.keys() == _PLAIN:  # like most
         return Submission(_task(body), body.payload, {})
     options = {name: value for name, value in said.items() if name in _OPTIONS}
     if body.customer_id is not UNSET:
@@ -224,12 +224,12 @@ def _task(body: SubmitBody) -> str:
 
 
 def _translate(body: SubmitBody, options: dict[str, Any], policy: dict[str, Any]) -> None:
-    """Add what is said in words of the page."""
+    """Add what is given by names of the page."""
     for theirs, ours in _RETRY.items():
         if (value := getattr(body, theirs)) is not UNSET:
             _say(policy, ours, value, theirs, "retry.")
     if body.retry_delays is not UNSET:
-        policy.setdefault("jitter", False)  # they are meant as they stand
+        policy.setdefault("jitter", False)  # they are meant exactly
     if any(getattr(body, name) is not UNSET for name in _WEBHOOK):
         said = options.get("webhook", {})
         hook = options["webhook"] = {"url": said} if isinstance(said, str) else dict(said)
@@ -252,7 +252,7 @@ def _require(asked: Requirements, options: dict[str, Any]) -> None:
     if asked.hardware is not UNSET:
         needs["hardware"] = "hardware", asked.hardware
     if asked.quality_level is not UNSET:
-        # Of a worker that lists none, null is offered: it is not bound by this.
+        # A worker that lists none offers null, and is not limited by this.
         needs["quality_levels"] = "quality_level", _one_of(asked.quality_level, None)
         metadata = options["metadata"] = dict(options.get("metadata", {}))
         _say(metadata, "quality_level", asked.quality_level, "requirements.quality_level", "metadata.")
@@ -265,7 +265,7 @@ def _require(asked: Requirements, options: dict[str, Any]) -> None:
 
 
 def _exclude(asked: Excluded, needs: dict[str, tuple[str, Any]]) -> None:
-    """Add what a worker must not have to what it must have."""
+    """Add what a worker must not have to the requirements."""
     unwanted = dict[str, list[Any]]()
     if asked.service_type is not UNSET:
         unwanted["services"] = [asked.service_type, "all"]
@@ -281,8 +281,8 @@ def _exclude(asked: Excluded, needs: dict[str, tuple[str, Any]]) -> None:
 
 
 def requirements_of(job: Job) -> dict[str, Any]:
-    """What a job requires, in the words of the page; what it has no words for is as it was said."""
-    told: dict[str, Any] = {}
+    """Return the requirements of a job, by the page's names; those without one stay as they are."""
+    required: dict[str, Any] = {}
     excluded: dict[str, Any] = {}
     for name, need in job.requires.items():
         theirs = _THEIRS.get(name, name)
@@ -294,16 +294,16 @@ def requirements_of(job: Job) -> dict[str, Any]:
         elif wanted is None or "not" in need:
             theirs, wanted = name, need
         if wanted is not None:
-            told[theirs] = wanted
+            required[theirs] = wanted
     if excluded:
-        told["not"] = excluded
+        required["not"] = excluded
     if job.timeout is not None:
-        told["timeout_minutes"] = job.timeout / 60
-    return told
+        required["timeout_minutes"] = job.timeout / 60
+    return required
 
 
 def _wanted(name: str, need: Any) -> Any:
-    """What the page calls this; None: it has no words for it."""
+    """Return the value by the page's name; None: it has no name for it."""
     match need:
         case {"in": [str(value), "all" | None]} if name in _THEIRS and len(need) == 1:
             return value
@@ -313,7 +313,7 @@ def _wanted(name: str, need: Any) -> Any:
 
 
 def _not_wanted(name: str, need: Any) -> Any:
-    """The same for what a worker must not have."""
+    """Return the same for what a worker must not have."""
     match need:
         case {"in": [str(value), "all"]} if name in _THEIRS and len(need) == 1:
             return value
@@ -324,7 +324,7 @@ def _not_wanted(name: str, need: Any) -> Any:
 
 
 _THEIRS = {"services": "service_type", "components": "component", "quality_levels": "quality_level"}
-"""The words of the page for what is required of a worker."""
+"""The page's names for requirements of a worker."""
 
 
 def _one_of(*values: str | None) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def _given(struct: msgspec.Struct) -> dict[str, Any]:
 
 
 def _say(said: dict[str, Any], name: str, value: Any, theirs: str, of: str = "") -> None:
-    """Put down what one of two words for the same thing says."""
+    """Store the value of one of two names for the same thing."""
     if said.setdefault(name, value) != value:
         raise _twice(f"{of}{name}", theirs)
 
@@ -350,7 +350,7 @@ def _malformed(field: str, message: str) -> Problem:
 
 
 _MAX_REMEMBERED_TASKS = 500
-"""Tasks with options that are remembered."""
+"""Tasks with cached options."""
 
 
 class Drafts:

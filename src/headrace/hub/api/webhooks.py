@@ -1,4 +1,4 @@
-"""Operations on webhooks: subscriptions, what was delivered, and what is sent once more."""
+"""Operations on webhooks: subscriptions, deliveries, and redeliveries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["OPERATIONS", "NewSubscription", "SubscriptionChange", "SubscriptionL
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Event = Occasion | Literal["status_change", "completion", "ended"]
-"""What a webhook may be told of; the last three stand for several."""
+"""Events of a webhook; the last three stand for several."""
 
 
 class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     url: str
-    """Without what follows the host, if the key may not administrate."""
+    """Without what follows the host, if the key is no admin key."""
     events: tuple[Occasion, ...]
     tasks: tuple[str, ...]
     queues: tuple[str, ...]
@@ -55,7 +55,7 @@ class SubscriptionList(msgspec.Struct, frozen=True):
 
 
 class Authentication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a webhook knows who calls."""
+    """How a webhook authenticates headrace."""
 
     token: str
     type: Literal["bearer_token", "bearer"] = "bearer_token"
@@ -68,7 +68,7 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     webhook_url: str | None = None
     """The same as ``url``."""
     events: tuple[Event, ...] | None = None
-    """What it is told of; null: every change of status, and not progress."""
+    """Its events; null: every change of status, without progress."""
     tasks: tuple[Name, ...] = ()
     """Only of jobs of these tasks; none: of all."""
     queues: tuple[Name, ...] = ()
@@ -78,7 +78,7 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     secret: str | None = None
     """To sign with, ``whsec_…``; null: one is made."""
     bearer: str | None = None
-    """A token to be shown."""
+    """A token to be sent."""
     authentication: Authentication | None = None
     """The same as ``bearer``."""
     description: Annotated[str, msgspec.Meta(max_length=MAX_NOTE_CHARACTERS)] | None = None
@@ -92,7 +92,7 @@ class SubscriptionMade(msgspec.Struct, frozen=True):
 
 
 class SubscriptionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be changed; what is left out, or null, stays."""
+    """Changes; omitted or null fields stay as they are."""
 
     on: bool | None = None
     """Switch it on again, or off."""
@@ -112,13 +112,13 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Whose(msgspec.Struct, frozen=True):
-    """Which subscriptions are asked for."""
+    """Which subscriptions are requested."""
 
     customer: str | None = None
 
 
 class WhichDeliveries(msgspec.Struct, frozen=True):
-    """Which deliveries are asked for: to one webhook, or of one job."""
+    """Which deliveries are requested: to one webhook, or of one job."""
 
     webhook: str | None = None
     job: str | None = None
@@ -130,7 +130,7 @@ class WhichDeliveries(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-# -- who may
+# -- access
 
 
 def _shown(ask: OperationRequest, webhook: Webhook) -> WebhookView:
@@ -143,7 +143,7 @@ def _shown(ask: OperationRequest, webhook: Webhook) -> WebhookView:
 
 
 def _may_change(ask: OperationRequest) -> None:
-    """Customers see to their own; who is told of everybody's jobs is the administrator's business.
+    """Check that the caller may change it: customers their own, administrators those for all jobs.
 
     :raises Problem: 403
     """
@@ -153,7 +153,7 @@ def _may_change(ask: OperationRequest) -> None:
 
 
 async def _own(ask: OperationRequest) -> Webhook:
-    """The webhook that the path names; :raises Problem: 404, there is none, or it is somebody else's"""
+    """Return the webhook in the path; :raises Problem: 404, it is missing, or another customer's"""
     id = ask.path["id"]
     found = next((one for one in await ask.hub.app.webhooks.list() if one.id == id), None)
     if found is None or ask.caller.customer not in (None, found.customer):
@@ -169,7 +169,7 @@ def _checked_url(ask: OperationRequest, url: str) -> str:
 
 
 async def list_webhooks(ask: OperationRequest) -> OperationReply:
-    """Every subscription that the caller may see."""
+    """Return every subscription that the caller may see."""
     query: Whose = ask.query
     customer = filters_of(ask, {"customer": query.customer}).get("customer")
     found = await ask.hub.app.webhooks.list(customer=customer if isinstance(customer, str) else None)
@@ -177,7 +177,7 @@ async def list_webhooks(ask: OperationRequest) -> OperationReply:
 
 
 async def add_webhook(ask: OperationRequest) -> OperationReply:
-    """Subscribe."""
+    """Make a subscription."""
     _may_change(ask)
     body: NewSubscription = ask.body
     said = {name: getattr(body, name) for name in ("url", "webhook_url", "events", "secret", "bearer")}
@@ -200,12 +200,12 @@ async def add_webhook(ask: OperationRequest) -> OperationReply:
 
 
 async def get_webhook(ask: OperationRequest) -> OperationReply:
-    """One subscription."""
+    """Return one subscription."""
     return OperationReply(_shown(ask, await _own(ask)))
 
 
 async def set_webhook(ask: OperationRequest) -> OperationReply:
-    """Change it."""
+    """Change a subscription."""
     webhook = await _own(ask)
     _may_change(ask)
     body: SubscriptionChange = ask.body
@@ -223,7 +223,7 @@ async def set_webhook(ask: OperationRequest) -> OperationReply:
 
 
 async def rotate_webhook(ask: OperationRequest) -> OperationReply:
-    """Give it a new secret."""
+    """Make a new secret for a subscription."""
     webhook = await _own(ask)
     _may_change(ask)
     body: Rotation = ask.body
@@ -234,7 +234,7 @@ async def rotate_webhook(ask: OperationRequest) -> OperationReply:
 
 
 async def test_webhook(ask: OperationRequest) -> OperationReply:
-    """Send it a message, to see whether it takes one."""
+    """Send a test message."""
     webhook = await _own(ask)
     _may_change(ask)
     ask.hub.door.spend(ask.caller)
@@ -244,7 +244,7 @@ async def test_webhook(ask: OperationRequest) -> OperationReply:
 
 
 async def delete_webhook(ask: OperationRequest) -> OperationReply:
-    """Remove it."""
+    """Delete a subscription."""
     webhook = await _own(ask)
     _may_change(ask)
     await ask.hub.app.webhooks.delete(webhook.id, by=ask.caller.name)
@@ -255,7 +255,7 @@ async def delete_webhook(ask: OperationRequest) -> OperationReply:
 
 
 async def list_deliveries(ask: OperationRequest) -> OperationReply:
-    """What was sent, or is to be."""
+    """Return past and pending deliveries."""
     query: WhichDeliveries = ask.query
     given: Any = filters_in(ask, query)
     page = await ask.hub.app.webhooks.deliveries(
@@ -265,7 +265,7 @@ async def list_deliveries(ask: OperationRequest) -> OperationReply:
 
 
 async def redeliver(ask: OperationRequest) -> OperationReply:
-    """Send a message once more."""
+    """Send a message again."""
     job = await job_of(ask, ask.path["id"])
     if job.ended and job.task == TASK:
         ask.hub.door.spend(ask.caller)

@@ -1,4 +1,4 @@
-"""Operations about workers: who there is, why one gets nothing, and letting one finish and leave."""
+"""Operations about workers: list them, explain why one gets no jobs, and drain one."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID
     """New at each start."""
     name: str | None
-    """What a worker behind a hub calls itself (``worker_id``)."""
+    """The name that a remote worker gives itself (``worker_id``)."""
     host: str
     pid: int
     version: str
     state: str
-    """``running``; ``draining``: it finishes what it has; ``blocked``: its event loop stands still; ``silent``: not
-    heard of for its lease; ``dead``."""
+    """``running``; ``draining``: it finishes its jobs; ``blocked``: its event loop is blocked; ``silent``: no heartbeat
+    within its lease; ``dead``."""
     alive: bool
     started_at: datetime
     heard_at: datetime
-    """Its last beat."""
+    """Its last heartbeat."""
     concurrency: int
     busy: int
     buffered: int
     holds: int
-    """How many jobs the store gives to it."""
+    """How many jobs it holds, according to the store."""
     done: int
     """Attempts finished since its start."""
     failed: int
@@ -49,9 +49,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     busy_share_ever: float | None
     """The same since its start."""
     claimed_at: datetime | None
-    """When it was last given a job."""
+    """When it last got a job."""
     polled_at: datetime | None
-    """When it last asked for jobs, whether there were any or not."""
+    """When it last polled for jobs, whether there were any or not."""
     memory: int | None
     """Bytes that its process and its child processes have in RAM."""
     stuck_threads: int
@@ -62,13 +62,13 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None
     """None: all."""
     offers: dict[str, Any]
-    """What it has for jobs that require something."""
+    """Its capabilities, for jobs with requirements."""
     customers: Customers | None
-    """Whose jobs it takes; None: everybody's."""
+    """The customers that it takes jobs of; None: all."""
 
     @classmethod
     def of(cls, row: WorkerRow) -> WorkerView:
-        """What is told of a worker."""
+        """Return a worker as callers see it."""
         info, beat, use = row.info, row.beat, row.beat.utilisation
         return cls(
             id=info.id,
@@ -113,7 +113,7 @@ async def list_workers(ask: OperationRequest) -> OperationReply:
 
 
 async def get_worker(ask: OperationRequest) -> OperationReply:
-    """One worker."""
+    """Return one worker."""
     id = _id(ask)
     row = next((one for one in await ask.hub.app.workers.list() if one.info.id == id), None)
     if row is None:
@@ -128,7 +128,7 @@ async def explain_worker(ask: OperationRequest) -> OperationReply:
 
 
 async def drain_worker(ask: OperationRequest) -> OperationReply:
-    """Have a worker finish what it has, and leave."""
+    """Have a worker finish its jobs, and stop."""
     id = _id(ask)
     row = next((one for one in await ask.hub.app.workers.list() if one.info.id == id), None)
     if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):

@@ -1,6 +1,6 @@
-"""The door of the hub: whose request it is, and whether it may come in.
+"""The authenticator of the hub: it finds the caller of each request, and decides whether to admit it.
 
-Every request passes here, so that nothing is asked of the store: the keys are followed beside the requests.
+Every request passes here, so it reads nothing from the store: it follows changes of keys beside the requests.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["Authenticator", "Revoked"]
 _log = logging.getLogger("headrace.hub")
 
 Revoked = Callable[[str | None], object]
-"""Called with ``Caller.key`` of those who may not come in any more; None: who came in before there were keys."""
+"""Called with ``Caller.key`` of callers that are no longer admitted; None: callers from before there were keys."""
 
 
 class _Holder:
-    """Whoever has a key."""
+    """A key with its caller and its counters."""
 
     __slots__ = ("caller", "digest", "noted_at", "rate")
 
@@ -55,17 +55,17 @@ class _Holder:
 
 
 class Authenticator:
-    """Lets callers in, or says why not."""
+    """Admits callers, or refuses them with a problem."""
 
     def __init__(self, app: App, options: HubOptions) -> None:
         self._app, self._options = app, options
         self._holders: dict[str, _Holder] = {}
         """By the prefix of the key."""
         self._keyed = True
-        """Whether keys are needed: while nothing is known of them, and from the first one on. That the last one was
-        revoked opens no door."""
+        """Whether keys are needed: while none are loaded yet, and from the first key on. Revoking the last one does not
+        open the hub."""
         self._deaf = False
-        """Whether it hears no more of keys that are revoked, since the store was lost: nobody is let in then."""
+        """Whether it no longer learns of revoked keys, since the store was lost: then no caller is admitted."""
         self._listeners: dict[object, Revoked] = {}
         self._used: set[str] = set()
         self._use = asyncio.Event()
@@ -73,7 +73,7 @@ class Authenticator:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Know the keys, from the moment it is entered on.
+        """Load the keys, and follow their changes while entered.
 
         :raises ConfigError: there are none, and the hub can be reached from elsewhere
         """
@@ -95,7 +95,7 @@ class Authenticator:
 
     @property
     def alive(self) -> bool:
-        """Whether it hears of keys that are revoked; if not, the process must be started anew."""
+        """Whether it learns of revoked keys; if not, the process must be restarted."""
         return not any(loop.done() for loop in self._loops)
 
     @property
@@ -103,17 +103,17 @@ class Authenticator:
         """Whether a key is needed."""
         return self._keyed
 
-    # -- who it is
+    # -- authentication
 
     def caller(self, connection: HTTPConnection, operation: Operation) -> Caller:
-        """Who asks for this operation.
+        """Return the caller of this operation.
 
         :raises Problem: 401, 403, 429 or 503
         """
         return self.let_in(connection, operation.scope, operation.bounded)
 
     def let_in(self, connection: HTTPConnection, scope: Scope | None, bounded: Bounded) -> Caller:
-        """Who asks for what needs this scope; None: nobody needs one.
+        """Return the caller of what needs this scope; None: no key is needed.
 
         :raises Problem: 401, 403, 429 or 503
         """
@@ -128,25 +128,25 @@ class Authenticator:
         if text is None:
             raise _unknown("send a key, as in Authorization: Bearer hr_…", challenge="")
         holder = self._holder(text)
-        connection.scope.setdefault("state", {})["caller"] = holder.caller  # the access log names who is refused, too
+        connection.scope.setdefault("state", {})["caller"] = holder.caller  # the access log names refused callers, too
         self.admit(holder.caller, scope, bounded)
         if scope == "submit" and holder.rate is not None:
             holder.rate.spend(self._app.host.clock.monotonic())
         return holder.caller
 
     def owe(self, caller: Caller, count: int) -> None:
-        """Count so many jobs of a bulk as submits: they were refused."""
+        """Count refused jobs of a bulk as submits."""
         holder = self._holders.get(caller.key or "")
         if holder is not None and holder.rate is not None:
             holder.rate.owe(self._app.host.clock.monotonic(), count)
 
     def too_fast(self, caller: Caller) -> Problem | None:
-        """Why the caller may submit nothing just now; None: it may."""
+        """Return why the caller may submit nothing at the moment; None: it may."""
         holder = self._holders.get(caller.key or "")
         return None if holder is None or holder.rate is None else holder.rate.refusal(self._app.host.clock.monotonic())
 
     def spend(self, caller: Caller) -> None:
-        """Count as a submit what makes jobs and needs another scope.
+        """Count as a submit an operation that makes jobs and needs another scope.
 
         :raises Problem: 429
         """
@@ -155,7 +155,7 @@ class Authenticator:
             holder.rate.spend(self._app.host.clock.monotonic())
 
     def socket(self, connection: HTTPConnection) -> Caller | None:
-        """Who opens a socket; None: it must say so in its first message.
+        """Return the caller that opens a socket; None: it must authenticate in its first message.
 
         :raises Problem: 401, 403 or 503
         """
@@ -168,7 +168,7 @@ class Authenticator:
         return None if text is None else self.authenticate(text)
 
     def local(self, connection: HTTPConnection) -> Caller | None:
-        """Who looks at the dashboard of a hub without keys; None: there are keys, and one is needed.
+        """Return the caller of the dashboard of a hub without keys; None: there are keys, and one is needed.
 
         :raises Problem: 403 or 503
         """
@@ -180,7 +180,8 @@ class Authenticator:
         return LOCAL
 
     def holder_of(self, prefix: str) -> tuple[Caller, str] | None:
-        """Who has the key that begins so, and its digest: a session counts as long as both are what they were."""
+        """Return the caller of the key with this prefix, and the key's digest: a session is valid as long as both are
+        unchanged."""
         holder = None if self._deaf else self._holders.get(prefix)
         if holder is None or holder.caller.has_expired(self._app.host.clock.now()):
             return None
@@ -188,14 +189,14 @@ class Authenticator:
         return holder.caller, holder.digest
 
     def authenticate(self, text: str) -> Caller:
-        """Whose key this is.
+        """Return the caller of this key.
 
         :raises Problem: 401
         """
         return self._holder(text).caller
 
     def admit(self, caller: Caller, scope: Scope | None, bounded: Bounded) -> None:
-        """Whether this caller may do what needs this scope.
+        """Check that this caller may do what needs this scope.
 
         :raises Problem: 403
         """
@@ -222,17 +223,17 @@ class Authenticator:
         return holder
 
     def _note(self, holder: _Holder) -> None:
-        """Have it written down that a key is used, from time to time."""
+        """Store from time to time that a key is used."""
         now = self._app.host.clock.now()
         if holder.noted_at is None or holder.noted_at + USE_NOTE_INTERVAL <= now:
             holder.noted_at = now
             self._used.add(holder.caller.name)
             self._use.set()
 
-    # -- who is no longer let in
+    # -- revocation
 
     def knows(self, caller: Caller) -> bool:
-        """Whether who was let in before would be let in now: to be asked once ``on_revoked`` would tell of it."""
+        """Return whether an admitted caller would be admitted now; to be called after ``on_revoked``."""
         if self._deaf:
             return False
         if caller.key is None:
@@ -240,7 +241,7 @@ class Authenticator:
         return caller.key in self._holders and not caller.has_expired(self._app.host.clock.now())
 
     def on_revoked(self, callback: Revoked) -> Callable[[], None]:
-        """Call this, on the loop, when a key is revoked or has expired; what the answer calls ends that."""
+        """Call this, on the loop, when a key is revoked or has expired; return what ends that."""
         token = object()
         self._listeners[token] = callback
 
@@ -286,14 +287,14 @@ class Authenticator:
                 self._revoke(key)
 
     async def _expire(self) -> None:
-        """What a key has open ends with it, as when it is revoked."""
-        told = set[_Holder]()
+        """Close the connections of expired keys, as when a key is revoked."""
+        notified = set[_Holder]()
         while True:
             now = self._app.host.clock.now()
             ended = {one for one in self._holders.values() if one.caller.has_expired(now)}
-            for holder in ended - told:
+            for holder in ended - notified:
                 self._revoke(holder.caller.key)
-            told = ended
+            notified = ended
             await asyncio.sleep(POLL_SECONDS)
 
     async def _note_uses(self) -> None:

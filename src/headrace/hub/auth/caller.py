@@ -1,4 +1,4 @@
-"""Who asks: the name, the scopes and the bounds of the key that a request carries."""
+"""The caller of a request: the name, the scopes and the bounds of its key."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ __all__ = ["ANYBODY", "LOCAL", "SCOPES", "Caller", "Scope"]
 
 
 class Caller(Permissions, frozen=True, kw_only=True):
-    """Whose request it is, and what it may do."""
+    """The caller of a request, and what it may do."""
 
     name: str
-    """``by`` of every act."""
+    """``by`` of every action."""
     key: str | None = None
     """The prefix of the key; None: there are no keys, and the caller is on this machine."""
 
 
 LOCAL = Caller(name="local", scopes=frozenset(SCOPES) - {"engine"})
-"""Whoever asks a hub without keys, which listens on this machine alone."""
+"""Every caller of a hub without keys, which listens on this machine alone."""
 
 ANYBODY = Caller(name="anybody", scopes=frozenset())
-"""Whoever asks for what needs no key."""
+"""Every caller of operations that need no key."""

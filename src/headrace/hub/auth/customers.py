@@ -1,4 +1,5 @@
-"""Whose is what: what a caller with a customer may see, find and make; somebody else's is answered like nothing."""
+"""Ownership: what a caller with a customer may see, find and make; another customer's gets the reply of a missing
+one."""
 
 from __future__ import annotations
 
@@ -24,31 +25,31 @@ __all__ = [
 ]
 
 OURS = "headrace."
-"""Tasks and queues that begin so are not for others: what runs there is trusted."""
+"""Tasks and queues with this prefix are reserved: what runs there is trusted."""
 
 
 def is_own(ask: OperationRequest, job: Job) -> bool:
-    """Whether the caller may know of this job."""
+    """Return whether the caller may know of this job."""
     return ask.caller.customer is None or job.customer == ask.caller.customer
 
 
 def location_of(ask: OperationRequest, job: Job) -> dict[str, str]:
-    """The header that says where the job is."""
+    """Return the header with the URL of the job."""
     return {"Location": f"{ask.request.scope.get('root_path', '')}/api/jobs/{job.id}"}
 
 
 async def job_of(ask: OperationRequest, text: str) -> Job:
-    """The job of this id, as it stands.
+    """Return the job with this id, as it is now.
 
-    :raises Problem: 404 or 410, whether there is none or it is somebody else's
+    :raises Problem: 404 or 410, both for a missing job and for another customer's
     """
     return (await jobs_of(ask, [id_of(text)]))[0]
 
 
 async def jobs_of(ask: OperationRequest, ids: Sequence[UUID]) -> list[Job]:
-    """The jobs of these ids, in this order, such as those that another one waits for.
+    """Return the jobs with these ids, in this order, such as the dependencies of another job.
 
-    :raises Problem: 404 or 410 of the first that is not there, or is somebody else's
+    :raises Problem: 404 or 410 of the first that is missing, or belongs to another customer
     """
     found = list[Job]()
     for id, job in zip(ids, await ask.hub.app.jobs.get_many(ids), strict=True):
@@ -62,7 +63,7 @@ async def jobs_of(ask: OperationRequest, ids: Sequence[UUID]) -> list[Job]:
 
 
 def filters_of(ask: OperationRequest, given: Filters) -> Filters:
-    """The filters that were given, kept to the caller's customer.
+    """Return these filters, limited to the caller's customer.
 
     :raises Problem: 403, they name another customer
     """
@@ -77,7 +78,7 @@ def filters_of(ask: OperationRequest, given: Filters) -> Filters:
 
 
 def customer_of(ask: OperationRequest, named: str | None) -> str | None:
-    """Whose a new job is, given the customer that the request names: the caller's own, if it has one.
+    """Return the customer of a new job, given the one that the request names: the caller's own, if it has one.
 
     :raises Problem: 403, the request names another
     """
@@ -89,9 +90,9 @@ def customer_of(ask: OperationRequest, named: str | None) -> str | None:
 
 
 def may_submit(ask: OperationRequest, task: str | None, queue: str) -> None:
-    """Let pass what the caller's key may submit; :raises Problem: 403, it is bound to other tasks or queues
+    """Check that the caller's key may submit this; :raises Problem: 403, it is bound to other tasks or queues
 
-    ``task``: None where that of the job stays as it is.
+    ``task``: None where the job keeps its task.
     """
     for field, name, bound in (("task", task, ask.caller.tasks), ("queue", queue, ask.caller.queues)):
         if bound is not None and name is not None and name not in bound:
@@ -100,7 +101,7 @@ def may_submit(ask: OperationRequest, task: str | None, queue: str) -> None:
 
 
 def not_ours(task: str, queue: str) -> None:
-    """Let pass what is not headrace's own: nobody forges a delivery; :raises Problem: 403"""
+    """Check that task and queue are not headrace's own, so that no caller forges a delivery; :raises Problem: 403"""
     for field, name in (("task", task), ("queue", queue)):
         if name.startswith(OURS):
             message = f"{field}s named {OURS}… are headrace's own"

@@ -1,9 +1,9 @@
-"""The login of the dashboard at the root of a hub: a browser gives a key once, and a cookie remembers the session.
+"""The login of the dashboard at the root of a hub: a browser sends a key once, and a cookie holds the session.
 
-A session is a random text in a cookie; the store keeps its digest, which opens nothing. It counts until it is ended or
-its time is over, on every hub of the store, and as long as the key does: each request asks the authenticator, which
-hears of keys that are revoked. A hub without keys needs no login, since only this machine reaches it. Wrong keys are
-counted by address: after a few, an address must wait.
+A session is a random text in a cookie; the store keeps only its digest. It is valid on every hub of the store until it
+ends or expires, and as long as its key is: each request checks with the authenticator, which learns of revoked keys. A
+hub without keys needs no login, since only this machine reaches it. Wrong keys are counted by address: after a few, an
+address must wait.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = ["DashboardLogin", "LoginAttempts"]
 
 
 MAX_WRONG_KEYS = 5
-"""Wrong keys before one has to wait."""
+"""Wrong keys before an address has to wait."""
 WRONG_KEY_SECONDS = 12.0
 """Seconds after which one of them is forgotten: five a minute."""
 MAX_ADDRESSES = 10_000
-"""Addresses that are remembered at once; beyond that, those that have guessed least are forgotten."""
+"""Addresses that are kept at once; beyond that, those with the fewest wrong keys are dropped."""
 
 
 class LoginAttempts:
-    """Says how long an address has to wait before another key is looked at, right or wrong.
+    """Decides how long an address has to wait before the next key is checked, right or wrong.
 
-    Whoever guessed right meanwhile would else be told so. All moments are monotonic seconds.
+    If right keys were accepted meanwhile, guessing would go on at full speed. All moments are monotonic seconds.
     """
 
     def __init__(self) -> None:
@@ -61,20 +61,20 @@ class LoginAttempts:
         """When all wrong keys of an address are forgotten; each adds ``WRONG_KEY_SECONDS`` seconds."""
 
     def wait(self, address: str | None, now: float) -> float:
-        """Seconds until a key from this address is looked at; 0: at once."""
-        return max(0.0, self._until.get(_whose(address), now) - now - (MAX_WRONG_KEYS - 1) * WRONG_KEY_SECONDS)
+        """Return the seconds until a key from this address is checked; 0: at once."""
+        return max(0.0, self._until.get(_sender(address), now) - now - (MAX_WRONG_KEYS - 1) * WRONG_KEY_SECONDS)
 
     def wrong(self, address: str | None, now: float) -> None:
         """Count a wrong key."""
-        whose = _whose(address)
-        self._until[whose] = max(self._until.get(whose, now), now) + WRONG_KEY_SECONDS
+        sender = _sender(address)
+        self._until[sender] = max(self._until.get(sender, now), now) + WRONG_KEY_SECONDS
         if len(self._until) > MAX_ADDRESSES:
             kept = sorted(((until, one) for one, until in self._until.items() if until > now), reverse=True)
             self._until = {one: until for until, one in kept[: MAX_ADDRESSES // 2]}
 
 
-def _whose(address: str | None) -> str:
-    """By what one sender is known: of IPv6, everybody has a whole network of addresses."""
+def _sender(address: str | None) -> str:
+    """Return what identifies a sender: with IPv6, each has a whole network of addresses."""
     try:
         found = ip_address(address or "")
     except ValueError:
@@ -90,17 +90,17 @@ _log = logging.getLogger("headrace.hub")
 
 SESSION = "headrace_session"
 SESSION_CACHE_SECONDS = 1.0
-"""Seconds for which it is believed that a session goes on: one that was ended at another hub is refused after that."""
+"""Seconds for which a session is cached: one that was ended at another hub is refused after that."""
 _MAX_CACHED_SESSIONS = 1000
-"""How many sessions are remembered for that."""
+"""How many sessions are cached."""
 _WRITTEN = "/?#[]@!$&'()*+,;=:%"
-"""Characters that stand in addresses as they are."""
+"""Characters that stay unescaped in URLs."""
 MAX_LOGIN_BYTES = 16 * 1024
-"""Bytes of a login."""
+"""Maximum bytes of a login form."""
 
 
 class _Found(NamedTuple):
-    """A session that the store has."""
+    """A session in the store."""
 
     key: str
     until: datetime
@@ -108,7 +108,7 @@ class _Found(NamedTuple):
 
 
 class DashboardLogin:
-    """The gate of the dashboard of a hub."""
+    """The login of the dashboard of a hub."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub, self._guesses = hub, LoginAttempts()
@@ -116,7 +116,7 @@ class DashboardLogin:
         self.dashboard = Dashboard(hub.app, self)
 
     def routes(self) -> list[BaseRoute]:
-        """The pages, and logging in and out."""
+        """Return the routes of the pages, and of login and logout."""
         return [
             Route("/login", self._login_page, methods=["GET"], name="login"),
             Route("/login", self._login, methods=["POST"], name="log_in"),
@@ -125,10 +125,10 @@ class DashboardLogin:
             *self.dashboard.routes(),
         ]
 
-    # -- as a gate
+    # -- authentication of pages
 
     async def enter(self, request: Request) -> Viewer | Response:
-        """Who asks: whoever a session is of, or anybody on this machine if there are no keys."""
+        """Return the viewer: the caller of a session, or everyone on this machine if there are no keys."""
         try:
             caller = self._hub.door.local(request) or await self._remembered(request)
         except Problem as problem:
@@ -155,24 +155,24 @@ class DashboardLogin:
         )
 
     def leaves(self, viewer: Viewer) -> bool:
-        """Whoever has logged in can log out."""
+        """Return whether the viewer can log out, as everyone who has logged in can."""
         return viewer.key is not None
 
     async def admit(self, viewer: Viewer, job: Job) -> None:
-        """Keep customers to what they may have, as everywhere else in the hub."""
+        """Apply the limits of customers, as everywhere else in the hub."""
         with _refused():
             await self._hub.caps.admit(_caller(viewer), job.task, job.priority)
             await self._hub.caps.told(_caller(viewer), job.task, job.queue, job.spec.webhook or ())
 
     async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
-        """The same, for an act on many."""
+        """Apply them to an action on many jobs."""
         with _refused():
             await self._hub.caps.revive(_caller(viewer), verb, filters, count)
 
     # -- sessions
 
     async def _remembered(self, request: Request) -> Caller | None:
-        """The caller of the session that the browser has; None: it has none, or that counts no more."""
+        """Return the caller of the browser's session; None: it has none, or the session is no longer valid."""
         text = request.cookies.get(SESSION, "")
         prefix = prefix_of(text)
         known = None if prefix is None else self._hub.door.holder_of(prefix)
@@ -237,8 +237,8 @@ class DashboardLogin:
         return secured(response)
 
     async def _closed(self, request: Request, there: str, wait: int) -> Response:
-        told = f"Too many wrong keys came from your address. Wait {wait} s, then try again with the whole key."
-        response = await self._form(request, there, told, 429)
+        text = f"Too many wrong keys came from your address. Wait {wait} s, then try again with the whole key."
+        response = await self._form(request, there, text, 429)
         response.headers["Retry-After"] = str(wait)
         return response
 
@@ -257,7 +257,7 @@ class DashboardLogin:
         return secured(response)
 
     async def _session(self, request: Request) -> Response:
-        """Whether there is a session: asked by the page for logging in."""
+        """Return whether there is a session; requested by the login page."""
         try:
             caller = self._hub.door.local(request) or await self._remembered(request)
         except Problem as problem:
@@ -272,7 +272,7 @@ def _caller(viewer: Viewer) -> Caller:
 
 @contextmanager
 def _refused() -> Generator[None]:
-    """Tell a problem in the words of the dashboard."""
+    """Turn a problem into a refusal of the dashboard."""
     try:
         yield
     except Problem as problem:
@@ -289,14 +289,14 @@ def _sent_to(request: Request, path: str) -> Response:
 
 
 def _inside(request: Request, there: str) -> str:
-    """Where to go after the login: a page of ours, whatever the address says."""
+    """Return where to go after the login: a page of the dashboard, whatever the parameter says."""
     home = f"{_base(request)}/"
     usable = there.startswith(home) and not there.startswith("//") and "\\" not in there and there.isprintable()
-    return quote(there, safe=_WRITTEN) if usable else home  # a header takes no other characters
+    return quote(there, safe=_WRITTEN) if usable else home  # a header allows no other characters
 
 
 async def _fields(request: Request) -> dict[str, str]:
-    """The fields of a form."""
+    """Return the fields of a form."""
     body = b""
     async for part in request.stream():
         body += part

@@ -1,7 +1,7 @@
-"""A hub without keys: it serves programs of this machine alone, and no web page that a browser on it shows.
+"""A hub without keys: it serves only programs on this machine, and no web page in a browser on it.
 
-Such a page can send requests to this machine, and a name of its own may lead here (DNS rebinding). What it cannot do is
-choose the ``Host`` or the ``Origin`` of a request, or send JSON to a place that did not consent.
+Such a page can send requests to this machine, and its own host name may resolve to this machine (DNS rebinding). But it
+cannot choose the ``Host`` or the ``Origin`` of a request, or send JSON to a host that did not consent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["is_loopback", "refuse_strangers", "unsafe"]
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _JSON = frozenset({b"application/json", b"application/x-ndjson", b"application/msgpack"})
-"""What no page sends elsewhere without a preflight, which a hub does not answer."""
+"""Media types that a page can send to another origin only after a preflight, to which a hub does not consent."""
 _ASKED = frozenset({b"host", b"origin", b"content-type", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
 _OF_PROXIES = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
@@ -31,7 +31,7 @@ MAKE = "make a key: headrace keys create NAME --scope read,submit,act,admin"
 
 
 def unsafe(options: HubOptions) -> str | None:
-    """Why a hub without keys may not be set up like this; None: it may."""
+    """Return why a hub without keys must not have these options; None: it may."""
     if not is_loopback(options.host):
         return f"there are no keys, and {options.host} can be reached from elsewhere: stay on 127.0.0.1, or {MAKE}"
     if options.proxy_headers:
@@ -41,7 +41,7 @@ def unsafe(options: HubOptions) -> str | None:
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Whether this is a name or an address of this machine that leads nowhere else."""
+    """Return whether this name or address is of this machine alone."""
     if host.lower() == "localhost":
         return True
     try:
@@ -51,7 +51,7 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_strangers(scope: Scope) -> None:
-    """Refuse what does not come from a program of this machine.
+    """Refuse requests that do not come from a program on this machine.
 
     :raises Problem: 403
     """
@@ -89,7 +89,7 @@ def _names_loopback(host: bytes) -> bool:
 
 @lru_cache(256)
 def _is_own(origin: bytes, scheme: str, host: bytes) -> bool:
-    """Whether a page comes from this very hub."""
+    """Return whether a page comes from this very hub."""
     page, here = _split(origin.decode("latin-1")), _split(f"{scheme}://{host.decode('latin-1')}")
     return page is not None and page == here
 
@@ -104,7 +104,7 @@ def _split(address: str) -> tuple[str, int | None] | None:
 
 
 def _is_visit(scope: Scope, asked: dict[bytes, bytes]) -> bool:
-    """Whether somebody followed a link to a page of the hub: what it shows then, no other page can read."""
+    """Return whether a browser follows a link to a page of the hub: no other page can read the response."""
     return (
         scope["method"] == "GET"
         and asked.get(b"sec-fetch-mode") == b"navigate"

@@ -1,4 +1,4 @@
-"""How much a key and a customer may have: submits a second, live jobs, and how urgent they may be."""
+"""Quotas of keys and customers: submits a second, live jobs, and the highest priority."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _OF_MESSAGES = (
     "wait until some are delivered and jobs have ended, switch off a webhook that does not answer, or have fewer"
     " webhooks"
 )
-"""What a customer can do who has too many."""
+"""What a customer with too many messages can do."""
 
 _COUNT_SECONDS = 1.0
-"""Seconds between two counts of a customer's jobs, at least."""
+"""Minimum seconds between two counts of a customer's jobs."""
 
 
 class SubmitRate:
-    """So many submits at once, then so many a second. A bulk submit is one: it is one write. Jobs of it that are
-    refused for want of a profile count one by one: else a key could keep the hub busy with nothing."""
+    """A burst of submits, then so many a second. A bulk submit counts as one, for it is one write. Its jobs that are
+    refused for lack of a profile count one by one: else a key could keep the hub busy in vain."""
 
     _LONGEST = 60.0
-    """Seconds for which a key has to wait, at most."""
+    """Maximum seconds for which a key has to wait."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -45,7 +45,7 @@ class SubmitRate:
         self._left, self._at = float(self._burst), 0.0
 
     def spend(self, now: float) -> None:
-        """Count one.
+        """Count one submit.
 
         :raises Problem: 429
         """
@@ -54,12 +54,12 @@ class SubmitRate:
         self._left -= 1
 
     def owe(self, now: float, count: int) -> None:
-        """Count so many that were refused."""
+        """Count submits that were refused."""
         self._renew(now)
         self._left = max(self._left - count, -self._rate * self._LONGEST)
 
     def refusal(self, now: float) -> Problem | None:
-        """Why nothing can be submitted now; None: something can."""
+        """Return why nothing can be submitted now; None: it can."""
         self._renew(now)
         if self._left >= 1:
             return None
@@ -72,30 +72,29 @@ class SubmitRate:
 
 
 class _Count:
-    """How many live jobs there are, as far as this hub knows."""
+    """The number of live jobs, as far as this hub knows."""
 
     def __init__(self) -> None:
         self.live = 0
         self.counting = asyncio.Lock()
         self.count_at = float("-inf")
-        """When they are to be counted again."""
+        """When to count again."""
 
 
 class _Customer:
-    """What a customer has, as far as this hub knows."""
+    """The counts of a customer, as far as this hub knows."""
 
     def __init__(self) -> None:
         self.jobs, self.deliveries = _Count(), _Count()
 
 
 class Quotas:
-    """What customers may have.
+    """The quotas of customers.
 
-    Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
-    may let a customer have a second's submits more. Messages of webhooks are counted for themselves: those that wait,
-    and those that live jobs will still make for webhooks of the customer, as far as they can be foreseen. What follows
-    from a job that was let in is never refused, so the submit is. Whose receiver is dead switches it off, and submits
-    on.
+    The store counts live jobs at most once a second, and later submits at this hub are added: with several hubs, a
+    customer may exceed the quota by one second's submits. Messages of webhooks are counted separately: those that wait,
+    and those that live jobs are expected to make for the customer's webhooks. What follows from an admitted job is
+    never refused, so the submit is. A customer with a dead receiver switches it off, and can submit again.
     """
 
     def __init__(self, app: App, options: HubOptions) -> None:
@@ -103,17 +102,17 @@ class Quotas:
         self._customers: dict[str, _Customer] = {}
 
     async def admit(self, caller: Caller, task: str, priority: int) -> None:
-        """Whether the customer of the caller may have this job as well; a caller without a customer may.
+        """Check that the caller's customer may have this job as well; a caller without a customer may.
 
-        :raises Problem: 403, it may not be as urgent as that; 429, there are too many
+        :raises Problem: 403, its priority is too high; 429, there are too many
         """
         if caller.customer is not None:
             self.urgent(caller, priority)
             await self.live(caller, task=task)
 
     async def told(self, caller: Caller, task: str, queue: str, targets: Sequence[Target] = ()) -> None:
-        """Whether the customer of the caller may have the messages of a job of this task in this queue, which was
-        admitted; ``targets``: whom the job tells of itself already, or names.
+        """Check that the caller's customer may have the messages of an admitted job of this task in this queue;
+        ``targets``: the receivers that the job notifies already, or names.
 
         :raises Problem: 429
         """
@@ -122,11 +121,11 @@ class Quotas:
             try:
                 await self.live(caller, ahead, task=TASK)
             except Problem:
-                self._of(caller.customer).jobs.live -= 1  # which will not be there
+                self._of(caller.customer).jobs.live -= 1  # it will not be stored
                 raise
 
     def urgent(self, caller: Caller, priority: int) -> None:
-        """Whether a job of the caller's customer may have this priority.
+        """Check that a job of the caller's customer may have this priority.
 
         :raises Problem: 403
         """
@@ -140,7 +139,7 @@ class Quotas:
         return self._customers.setdefault(customer, _Customer())
 
     async def revive(self, caller: Caller, verb: Verb, filter: Filters, count: int) -> None:
-        """Whether this act, by which so many jobs become live, may be done for the customer of the caller.
+        """Check that the caller's customer may have this action, which makes so many jobs live again.
 
         :raises Problem: 429
         """
@@ -168,25 +167,25 @@ class Quotas:
                 raise
 
     async def live(self, caller: Caller, more: int = 1, *, task: str | None = None) -> None:
-        """Whether the customer of the caller may have so many live jobs more, of this task.
+        """Check that the caller's customer may have so many more live jobs of this task.
 
         :raises Problem: 429
         """
-        told, customer, clock = task == TASK, caller.customer, self._app.host.clock
-        most = self._options.customer_messages if told else self._options.customer_jobs
+        messages, customer, clock = task == TASK, caller.customer, self._app.host.clock
+        most = self._options.customer_messages if messages else self._options.customer_jobs
         if customer is None or most is None or more <= 0:
             return
-        has = self._of(customer).deliveries if told else self._of(customer).jobs
+        has = self._of(customer).deliveries if messages else self._of(customer).jobs
         if clock.monotonic() >= has.count_at:
             async with has.counting:
-                if (begun := clock.monotonic()) >= has.count_at:  # nobody has, while this one waited
-                    has.live = await self._count(customer, told=told)
+                if (begun := clock.monotonic()) >= has.count_at:  # no other call has counted while this one waited
+                    has.live = await self._count(customer, messages=messages)
                     took = clock.monotonic() - begun
                     has.count_at = begun + took + max(_COUNT_SECONDS, 20 * took)
         if has.live + more > most:
-            what = "messages of webhooks that wait or are to come" if told else "jobs that have not ended"
+            what = "messages of webhooks that wait or are to come" if messages else "jobs that have not ended"
             detail = f"a customer may have {most} {what}; there are {has.live}, and this would be {more} more"
-            raise _too_many(f"{detail}: {_OF_MESSAGES if told else _OF_JOBS}", 5)
+            raise _too_many(f"{detail}: {_OF_MESSAGES if messages else _OF_JOBS}", 5)
         has.live += more
 
     async def _count(self, customer: str, *, told: bool) -> int:
@@ -198,12 +197,12 @@ class Quotas:
                 return await self._app.jobs.count(customer=customer, status=sorted(LIVE), task=tasks)
             return max(0, await self._app.jobs.count(customer=customer, status=sorted(LIVE)) - deliveries)
 
-        return deliveries + await self._ahead(customer, count_of) if told else await count_of(())
+        return deliveries + await self._ahead(customer, count_of) if messages else await count_of(())
 
     async def _ahead(
         self, customer: str, count_of: Callable[[tuple[str, ...]], Awaitable[int]], *, new: bool = False
     ) -> int:
-        """How many messages are foreseen of jobs, of which ``count_of`` counts those of some tasks; none: all."""
+        """Return how many messages are expected of jobs; ``count_of`` counts the jobs of some tasks; none: of all."""
         counts, ahead = dict[tuple[str, ...], int](), 0
         for tasks, each in await self._app.session.lanes.submits.webhooks.audience(customer, new=new):
             if tasks not in counts:

@@ -1,4 +1,4 @@
-"""Streams and sockets that are open, and what they share; they end when the hub drains or their key is revoked."""
+"""Open streams and sockets, and what they share; they end when the hub drains or their key is revoked."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ class Connection(Protocol):
 
     @property
     def caller(self) -> Caller | None:
-        """Whose it is; None: nobody's yet."""
+        """The caller; None: it has not authenticated yet."""
         ...
 
     def let_go(self, problem: Problem) -> None:
-        """Tell it why, and close it, without waiting for it."""
+        """Close it with the reason, without waiting for it."""
         ...
 
 
 class Connections:
-    """All that are open."""
+    """All open connections."""
 
     def __init__(self, most: int) -> None:
         self._most, self._open = most, set[Connection]()
         self._draining = False
         self._revoked: set[str | None] = set()
-        """The keys that were revoked since this hub began: a request may be on its way in with one."""
+        """The keys that were revoked since this hub began: a request with one may be on its way in."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many are open."""
         return len(self._open)
 
     def check(self) -> None:
-        """Whether there is room for another; :raises Problem: 503"""
+        """Check that there is room for another connection; :raises Problem: 503"""
         if self._draining:
             raise DRAINING
         if len(self._open) >= self._most:
@@ -64,7 +64,7 @@ class Connections:
 
     @contextmanager
     def holding(self, connection: Connection) -> Iterator[None]:
-        """Count it while it is open."""
+        """Count the connection while it is open."""
         self._open.add(connection)
         if self._draining:
             connection.let_go(DRAINING)
@@ -76,21 +76,21 @@ class Connections:
             self._open.discard(connection)
 
     def revoke(self, key: str | None) -> None:
-        """Let go of all that came with this key; None: without one."""
+        """Close all connections of this key; None: those without one."""
         self._revoked.add(key)
         for one in list(self._open):
             if one.caller is not None and one.caller.key == key:
                 one.let_go(REVOKED)
 
     def drain(self) -> None:
-        """Take no more, and tell all that are open that the hub goes away."""
+        """Accept no more connections, and close all that are open because the hub stops."""
         self._draining = True
         for one in list(self._open):
             one.let_go(DRAINING)
 
 
 class Live:
-    """The connections of a hub, and what is read once for all of them."""
+    """The connections of a hub, and the data that is read once for all of them."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -99,7 +99,7 @@ class Live:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """While the hub serves. Who came with a key goes with it, and when the hub drains everybody goes."""
+        """Run while the hub serves; close connections when their key is revoked, and all when the hub drains."""
         undo = self._hub.door.on_revoked(self.connections.revoke)
         draining = asyncio.create_task(self._drain(), name="headrace-hub-drain")
         try:

@@ -1,4 +1,4 @@
-"""The feed: one look at what changes, for all who want to see it, each of them the jobs that match."""
+"""The feed: changes are read once for all readers, and each reader gets the jobs that match its filter."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Seat", "SharedFeed"]
 
 MAX_BACKLOG_JOBS = 1000
-"""How many jobs wait for a reader; of more, only the number is told."""
+"""Maximum jobs that wait for a reader; of more, only the number is sent."""
 MAX_BACKLOG_BYTES = 16 * 1024 * 1024
-"""And how much they may have to tell together: each may have megabytes."""
+"""Maximum bytes that they may have together: each may have megabytes."""
 CHUNK_BYTES = 256 * 1024
-"""Bytes after which what waits is sent, before the rest of it is even written."""
+"""Bytes after which waiting events are sent, before the rest is encoded."""
 
 
 class _Change:
-    """A job that changed; what is sent of it is written once, however many want it."""
+    """A job that changed; its event is encoded once for all readers."""
 
     __slots__ = ("_hidden", "_sent", "job", "size")
 
@@ -37,7 +37,7 @@ class _Change:
         self.size = len(job.payload_text) + len(job.result_text or "")
 
     def sent(self, hidden: bool) -> bytes:
-        """The event; ``hidden``: for those who are told nothing of errors."""
+        """Return the event; ``hidden``: without the text of errors."""
         if hidden:
             self._hidden = self._hidden or event("job", job_view(hidden_job(self.job)))
             return self._hidden
@@ -46,10 +46,10 @@ class _Change:
 
 
 class Seat:
-    """One reader of the feed: what it has not read yet, each job once."""
+    """One reader of the feed: the changes that it has not read yet, each job once."""
 
     def __init__(self, shared: SharedFeed, filter: Filter, hidden: bool = False) -> None:
-        """``hidden``: nothing is told of errors."""
+        """``hidden``: events have no text of errors."""
         self._shared, self._filter, self._hidden = shared, filter, hidden
         self._waiting: dict[UUID, _Change] = {}
         self._size = self._dropped = 0
@@ -57,11 +57,11 @@ class Seat:
         self._wake = asyncio.Event()
 
     def leave(self) -> None:
-        """See no more."""
+        """Stop reading."""
         self._shared.leave(self)
 
     def offer(self, changes: list[_Change], dropped: int) -> None:
-        """Keep what is wanted here."""
+        """Keep the changes that match the filter."""
         now = self._shared.app.host.clock.now()
         for change in changes:
             known = self._waiting.pop(change.job.id, None)
@@ -81,12 +81,12 @@ class Seat:
             self._wake.set()
 
     def fail(self, error: Exception) -> None:
-        """There is nothing more to come."""
+        """End with this error."""
         self._error = error
         self._wake.set()
 
     async def next(self, timeout: float) -> bytes:
-        """The next events, not all if they are large; empty if there are none for so long."""
+        """Return the next events, not all if they are large; empty if there are none within the timeout."""
         if not self._waiting and self._error is None:
             await self._shared.app.host.wait(self._wake, timeout)
         self._wake.clear()
@@ -106,7 +106,7 @@ class Seat:
 
 
 class SharedFeed:
-    """Reads the feed of the App while anybody wants it."""
+    """Reads the App's feed while it has readers."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -115,7 +115,7 @@ class SharedFeed:
         self._task: asyncio.Task[None] | None = None
 
     async def join(self, filter: Filter, hidden: bool = False) -> Seat:
-        """A seat from which the jobs that match are seen from now on; ``hidden``: without the text of errors."""
+        """Return a reader that sees matching jobs from now on; ``hidden``: without the text of errors."""
         seat = Seat(self, filter, hidden)
         async with self._opening:
             if self._task is None or self._task.done():
@@ -126,14 +126,14 @@ class SharedFeed:
         return seat
 
     def leave(self, seat: Seat) -> None:
-        """Somebody has had enough."""
+        """Remove a reader."""
         self._seats.discard(seat)
         if not self._seats and self._task is not None:
             self._task.cancel()
             self._task = None
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
 
@@ -148,6 +148,6 @@ class SharedFeed:
                     seat.fail(error)
 
     def _offer(self, changed: Changed) -> None:
-        told = [_Change(job) for job in changed.jobs]
+        changes = [_Change(job) for job in changed.jobs]
         for seat in self._seats:
-            seat.offer(told, changed.dropped)
+            seat.offer(changes, changed.dropped)

@@ -1,4 +1,4 @@
-"""The messages that clients send over a socket: one line each, as operations are over HTTP."""
+"""The messages that clients send over a socket: one row each, as operations are over HTTP."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Authenticate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who it is."""
+    """The key of the client."""
 
     key: str
 
 
 class OneJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which job."""
+    """The job that is meant."""
 
     job_id: str
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """Who was let in, and what they may do."""
+    """Name and scopes of the caller that was authenticated."""
 
     name: str
     scopes: tuple[Scope, ...]
@@ -48,65 +48,65 @@ class Welcome(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a message is answered with; the answer carries the id of the message."""
+    """The reply to a message; it carries the id of the message."""
 
     type: str | None
-    """None: the fields say it themselves."""
+    """None: the fields contain it."""
     fields: Any = None
     undelivered: Callable[[], Awaitable[None]] | None = None
-    """Done if it could not be sent."""
+    """Called if the reply could not be sent."""
     then: Callable[[], None] | None = None
-    """Done once the answer was sent, so that nothing that follows from it comes before it."""
+    """Called once the reply was sent, so that nothing that follows from it is sent earlier."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message: what it is called, who may send it, what it holds, and what does it."""
+    """One message: its name, its scope, its fields, and the function that serves it."""
 
     name: str
     summary: str
     scope: Scope | None
-    """None: everybody, even before they have said who they are."""
+    """None: no key is needed, nor authentication."""
     bounded: Bounded
     do: Callable[[Socket, Any], Awaitable[Reply]]
     takes: type[msgspec.Struct] = Nothing
     example: Mapping[str, Any] = field(default_factory=dict)
     beside: bool = False
-    """It may take long: others are heard meanwhile."""
+    """It may take long: other messages are handled meanwhile."""
     waits: bool = False
-    """It may take very long, and is not counted with those."""
+    """It may take very long, and is not counted with those that run beside others."""
 
 
 async def authenticate(socket: Socket, given: Authenticate) -> Reply:
-    """Say who it is."""
+    """Authenticate the socket."""
     caller: Caller = socket.authenticate(given.key)
     return Reply("authenticated", Welcome(caller.name, tuple(sorted(caller.scopes)), caller.customer))
 
 
 async def subscribe_job(socket: Socket, given: OneJob) -> Reply:
-    """Tell how the job stands, and from then on what becomes of it, until it has ended."""
+    """Send the status of the job, and from then on its changes, until it has ended."""
     subscription = await socket.subscribe(given.job_id)
     return Reply("job_status", status_of(subscription.job), then=subscription.begin)
 
 
 async def unsubscribe_job(socket: Socket, given: OneJob) -> Reply:
-    """Tell no more of it; of one that was not subscribed to, nothing is told either."""
+    """Send no more of the job; one that was not subscribed to is ignored."""
     socket.unsubscribe(id_of(given.job_id))
     return Reply("unsubscribed", given)
 
 
 async def subscribe_stats(socket: Socket, given: Nothing) -> Reply:
-    """Tell the counts of the store, and from then on when they change."""
+    """Send the counts of the store, and again whenever they change."""
     return Reply("stats", await socket.subscribe_stats())
 
 
 async def ping(socket: Socket, given: Nothing) -> Reply:
-    """Answer."""
+    """Reply."""
     return Reply("pong")
 
 
 def _of_workers(message: WorkMessage) -> Message:
-    """What a worker says, as a message of its socket."""
+    """Return a message of workers as a message of the socket."""
 
     async def do(socket: Socket, given: Any) -> Reply:
         peer = socket.peer()
@@ -169,6 +169,6 @@ MESSAGES = (
     Message(name="ping", summary="Ask for a pong", scope=None, bounded="nothing", do=ping),
     *(_of_workers(message) for message in WORK),
 )
-"""All that a client may send; the tests of scopes and customers walk through it."""
+"""All messages that a client may send; the tests of scopes and customers iterate over it."""
 
 BY_NAME = {message.name: message for message in MESSAGES}

@@ -1,4 +1,4 @@
-"""Operations that go on: the events of one job, and the feed of all."""
+"""Operations that stream: the events of one job, and the feed of all."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["OPERATIONS", "EventsQuery", "FeedQuery"]
 
 
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """How to go on."""
+    """Where to resume."""
 
     since: str | None = None
-    """The id of the last event that was read, for those who cannot send ``Last-Event-ID``, which wins."""
+    """The id of the last event that was read, for clients that cannot send ``Last-Event-ID``, which has precedence."""
 
 
 class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotTold(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is, and what happened to it that the reader has not been told of."""
+    """A job as it is, and the events of it that the reader has not received yet."""
 
     job: JobView
     attempts: tuple[Attempt, ...]
@@ -63,14 +63,14 @@ _TELLER, _HIDING = Teller(_snapshot), Teller(_snapshot, seen=hidden_news)
 
 
 async def job_events(ask: OperationRequest) -> OperationReply | Response:
-    """The events of a job until it has ended, from its beginning or behind the event that was read last."""
+    """Stream the events of a job until it has ended, from its beginning or after the event that was read last."""
     job = await job_of(ask, ask.path["id"])
     since = ask.request.headers.get("last-event-id") or cast(EventsQuery, ask.query).since
     ask.hub.live.connections.check()
     hidden = hides(ask.hub.options, ask.caller)
     telling = await tell_job(ask.hub.app, job, since, _HIDING if hidden else _TELLER)
     if telling is None:
-        return OperationReply(status=204)  # all of it was read: a browser comes again no more
+        return OperationReply(status=204)  # all was read: a browser reconnects no more
     return EventStream(ask, *telling)
 
 
@@ -78,7 +78,7 @@ async def job_events(ask: OperationRequest) -> OperationReply | Response:
 
 
 async def feed(ask: OperationRequest) -> Response:
-    """The jobs that change, as they are by then, until the reader has had enough."""
+    """Stream jobs that change, each as it is then, until the reader disconnects."""
     filter = filter_of(filters_in(ask, ask.query))
     ask.hub.live.connections.check()
     seat = await ask.hub.live.feed.join(filter, hides(ask.hub.options, ask.caller))

@@ -1,4 +1,4 @@
-"""A socket: a client that sends messages, is answered, and hears of the jobs that it subscribed to."""
+"""A socket: a client that sends messages, gets replies, and receives the events of jobs that it subscribed to."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 __all__ = ["Socket", "Subscription", "socket_route"]
 
 IDLE_SECONDS = 300.0
-"""Seconds after which a socket is closed that has subscribed to nothing, has no job, and is silent."""
+"""Seconds after which a silent socket without subscriptions and jobs is closed."""
 MAX_OPEN_MESSAGES = 64
-"""Messages of workers that are served at the same time; no more are read meanwhile."""
+"""Messages of workers that are served at the same time; until one is done, no more are read."""
 MAX_UNANSWERED_MESSAGES = 1_000
-"""Messages of workers that are unanswered, claims that wait included."""
+"""Messages of workers without a reply, waiting claims included."""
 MAX_PUSHED_MESSAGES = 10_000
-"""Messages of its own accord that wait for a client to take them; a client with more is cut off."""
+"""Messages of the hub that wait to be sent; a client with more is cut off."""
 
 _log = logging.getLogger("headrace.hub")
 _encode = msgspec.json.Encoder().encode
 
 
 def socket_route(hub: Hub) -> WebSocketRoute:
-    """The route of sockets."""
+    """Return the route of sockets."""
     return route_of("/ws", "socket", hub, hub.door.socket, Socket)
 
 
@@ -63,20 +63,20 @@ class Subscription:
         self.reader: Reader | None = None
 
     def begin(self) -> None:
-        """From now on there may be something to tell."""
+        """Begin: from now on there may be something to send."""
         self.socket.wake(self.job.id)
 
     def close(self) -> None:
-        """Follow the job no longer."""
+        """Stop following the job."""
         if self.reader is not None:
             self.reader.close()
 
 
 class Socket(ServedSocket):
-    """One client: its messages are answered, and it is told of what it subscribed to.
+    """One client: it gets replies to its messages, and the events that it subscribed to.
 
-    What there is to tell is taken when the client has taken what came before: for a slow one, nothing piles up here.
-    The server cuts off who takes nothing (``hub.server.connections``).
+    Events are read when the client has taken the previous ones: nothing accumulates here for a slow client. The server
+    cuts off clients that read nothing (``hub.server.connections``).
     """
 
     _kind = "socket"
@@ -85,7 +85,7 @@ class Socket(ServedSocket):
         super().__init__(hub, websocket, caller)
         self._jobs: dict[UUID, Subscription] = {}
         self._ready: dict[UUID, None] = {}
-        """The jobs of which there may be news, in the order in which they are told."""
+        """The jobs that may have updates, in the order in which they are sent."""
         self._stats: Stats | None = None
         self._stats_wanted = False
         self._peer: SocketPeer | None = None
@@ -101,7 +101,7 @@ class Socket(ServedSocket):
         if self._stats_wanted:
             self.hub.live.stats.leave(self._hear_stats)
         if self._peer is not None:
-            self._peer.close(cut_off)  # what it has said goes on to be written
+            self._peer.close(cut_off)  # what it has sent is still written
 
     async def _close(self, closing: Closing) -> None:
         if self._problem is not None:
@@ -109,7 +109,7 @@ class Socket(ServedSocket):
                 await self._send("error", {"problem": self._problem.details})
         await super()._close(closing)
 
-    # -- what the client sends
+    # -- messages of the client
 
     async def _listen(self) -> None:
         while True:
@@ -149,7 +149,7 @@ class Socket(ServedSocket):
             if isinstance(error, _NoJson):
                 raise Closing(1003, "that was no JSON") from None
             if name == "authenticate" and problem.status == 401:
-                raise Closing(1008, problem.details.title) from None  # who guesses keys may connect for each
+                raise Closing(1008, problem.details.title) from None  # a client that guesses keys must connect for each
             return None
         await self._send(reply.type, reply.fields, id)
         if reply.then is not None:
@@ -164,7 +164,7 @@ class Socket(ServedSocket):
         await self._send("error", {"problem": problem.details}, id)
         return problem
 
-    # -- what a worker sends
+    # -- messages of workers
 
     def peer(self) -> SocketPeer:
         """The workers at the other end."""
@@ -173,14 +173,14 @@ class Socket(ServedSocket):
         return self._peer
 
     def push(self, message: Any) -> None:
-        """Send this of our own accord."""
+        """Send a message that is no reply."""
         if len(self._pushed) >= MAX_PUSHED_MESSAGES:
             return self.let_go(Problem(429, "too-slow", "Too slow", "more was to be told than is read"))
         self._pushed.append(message)
         return self._wake.set()
 
     async def _begin(self, message: Message, given: Any, id: Any) -> None:
-        """Serve a message of a worker, and hear others meanwhile; those about one job stay in their order."""
+        """Serve a message of a worker beside others; messages about one job stay in their order."""
         if not message.waits:
             await self._room.acquire()
         elif len(self._beside) >= MAX_UNANSWERED_MESSAGES:
@@ -205,7 +205,7 @@ class Socket(ServedSocket):
                 await self._refuse(error, id)
                 return
             await self._send(reply.type, reply.fields, id)
-        except GONE:  # nobody is there any more
+        except GONE:  # the client is gone
             if reply is not None and reply.undelivered is not None:
                 await reply.undelivered()
 
@@ -217,7 +217,7 @@ class Socket(ServedSocket):
         self.hub.door.admit(self._caller, message.scope, message.bounded)
 
     def authenticate(self, key: str) -> Caller:
-        """Say who it is; :raises Problem: 401, or 409 if that was said already"""
+        """Authenticate the socket; :raises Problem: 401, or 409 if it is authenticated already"""
         if self._caller is not None and self._caller.key is not None:
             raise Problem(409, "refused", "It is known who this is", "open another socket to be somebody else")
         self._caller = self.hub.door.authenticate(key)
@@ -227,10 +227,10 @@ class Socket(ServedSocket):
     async def subscribe(self, text: str) -> Subscription:
         """Follow a job from now on; a second time changes nothing.
 
-        :raises Problem: 404 or 410, whether there is none or it is somebody else's
+        :raises Problem: 404 or 410, both for a missing job and for another customer's
         """
         caller = cast(Caller, self._caller)
-        # To whoever asks whose something is, a message is asked for like an operation.
+        # To the code that checks ownership, a message looks like a request for an operation.
         request = cast(Request, self._websocket)
         ask = OperationRequest(hub=self.hub, caller=caller, request=request, path={}, query=None, body=None)
         job = await job_of(ask, text)
@@ -254,20 +254,20 @@ class Socket(ServedSocket):
         return subscription
 
     def unsubscribe(self, id: UUID) -> None:
-        """Follow a job no longer."""
+        """Stop following a job."""
         subscription = self._jobs.pop(id, None)
         if subscription is not None:
             subscription.close()
 
     async def subscribe_stats(self) -> Stats:
-        """Hear of the counts from now on; how they are."""
+        """Subscribe to the counts, and return them."""
         self._stats_wanted = True
         return await self.hub.live.stats.join(self._hear_stats)
 
-    # -- what the client hears
+    # -- what the client receives
 
     def wake(self, id: UUID) -> None:
-        """There may be news of this job."""
+        """Note that there may be updates of this job."""
         self._ready[id] = None
         self._wake.set()
 
@@ -310,7 +310,7 @@ class Socket(ServedSocket):
         return None
 
     async def _send(self, type: str | None, fields: Any = None, id: Any = None) -> None:
-        """Send a message; ``type``: None where the fields say it themselves."""
+        """Send a message; ``type``: None where the fields contain it."""
         head = {} if type is None else {"type": type}
         text = _written(head if id is None else {**head, "id": id}, fields)
         async with self._sending:
@@ -318,7 +318,7 @@ class Socket(ServedSocket):
 
 
 def _written(head: dict[str, Any], fields: Any) -> str:
-    """A message: its head, and what it holds beside that."""
+    """Return a message as text: its head, and its fields."""
     data = _encode(head)
     rest = b"{}" if fields is None else _encode(fields)
     if not head:
@@ -336,7 +336,7 @@ def _told(news: Update) -> Iterator[tuple[str, msgspec.Struct]]:
 
 
 class _NoJson(Problem):
-    """A frame that cannot be understood at all."""
+    """A frame that is not JSON."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(400, "malformed", "The frame is no JSON", detail)

@@ -1,4 +1,4 @@
-"""Server-sent events: a response that goes on until there is nothing more to tell, or nobody to tell it to."""
+"""Server-sent events: a response that goes on until there are no more events, or the client is gone."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _log = logging.getLogger("headrace.hub")
 
 
 class EventStream(Response):
-    """What is told as ``parts`` come; an empty one is a sign of life.
+    """Sends ``parts`` as they come; an empty one is a sign of life.
 
-    Each part is sent when the reader has taken the one before. So what is told to a slow one is made when it can take
-    it, and nothing is kept for it meanwhile. The server cuts off who takes nothing (``hub.server.connections``).
+    Each part is sent when the reader has taken the previous one. So events for a slow reader are made when it can take
+    them, and nothing is kept meanwhile. The server cuts off readers that read nothing (``hub.server.connections``).
     """
 
     def __init__(self, ask: OperationRequest, parts: AsyncGenerator[bytes, None], close: Callable[[], object]) -> None:
-        """``close`` is called at the end, also if none of the parts was asked for."""
+        """``close`` is called at the end, also if no part was read."""
         super().__init__(status_code=200, headers=HEADERS)
-        del self.headers["content-length"]  # nobody knows it
+        del self.headers["content-length"]  # it is unknown
         self._parts, self._close = parts, close
         self._connections: Connections = ask.hub.live.connections
         self._caller = ask.caller
@@ -45,11 +45,11 @@ class EventStream(Response):
 
     @property
     def caller(self) -> Caller:
-        """Whose it is."""
+        """The caller."""
         return self._caller
 
     def let_go(self, problem: Problem) -> None:
-        """End it with a last event that says why."""
+        """End it with a last event that gives the reason."""
         self._problem = problem
         self._end()
 
@@ -82,7 +82,7 @@ class EventStream(Response):
                     async for part in self._parts:
                         await send({"type": "http.response.body", "body": part or STILL_HERE, "more_body": True})
         except TimeoutError:
-            pass  # it was let go
+            pass  # ``let_go`` ended it
         except Exception as error:
             self._problem = problem_of(error) or _fault(error)
         if self._left:

@@ -1,4 +1,4 @@
-"""The counts of the store, read once for all who want them, and told when they have changed."""
+"""The counts of the store, read once for all listeners, and sent when they have changed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["SharedStats"]
 
 POLL_SECONDS = 1.0
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 _MIN_PAUSE_RATIO = 20
-"""And at least so many times as long as the last one took."""
+"""The pause is also at least so many times as long as the last read took."""
 
 _log = logging.getLogger("headrace.hub")
 
 
 class SharedStats:
-    """Counts while anybody wants to know."""
+    """Reads the counts while it has listeners."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -42,13 +42,13 @@ class SharedStats:
         return last
 
     def leave(self, listener: Callable[[Stats], None]) -> None:
-        """Call it no longer."""
+        """Remove the listener."""
         self._listeners.discard(listener)
         if not self._listeners:
             self.close()
 
     def close(self) -> None:
-        """Count no more."""
+        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
         self._task = self._last = None

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of operations and of the types that they take and give."""
+"""The OpenAPI 3.1 document, made from the table of operations and from the types that they take and give."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REF = "#/components/schemas/{name}"
 _LINES = "application/x-ndjson"
 
 _GENERIC = re.compile(r"(?:Listed_(?P<listed>\w+)|(?P<of_any>\w+)_Any)_")
-"""How msgspec calls a list of something, and a thing of any type."""
+"""The names that msgspec gives to a list of a type, and to a generic type with Any."""
 
 _PROBLEMS: dict[int, tuple[str, str, str]] = {
     400: ("malformed", "The request cannot be understood", "there is no parameter 'colour' here: none"),
@@ -42,7 +42,7 @@ _PROBLEMS: dict[int, tuple[str, str, str]] = {
     429: ("too-many", "Too many", "this key may submit 100 jobs a second"),
     503: ("unavailable", "The store cannot be reached", "the store cannot be reached; try again"),
 }
-"""Every problem that is answered: its kind, its title, and an example of its detail."""
+"""Every problem that a reply may carry: its kind, its title, and an example of its detail."""
 
 _BOUNDED: dict[Bounded, str] = {
     "job": "For a key with a customer, jobs of others are not there.",
@@ -63,21 +63,21 @@ many jobs open a WebSocket at `/ws`, with a key of the scope `read`."""
 
 
 def problems_of(operation: Operation) -> list[int]:
-    """The statuses of the problems that an operation may be answered with."""
+    """Return the statuses of the problems with which an operation may reply."""
     found = {400, 405, 503, *operation.refuses}
     if operation.scope is not None:
         found |= {401, 403, 429}
     if "{" in operation.path:
-        found.add(404)  # also where the name is one that no path can hold, such as one with a line feed
+        found.add(404)  # also for a name that no path can hold, such as one with a line feed
     if operation.method != "GET":
-        found.add(415)  # of a hub without keys: web pages of elsewhere cannot send JSON unasked
+        found.add(415)  # on a hub without keys: a page of another site cannot send JSON without consent
     if operation.body is not None or operation.raw:
         found |= {408, 413, 415}
     return sorted(found)
 
 
 def document(operations: Sequence[Operation], *, root_path: str = "", keyed: bool = True) -> dict[str, Any]:
-    """The document of these operations; ``keyed``: whether the hub wants keys."""
+    """Return the document of these operations; ``keyed``: whether the hub needs keys."""
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -119,7 +119,7 @@ class _Schemas:
         found, components = _generated(msgspec.json.decode(msgspec.json.encode(made).replace(b"``", b"`")))
         self.components: dict[str, Any] = {_plain(name): schema for name, schema in components.items()}
         for name, schema in self.components.items():
-            schema["title"] = name  # generators call a type by its title
+            schema["title"] = name  # generators name a type by its title
         for kind in self._kinds:
             self.components.get(getattr(kind, "__name__", ""), {}).update(getattr(kind, "BESIDES", {}))
         notes = field_notes(self._kinds)
@@ -133,7 +133,7 @@ class _Schemas:
             for one in operations
             if one.query is not None
         }
-        # What is only spelled as parameters is no document of anybody.
+        # A type that is used only for parameters is not a component of its own.
         documents = msgspec.json.encode(list(self.components.values())).decode()
         for kind in {one.query for one in operations if one.query is not None}:
             ref = self.of(kind)["$ref"]
@@ -141,36 +141,36 @@ class _Schemas:
                 self.components.pop(ref.rpartition("/")[2], None)
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """The schema of a type that an operation names."""
+        """Return the schema of a type that an operation names."""
         if len(kinds := _alternatives(kind)) > 1:
             return {"anyOf": [self.of(one) for one in kinds]}
         return dict(self._found[next(place for place, one in enumerate(self._kinds) if one is kind or one == kind)])
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """The types of which a document is one; msgspec tells them apart only where they say which they are."""
+    """Return the alternatives of a union; msgspec distinguishes them only where they are tagged."""
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
 def _plain(name: str) -> str:
-    """The name of a component as a plain word, from the one that msgspec gives it: mostly it is that of the class."""
+    """Return the name of a component as a plain word: mostly the name of the class, without what msgspec adds."""
     if generic := _GENERIC.fullmatch(name):
         return f"{generic['listed']}List" if generic["listed"] else generic["of_any"]
     return name
 
 
 def _generated(schema: Any) -> Any:
-    """A schema of msgspec's, with plain names and so that generators of clients understand all of it."""
+    """Return msgspec's schema with plain names, in a form that client generators understand fully."""
     match schema:
         case dict():
             made = {key: _generated(value) for key, value in schema.items()}
-            # What may hold anything says so: some take an array without items for a slip, an object without
+            # A schema without limits says so: some generators reject an array without items, and take an object without
             # properties for an empty one.
             if made.get("type") == "array" and "prefixItems" not in made:
                 made.setdefault("items", {})
             if made.get("type") == "object" and "properties" not in made:
                 made.setdefault("additionalProperties", True)
-            # A filter that is left out is empty: some would send that default, as the text "[]".
+            # An omitted filter is empty: some generators would send that default, as the text "[]".
             if "anyOf" in made and made.get("default") == []:
                 del made["default"]
             return made
@@ -207,7 +207,7 @@ _TAGS = (
     "keys",
     "hub",
 )
-"""The parts of the document, in the order in which people look for them."""
+"""The parts of the document, in the order in which readers need them."""
 
 
 def _tag(operation: Operation) -> str:
@@ -239,7 +239,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
 
 def _in_path(operation: Operation) -> Iterable[dict[str, Any]]:
     for name in re.findall(r"\{(\w+)", operation.path):
-        is_uuid = name.endswith("id") and operation.bounded != "webhook"  # whose ids begin with wh_
+        is_uuid = name.endswith("id") and operation.bounded != "webhook"  # ids of webhooks begin with wh_
         schema = {"type": "string", "minLength": 1} | ({"format": "uuid"} if is_uuid else {})
         one = {"name": name, "in": "path", "required": True, "schema": schema}
         if name in operation.path_examples:
@@ -260,7 +260,7 @@ def _in_query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any
 
 
 def _given(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter where it is given: it is left out, and never null."""
+    """Return the schema of a parameter that is given: a client omits it, but never sends null."""
     if schema.get("default", ...) is None:
         schema = {name: value for name, value in schema.items() if name != "default"}
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
@@ -287,7 +287,8 @@ def _body(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _lines(kind: Any, example: Any) -> dict[str, Any]:
-    """What is said of lines: OpenAPI 3.1 has no words for the type of each. The example is a list, line by line."""
+    """Return the description of a body of lines, as OpenAPI 3.1 cannot state the type of each. The example is a list,
+    line by line."""
     listed = next((value for value in dict(example or {}).values() if isinstance(value, list)), [])
     text = "".join(msgspec.json.encode(one).decode() + "\n" for one in listed)
     return {"schema": {"type": "string", "description": f"One `{kind.__name__}` on each line."}, "example": text}
@@ -330,27 +331,27 @@ def _problem(status: int) -> dict[str, Any]:
     return answer
 
 
-# -- as operations themselves
+# -- the document and the page as operations
 
 
 _making = Lock()
 
 
 def _encoded(root_path: str, keyed: bool) -> bytes:
-    with _making:  # once, however many ask meanwhile
+    with _making:  # once, however many request it meanwhile
         return _made(root_path, keyed)
 
 
 @cache
 def _made(root_path: str, keyed: bool) -> bytes:
-    from headrace.hub.operations import OPERATIONS as ALL  # which has these, too
+    from headrace.hub.operations import OPERATIONS as ALL  # which includes these
 
     return msgspec.json.encode(document(ALL, root_path=root_path, keyed=keyed))
 
 
 async def openapi(ask: OperationRequest) -> Response:
-    """The document of this hub."""
-    # In a thread: to make it takes most of a second, in which others are answered.
+    """Return the document of this hub."""
+    # In a thread: it takes almost a second, in which other requests are served.
     data = await asyncio.to_thread(_encoded, ask.hub.options.root_path, ask.hub.door.keyed)
     return Response(data, media_type="application/json", headers={"Cache-Control": "no-cache"})
 

@@ -1,4 +1,4 @@
-"""What the sources say of the fields of structs, in the text below each: the descriptions of the OpenAPI document."""
+"""Docstrings of the fields of structs, read from the sources: the descriptions in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["field_notes"]
 
 
 def field_notes(kinds: Iterable[Any]) -> dict[str, dict[str, str]]:
-    """For each struct that these types are made of, by name: what is said of its fields."""
+    """Return the docstrings of fields, by struct and field, for each struct within these types."""
     structs = dict[str, type[msgspec.Struct]]()
     for info in msgspec.inspect.multi_type_info(list(kinds)):
         structs |= {kind.__name__: kind for kind in _structs(info, set())}
@@ -24,7 +24,7 @@ def field_notes(kinds: Iterable[Any]) -> dict[str, dict[str, str]]:
 
 
 def _structs(info: Any, seen: set[int]) -> Iterator[type[msgspec.Struct]]:
-    """The structs within a type."""
+    """Yield the structs within a type."""
     if isinstance(info, msgspec.inspect.StructType):
         if id(info) in seen:
             return
@@ -40,7 +40,7 @@ def _structs(info: Any, seen: set[int]) -> Iterator[type[msgspec.Struct]]:
 
 @cache
 def _notes(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Those of a struct, its bases included."""
+    """Return the docstrings of a struct's fields, its bases included."""
     notes = dict[str, str]()
     for base in reversed(kind.__mro__):
         if base not in (object, msgspec.Struct):
@@ -61,7 +61,7 @@ def _own_notes(kind: type) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """The classes at the top of a module, by name; none if it was made without a source, or installed without it."""
+    """Return the classes at the top of a module, by name; none if it has no source, or is installed without it."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError, SyntaxError):

@@ -1,4 +1,4 @@
-"""The page that shows the OpenAPI document to people. It fetches nothing from elsewhere."""
+"""The page that shows the OpenAPI document to people; it loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OPERATIONS"]
 
 @cache
 def _page() -> tuple[bytes, str]:
-    """The page, and the policy that lets its own script and style run, and nothing else."""
+    """Return the page, and the policy that allows only its own script and style."""
     text = resources.files("headrace.hub").joinpath("pages", "docs.html").read_text(encoding="utf-8")
     policy = {
         "default-src": "'none'",
@@ -38,7 +38,7 @@ def _digest(text: str, tag: str) -> str:
 
 
 async def docs(ask: OperationRequest) -> Response:
-    """The page."""
+    """Return the page."""
     page, policy = _page()
     headers = {
         "Content-Security-Policy": policy,

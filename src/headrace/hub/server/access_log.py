@@ -21,33 +21,33 @@ _log = logging.getLogger("headrace.hub.access")
 
 HEADER = b"x-request-id"
 _USABLE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}").fullmatch
-"""What is taken for an id: it is written to logs and into the answer as it is."""
+"""What is accepted as a request id: it is written to logs and into the reply as it is."""
 _ID = re.compile("[0-9A-Fa-f-]{32,36}")
 """What may be the id of a job in a path."""
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Asked every few seconds: told only to those who want to know everything."""
+"""Requested every few seconds: logged at debug level only."""
 _CALLS = "/rpc/"
-"""Asked hundreds of times a second by remote workers: what went well is told to them alone, too."""
+"""Requested hundreds of times a second by remote workers: successes are logged at debug level only, too."""
 HUNG_UP = 499
-"""What is logged, as nginx does, for a request whose client left before the answer."""
+"""Logged, as nginx does, when the client left before the reply."""
 
 _Counts = dict[tuple[str, int], list[float]]
 
 
 class AccessLog:
-    """Sees every request in and out."""
+    """Logs and counts every request."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._monotonic = hub.app.host.clock.monotonic
         self._token = hub.app.host.dice.token
         self.answered: _Counts = {}
-        """By operation and status: how many requests, and their seconds."""
+        """By operation and status: the number of requests, and their seconds."""
         self.open = {"http": 0, "websocket": 0}
         """Requests and sockets under way."""
 
     async def serve(self, asgi: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have one request, or one socket, served."""
+        """Serve one request or one socket, then log it."""
         began, kind = self._monotonic(), scope["type"]
         id = _given(scope["headers"]) or b"%016x" % self._token()
         scope.setdefault("state", {})["request_id"] = id.decode()
@@ -74,7 +74,7 @@ class AccessLog:
         try:
             await asgi(scope, receive, sending)
         except asyncio.CancelledError:
-            # Its time was over: what has not begun is answered, what has is cut off.
+            # The grace period is over: a request without a reply gets one, a reply that has begun is cut off.
             if not self._hub.draining.is_set() or status or kind != "http":
                 raise
             await sending({"type": "http.response.start", "status": 503, "headers": _AGAIN})
@@ -102,13 +102,13 @@ class AccessLog:
 
 
 def _tell(level: int, scope: Scope, path: str, here: str, status: int, seconds: float, size: int) -> None:
-    """One line for people, and its parts for programs; ``here``: the path without the proxy's prefix."""
+    """Log one line for people, with its parts as fields; ``here``: the path without the proxy's prefix."""
     state: MutableMapping[str, Any] = scope["state"]
     method = scope.get("method", "WS")
     caller, job = state.get("caller"), state.get("job_id")
     if job is None and here.startswith("/api/jobs/"):
         id = scope.get("path_params", {}).get("id", "")
-        job = id if _ID.fullmatch(id) else None  # whatever else stands there is in the path, encoded
+        job = id if _ID.fullmatch(id) else None  # anything else is in the path, encoded
     facts = {
         "method": method,
         "path": path,
@@ -130,13 +130,13 @@ def _tell(level: int, scope: Scope, path: str, here: str, status: int, seconds: 
 
 
 def _path(scope: Scope) -> str:
-    """As it was asked for, still encoded, so that it is one word of ASCII; without what follows ``?``."""
+    """Return the path as requested, still encoded, so that it is one word of ASCII; without what follows ``?``."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
     return raw.partition(b"?")[0].decode("ascii", "replace")[:1000]
 
 
 def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The id that the client, or a proxy, has given to the request."""
+    """Return the id that the client, or a proxy, gave to the request."""
     for name, value in headers:
         if name == HEADER:
             return value if _USABLE(value) else None

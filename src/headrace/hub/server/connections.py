@@ -1,4 +1,5 @@
-"""Connections that nobody can keep busy by being slow: for heads that do not come, and for readers that do not read."""
+"""Connections that slow clients cannot keep busy: timeouts for heads that do not come, and for readers that do not
+read."""
 
 from __future__ import annotations
 
@@ -16,38 +17,38 @@ from headrace.hub.options import HubOptions
 __all__ = ["MAX_HEAD_BYTES", "http_protocol", "socket_protocol"]
 
 MAX_HEAD_BYTES = 32 * 1024
-"""Bytes of the head of a request, its first line and its headers."""
+"""Maximum bytes of the head of a request: its first line and its headers."""
 
 _SLICE_BYTES = 8 * 1024
-"""Bytes of a read that are taken at a time."""
+"""Bytes of a read that are handled at a time."""
 _FEW_FRAMES, _REST_SECONDS_PER_FRAME = 50, 25e-6
-"""After so many frames in one slice a socket rests, for so many seconds a frame: some times as long as one takes."""
+"""After so many frames in one slice a socket rests, for so many seconds a frame: several times what a frame takes."""
 _MAX_MESSAGES_IN_A_ROW = 16
-"""How many messages of one client are acted on before others have their turn."""
+"""Messages of one client that are handled before other clients get a turn."""
 _MAX_TIMEOUTS_PER_REPLY = 20
-"""In how many times the patience of the hub all of an answer must be read."""
+"""All of a reply must be read within so many times the read timeout."""
 
 
 def http_protocol(options: HubOptions, most: int) -> type[asyncio.Protocol]:
-    """What makes the protocol of an HTTP connection; ``most`` are there at once."""
+    """Return the protocol of HTTP connections; ``most``: how many there may be at once."""
     return cast("type[asyncio.Protocol]", partial(_Http, patience=options.read_timeout, most=most))
 
 
 def socket_protocol(options: HubOptions) -> type[asyncio.Protocol]:
-    """What makes the protocol of a WebSocket."""
+    """Return the protocol of WebSockets."""
     return cast("type[asyncio.Protocol]", partial(_Socket, patience=options.read_timeout))
 
 
 _COUNTED_AND_CHUNKED = {b"content-length", b"transfer-encoding"}
 _LAST = (b"connection", b"close")
-"""As if the client had said so: uvicorn closes after the answer."""
+"""Added to the request's headers, after which uvicorn closes the connection behind the reply."""
 
 
 class _Unread:
-    """Cuts a connection off whose other end reads next to nothing, and would keep what it was sent in memory.
+    """Cuts off a connection when its other end reads next to nothing, and would keep unread data in memory.
 
-    It must read a part of what is unread within each ``patience``: so who is slow is not cut off, and who is slow on
-    purpose keeps it for so many of them at most. Closing would wait until it is read.
+    The client must read a part of the unread data within each ``patience``: so a slow client is not cut off, and a
+    hostile one keeps the data for a bounded number of them. Closing would wait until everything is read.
     """
 
     transport: asyncio.Transport
@@ -57,7 +58,7 @@ class _Unread:
     _left = _least = 0
 
     def pause_writing(self) -> None:
-        super().pause_writing()  # type: ignore[misc]  # of the protocol that this is mixed into
+        super().pause_writing()  # type: ignore[misc]  # of the protocol that this class is mixed into
         self._left = self.transport.get_write_buffer_size()
         self._least = max(1, self._left // _MAX_TIMEOUTS_PER_REPLY)
         self._unread = self.loop.call_later(self._patience, self._look)
@@ -81,10 +82,10 @@ class _Unread:
 
 
 class _Joined:
-    """A transport that sends the head of an answer with its body: uvicorn writes them one after the other, which is two
-    system calls, two packets, and two times that the client is woken.
+    """A transport that sends the head of a reply with its body: uvicorn writes them one after the other, which costs
+    two system calls, two packets, and wakes the client twice.
 
-    What is written first waits for what follows in the same round of the loop, and no longer.
+    The first write waits for what follows in the same round of the loop, and no longer.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -96,7 +97,7 @@ class _Joined:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send this, or hold it for a moment."""
+        """Send the data, or hold it for a moment."""
         held = self._held
         if held:
             self._held = b""
@@ -106,12 +107,12 @@ class _Joined:
             self._loop.call_soon(self._send)
 
     def close(self) -> None:
-        """Close it after what is held."""
+        """Close it after sending what is held."""
         self._send()
         self._transport.close()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that were written and not read."""
+        """Return the bytes that were written and not read."""
         return self._transport.get_write_buffer_size() + len(self._held)
 
     def _send(self) -> None:
@@ -121,7 +122,7 @@ class _Joined:
 
 
 class _Bounded(h11.Connection):
-    """A connection whose heads are bounded also if they come in one piece: h11 counts what it must wait for alone."""
+    """A connection that bounds heads also when they come in one piece: h11 counts only what it has to wait for."""
 
     def __init__(self, most: int) -> None:
         super().__init__(h11.SERVER, most)
@@ -135,7 +136,7 @@ class _Bounded(h11.Connection):
 
 
 def _size_of(head: h11.Request) -> int:
-    """Bytes of a head, as they are usually written."""
+    """Return the bytes of a head, as it is usually written."""
     line = len(head.method) + len(head.target) + len(b"  HTTP/1.1\r\n")
     return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in head.headers) + len(b"\r\n")
 
@@ -146,7 +147,7 @@ class _Http(_Unread, H11Protocol):
         self.conn = _Bounded(MAX_HEAD_BYTES)
         self._patience, self._most = patience, most
         self._head: asyncio.TimerHandle | None = None
-        """Runs while a head is awaited."""
+        """Set while a head is awaited."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -163,18 +164,18 @@ class _Http(_Unread, H11Protocol):
         if self.cycle is not before or self.transport.get_protocol() is not self:
             self._head_came()
         elif self._head is None and (before is None or before.response_complete):
-            self._await_head()  # mostly the head is there at once, and no timer is set for it
+            self._await_head()  # mostly the head is there at once, and needs no timer
 
     def handle_events(self) -> None:
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and dict(self.headers).keys() >= _COUNTED_AND_CHUNKED:
-            # Whoever stands in front may have gone by the length, and what follows the chunks may be somebody else's
-            # body: it is not listened to (RFC 9112, 6.1).
+            # A proxy in front may have used the length, and what follows the chunks may be another client's body: it is
+            # not read (RFC 9112, 6.1).
             self.headers.append(_LAST)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        self.transport = self._bare  # messages are one write each
+        self.transport = self._bare  # a message is one write
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -183,7 +184,7 @@ class _Http(_Unread, H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, in the form of every other problem."""
+        """Refuse what is not HTTP, in the form of every other problem."""
         if not self.transport.is_closing():
             self.transport.write(_GARBLED)
             self.transport.close()
@@ -198,38 +199,38 @@ class _Http(_Unread, H11Protocol):
 
     def _too_slow(self) -> None:
         if not self.transport.is_closing():
-            if self.conn.their_state is not h11.SEND_BODY:  # whose request has been answered: nobody asked again
+            if self.conn.their_state is not h11.SEND_BODY:  # a client that still sends a body has its reply
                 self.transport.write(_SLOW)
             self.transport.close()
 
 
 class _Socket(_Unread, WebSocketsSansIOProtocol):
-    """A WebSocket that keeps no more of a client than one read, one message and what they are answered, and leaves most
-    of the time to others.
+    """A WebSocket that keeps no more of a client than one read, one message and their replies, and leaves most of the
+    time to other clients.
 
-    A read may hold tens of thousands of empty frames. So it is taken a slice at a time: not while the message before
-    waits to be taken, nor while the client reads nothing (each ping would leave a pong here), and after many frames
-    only when others have had their turn.
+    A read may hold tens of thousands of empty frames. So it is handled a slice at a time: not while the previous
+    message waits to be received, nor while the client reads nothing (each ping would leave a pong here), and after many
+    frames only when other clients have had a turn.
     """
 
     def __init__(self, *, patience: float, **given: Any) -> None:
         super().__init__(**given)
         self._patience = patience
         self._came, self._at = b"", 0
-        """What was read, and up to where it was taken."""
+        """The last read, and the offset up to which it was handled."""
         self._count = self._in_a_row = 0
-        """Frames of a slice, and messages that were taken without waiting for one."""
+        """Frames in this slice, and messages received without waiting."""
         self._rest: asyncio.TimerHandle | None = None
-        """Runs while others have their turn."""
+        """Set while other clients have their turn."""
         self._parts: bytearray | None = None
-        """What came of a message in pieces."""
+        """The parts of a fragmented message so far."""
 
     def data_received(self, data: bytes) -> None:
         self._came, self._at = self._came[self._at :] + data, 0
         self._go_on()
 
     def _go_on(self) -> None:
-        """Take what came, as far as that may be, and read on if all of it is taken."""
+        """Handle the data as far as allowed, and read on when all of it is handled."""
         while self._at < len(self._came) and self._may_take():
             part = self._came[self._at : self._at + _SLICE_BYTES]
             self._at += len(part)
@@ -245,7 +246,7 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def _may_take(self) -> bool:
-        early = self.handshake_initiated and not self.handshake_complete  # where uvicorn stumbles over wrong frames
+        early = self.handshake_initiated and not self.handshake_complete  # where uvicorn fails on malformed frames
         waits = early or self.read_paused or self._rest is not None or not self.writable.is_set()
         return not waits and not self.transport.is_closing()
 
@@ -254,7 +255,7 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
         self._go_on()
 
     def handle_events(self) -> None:
-        """Act on frames, and count them."""
+        """Handle frames, and count them."""
         self._count += len(self.conn.events)
         super().handle_events()
 
@@ -267,7 +268,7 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
         self._go_on()
 
     async def receive(self) -> Any:
-        """The next message; of many at once, some before others have their turn."""
+        """Return the next message; of many at once, other clients get a turn after some."""
         self._in_a_row = 0 if self.queue.empty() else self._in_a_row + 1
         if self._in_a_row >= _MAX_MESSAGES_IN_A_ROW:
             self._in_a_row = 0
@@ -277,14 +278,14 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
         return message
 
     async def send(self, message: Any) -> None:
-        """Send one; from the first on, and behind the last until the other side closes, too, what comes is taken."""
+        """Send a message; from the first one on, and after the last until the other side closes, handle data, too."""
         await super().send(message)
         if message["type"] != "websocket.send":
             self._go_on()
 
     def handle_cont(self, event: Frame) -> None:
-        """Take a part of a message. A list of parts costs many times what they hold, and of empty ones there may be any
-        number; the limit of a frame counts what is in them."""
+        """Add a part of a message. A list of parts would cost many times their size, and there may be any number of
+        empty ones; the limit of a frame counts their bytes."""
         if self._parts is None:
             self._parts, self.frames = bytearray().join(self.frames), []
         self._parts += event.data
@@ -293,7 +294,7 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
             self.send_receive_event_to_app()
 
     def send_receive_event_to_app(self) -> None:
-        """Pass a message on; a text that is none ends the socket, and is no error of the hub's that must be logged."""
+        """Pass a message on; text that is not UTF-8 ends the socket, and is not logged as an error of the hub."""
         if self.curr_msg_data_type == "text" and not self.close_sent:
             try:
                 b"".join(self.frames).decode()
@@ -306,7 +307,8 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._read()
-        # Nobody said goodbye, unless that is in the queue by now. uvicorn says 1005, as of a goodbye without a code.
+        # The connection ended without a close frame, unless one is in the queue. uvicorn reports 1005, as for a close
+        # frame without a code.
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
         if self._rest is not None:
             self._rest.cancel()
@@ -314,7 +316,7 @@ class _Socket(_Unread, WebSocketsSansIOProtocol):
 
 
 def _problem(status: bytes, kind: bytes, title: bytes, detail: bytes, *more: bytes) -> bytes:
-    """A whole answer, for those who are not let in."""
+    """Return a whole response, for connections that are refused."""
     number = status.partition(b" ")[0]
     body = b'{"type":"https://headrace.dev/problems/%s","title":"%s","status":%s,"detail":"%s"}' % (
         kind,

@@ -1,4 +1,4 @@
-"""From a request to an answer: who asks, may they, what do they ask, and the answer or the problem."""
+"""From a request to a reply: authenticate, authorise, decode, call the operation, encode its reply or the problem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
-    """A route for each operation, in their order but for what could be taken for another; other methods are refused."""
+    """Return a route for each operation, ordered so that none hides another; other methods are refused."""
     made: dict[str, dict[str, Route]] = {}
     for one in operations:
         route = Route(one.path, _endpoint(hub, one), methods=[one.method], name=one.name)
@@ -49,8 +49,8 @@ def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
 
 @cache  # the table never changes, and a process may have several hubs
 def _ranks(paths: tuple[str, ...]) -> dict[str, int]:
-    """When each path is tried. ``/api/jobs/count`` before it is taken for a job; last what ends with a name that may
-    hold slashes, for it could swallow what follows a name elsewhere."""
+    """Return the order in which paths are tried: ``/api/jobs/count`` before ``/api/jobs/{id}`` would match it, and last
+    the paths that end with a name that may hold slashes, which could match what follows a name elsewhere."""
     patterns = [compile_path(path)[0] for path in paths if "{" in path]
 
     def rank(path: str) -> int:
@@ -62,9 +62,9 @@ def _ranks(paths: tuple[str, ...]) -> dict[str, int]:
 
 
 class Direct:
-    """Finds the endpoints whose paths have no parts that vary by their paths, which is quicker than to try each route.
+    """Finds endpoints without path parameters by their path, which is faster than trying each route.
 
-    Everything else is for the router.
+    All other requests go to the router.
     """
 
     def __init__(self, routes: Iterable[BaseRoute], router: ASGIApp) -> None:
@@ -81,7 +81,7 @@ class Direct:
         endpoint = None
         if scope["type"] == "http":
             path: str = scope["path"]
-            if root := scope.get("root_path"):  # as the router takes it off: at a slash only
+            if root := scope.get("root_path"):  # as the router removes it: at a slash only
                 path = path.removeprefix(root) if path.startswith(f"{root}/") else path
             endpoint = self._found.get((scope["method"], path))
         if endpoint is None:
@@ -93,7 +93,7 @@ class Direct:
 
 
 def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
-    """What answers to all other methods of a path."""
+    """Return the route that refuses all other methods of a path."""
     allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
 
     async def no_such_method(request: Request) -> Response:
@@ -101,7 +101,7 @@ def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
         title = "This method is not for this path"
         return problem_response(Problem(405, "method", title, detail, headers={"Allow": allowed}))
 
-    return Route(path, no_such_method, methods=[])  # no method is left out
+    return Route(path, no_such_method, methods=[])  # all methods match
 
 
 def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -128,7 +128,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             state["job_id"] = getattr(answer.document, "job_id", None)  # for the access log
             return _response(answer, hides(hub.options, caller))
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody hears it
+            return Response(status_code=400)  # the client is gone
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
@@ -137,7 +137,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
                 problem = FAULT
             return problem_response(problem)
 
-    endpoint.__name__ = operation.name  # by which requests are counted
+    endpoint.__name__ = operation.name  # requests are counted by this name
     return endpoint
 
 
@@ -152,18 +152,18 @@ def _response(answer: OperationReply, hidden: bool) -> Response:
 
 @cache
 def _lower(name: str) -> bytes:
-    """The name of a header as it is sent; there are few."""
+    """Return the name of a header as it is sent; there are few."""
     return name.lower().encode("latin-1")
 
 
 def problem_response(problem: Problem) -> Response:
-    """The problem as it is answered."""
+    """Return the response for a problem."""
     details: ProblemDetails = problem.details
     return Response(_encode(details), problem.status, problem.headers, "application/problem+json")
 
 
 def _query(request: Request, operation: Operation) -> Any:
-    """The parameters in the address; one that is given more than once is a list."""
+    """Decode the query parameters; one that is given more than once is a list."""
     kind = operation.query
     if kind is None and not request.scope["query_string"]:
         return None
@@ -179,7 +179,7 @@ def _query(request: Request, operation: Operation) -> Any:
     for name, values in given.items():
         if name not in lists and len(values) > 1:
             raise _wrong(name, f"{name} is given {len(values)} times, and may be given once")
-        if name in _moments(kind) and ":" not in values[0]:  # msgspec would take seconds since 1970
+        if name in _moments(kind) and ":" not in values[0]:  # msgspec would read seconds since 1970
             raise _wrong(name, f"{name} must be a moment as in 2026-01-31T08:00:00Z, not {values[0]!r}")
     said = {name: given[name] if name in lists else given[name][0] for name in given}
     try:
@@ -187,7 +187,7 @@ def _query(request: Request, operation: Operation) -> Any:
     except msgspec.ValidationError as error:
         raise malformed(error, kind) from None
     for name in given:
-        if getattr(query, name) is None:  # as msgspec reads the word null
+        if getattr(query, name) is None:  # msgspec reads the word null so
             raise _wrong(name, f"{name} has no value: leave it out")
     return query
 
@@ -198,25 +198,25 @@ def _wrong(name: str, message: str) -> Problem:
 
 @cache
 def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """The parameters that may be given more than once: those whose type is a tuple."""
+    """Return the parameters that may be given more than once: those with a tuple as their type."""
     found = [(name, hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()]
     return frozenset(name for name, *hints in found if any(get_origin(hint) is tuple for hint in hints))
 
 
 @cache
 def _moments(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """The parameters that are moments."""
+    """Return the parameters that are moments."""
     return frozenset(name for name, hint in get_type_hints(kind).items() if datetime in (hint, *get_args(hint)))
 
 
 def _is_bare(request: Request) -> bool:
-    """Whether a request has no body, by its head."""
+    """Return whether a request has no body, by its head."""
     headers = request.headers
     return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
 async def read_body(request: Request, most: int, patience: float, media: bytes = b"application/json") -> bytes:
-    """The body, if it is JSON, or of this other type, not too large, and comes in time."""
+    """Return the body; refuse one that is not of this media type, is too large, or does not come in time."""
     given = dict(request.scope["headers"])
     kind = given.get(b"content-type", b"")
     if kind != media and kind.partition(b";")[0].strip().lower() != media:
@@ -228,7 +228,7 @@ async def read_body(request: Request, most: int, patience: float, media: bytes =
     parts, size = list[bytes](), 0
 
     def add(message: Message) -> bool:
-        """Take a part; whether there are more."""
+        """Add a part; return whether there are more."""
         nonlocal size
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
@@ -242,13 +242,13 @@ async def read_body(request: Request, most: int, patience: float, media: bytes =
     receiving, rest = request.receive().__await__(), None
     try:
         rest = _Rest(receiving, next(receiving))
-    except StopIteration as came:  # mostly the body is there already, and whole: then no timer is set for it
+    except StopIteration as came:  # mostly the whole body is there already, and needs no timer
         if not add(came.value):
             return parts[0]
     try:
         async with asyncio.timeout(patience):
             if rest is None or add(await rest):
-                while add(await request.receive()):  # as Request.stream does, whose generator costs as much as all this
+                while add(await request.receive()):  # as Request.stream does; its generator costs as much as all this
                     pass
     except TimeoutError:
         detail, last = f"it must come within {patience:g} s", {"Connection": "close"}
@@ -257,7 +257,7 @@ async def read_body(request: Request, most: int, patience: float, media: bytes =
 
 
 class _Rest:
-    """An awaitable that was begun, and what it waits for."""
+    """The rest of an awaitable that was begun, with what it waits for."""
 
     def __init__(self, begun: Generator[Any, None, Message], waits_for: Any) -> None:
         self._begun, self._waits_for = begun, waits_for

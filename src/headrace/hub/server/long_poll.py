@@ -1,4 +1,4 @@
-"""Waiting within a request: for so long, and no longer than the hub serves and the client listens."""
+"""Waiting within a request: for a limited time, and only while the hub serves and the client is connected."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 async def wait_within(ask: OperationRequest, seconds: float, work: Coroutine[Any, Any, T]) -> T | None:
-    """What comes of the work; None: time is up, or the hub begins to stop.
+    """Return the result of the work; None: time is up, or the hub begins to stop.
 
-    :raises ClientDisconnect: nobody waits any more
+    :raises ClientDisconnect: the client is gone
     :raises Problem: 401, the caller's key was revoked meanwhile
     """
     working, revoked = asyncio.create_task(work), asyncio.Event()
@@ -27,7 +27,7 @@ async def wait_within(ask: OperationRequest, seconds: float, work: Coroutine[Any
     leaving, *others = map(asyncio.create_task, (_left(ask.request), ask.hub.draining.wait(), revoked.wait()))
     tasks = (working, leaving, *others)
     try:
-        if ask.hub.door.knows(ask.caller):  # it may have been revoked since it was let in, before anybody listened
+        if ask.hub.door.knows(ask.caller):  # it may have been revoked between the check and this subscription
             await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         else:
             revoked.set()

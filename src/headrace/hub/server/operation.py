@@ -1,4 +1,4 @@
-"""An operation of the hub: one line of the table that routes, documents, scopes and tests are made from."""
+"""An operation of the hub: one row of the table that routes, documents, scopes and tests are made from."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 __all__ = ["Bounded", "Do", "Operation", "OperationReply", "OperationRequest"]
 
 Bounded = Literal["job", "batch", "webhook", "found", "made", "told", "offered", "leased", "nothing", "operator"]
-"""How the key of a customer is kept to what is that customer's.
+"""How a customer's key is limited to what belongs to that customer.
 
-``job``, ``batch``, ``webhook``: the path names one; that of somebody else is answered like one that is not there.
-``found``: a search; it finds only the customer's own. ``made``: what it stores becomes the customer's. ``told``: a live
-feed; it tells only of the customer's own. ``offered``: a worker; it is offered only the customer's jobs. ``leased``: a
-lease names the job; one that was not given to this key is no lease. ``nothing``: it shows no particular job of anybody.
-``operator``: such a key is refused.
+``job``, ``batch``, ``webhook``: the path names one; another customer's gets the reply of a missing one. ``found``: a
+search; it finds only the customer's jobs. ``made``: what it stores belongs to the customer. ``told``: a live feed; it
+sends only the customer's jobs. ``offered``: a worker; it is offered only the customer's jobs. ``leased``: a lease names
+the job; a lease of another key is refused. ``nothing``: it shows no particular job. ``operator``: such a key is
+refused.
 """
 
 
 class OperationReply(msgspec.Struct, frozen=True):
-    """What a request is answered with."""
+    """The reply to a request."""
 
     document: Any = None
-    """As JSON; None: no body. A ``Record`` is written as ``to_dict`` gives it."""
+    """Encoded as JSON; None: no body. A ``Record`` is written as ``to_dict`` returns it."""
     status: int = 200
     headers: Mapping[str, str] = {}
 
 
 class OperationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was let in: who asks, and for what."""
+    """An authorised request: its caller and its decoded content."""
 
     hub: Hub
     caller: Caller
@@ -56,42 +56,43 @@ Do = Callable[[OperationRequest], Awaitable[OperationReply | Response]]
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One operation: how it is asked for, who may, what it takes and gives, and what does it."""
+    """One operation: its route, its scope, what it takes and gives, and the function that serves it."""
 
     name: str
     """Unique: the ``operationId`` of the OpenAPI document."""
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
-    """As Starlette has it, ``/api/jobs/{id}``."""
+    """In Starlette's form, ``/api/jobs/{id}``."""
     summary: str
     scope: Scope | None
-    """None: everybody, even without a key."""
+    """None: no key is needed."""
     bounded: Bounded
     do: Do
     query: type[msgspec.Struct] | None = None
-    """Its parameters; those not named here are refused."""
+    """Its parameters; unknown ones are refused."""
     body: Any = None
     """The type of its JSON body; None: it has none."""
     bare: bool = False
-    """It may be asked for without a body: then the defaults of its type count."""
+    """Its body may be missing: then the defaults of its type count."""
     raw: bool = False
     """It reads the body itself, as a stream; ``media`` says of what type."""
     media: str = "application/json"
     lines: tuple[Any, Any] | None = None
-    """It takes and gives lines of JSON as well (``application/x-ndjson``): the types of a line and of its answer. The
-    first is None where it only gives them, to those who accept them."""
+    """It takes and gives lines of JSON as well (``application/x-ndjson``): the types of a line and of its reply. The
+    first is None where it only gives them, to clients that accept them."""
     largest: Literal["body", "bulk"] = "body"
-    """Which limit its body has."""
+    """Which limit applies to its body."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers that it reads, and what for."""
+    """Headers that it reads, each with its purpose."""
     gives: Mapping[int, Any] = field(default_factory=dict)
-    """Its good answers: status → the type of the document (None: no body; a string: another media type)."""
+    """Its successful replies: status → the type of the document (None: no body; a string: another media type)."""
     refuses: tuple[int, ...] = ()
-    """The statuses of problems that only some operations answer: 404, 409, 410, 422. All others are everybody's."""
+    """The statuses of problems that only some operations reply with: 404, 409, 410, 422. Every operation has the
+    others."""
     example: Any = None
-    """A body that works."""
+    """A valid body."""
     answered: Any = None
-    """What it is answered with."""
+    """The reply to the example."""
     path_examples: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
-    """It may take long: a stream, or a wait."""
+    """It may take long: it streams or waits."""

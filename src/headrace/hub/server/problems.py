@@ -1,4 +1,4 @@
-"""What goes wrong at a hub, as problem details: faults, and what in a document cannot be used, and what can."""
+"""Problems of a hub as problem details: faults of the hub, and documents that are malformed, with what is allowed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PART = re.compile(r"\.(\w+)|\[[^]]*\]")
 
 @lru_cache(256)
 def choices(kind: Any, path: str) -> tuple[str, ...]:
-    """The words that this type allows at a path, as in ``$.filter.status[0]``; none, if it asks for no words."""
+    """Return the words that this type allows at a path, as in ``$.filter.status[0]``; empty if it lists no words."""
     steps = [found[1] for found in _PART.finditer(path)]
     here: list[inspect.Type] = [inspect.type_info(kind)]
     for place, step in enumerate(steps):
@@ -75,11 +75,11 @@ def _words(kind: inspect.Type) -> list[str]:
 T = TypeVar("T")
 
 FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
-"""What is said where something is broken that ought not to be."""
+"""The reply when something in the hub is broken."""
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The problem that an error is; None: it is a fault of the hub."""
+    """Return the problem for an error; None: the error is a fault of the hub."""
     if isinstance(error, msgspec.ValidationError | msgspec.DecodeError):
         return malformed(error)
     return problems.problem_of(error)
@@ -91,9 +91,9 @@ _NAMED = re.compile(r"field `([^`]*)`")
 
 
 def malformed(error: msgspec.MsgspecError, kind: Any = None) -> Problem:
-    """The problem of a document that is none, or not of the type that was expected; it names the field.
+    """Return the problem of a document that is not JSON or not of the expected type; it names the field.
 
-    ``kind``: that type; where only certain words may stand, they are named.
+    ``kind``: that type; where it allows only certain words, the problem lists them.
     """
     text = str(error)
     message, _, place = text.partition(" - at `")
@@ -104,14 +104,14 @@ def malformed(error: msgspec.MsgspecError, kind: Any = None) -> Problem:
         message += ": whole numbers are written without a point, as in 5"
         text = f"{message} - at `{place}"
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
-    if named := _NAMED.search(message):  # a field that the object should have, or should not
+    if named := _NAMED.search(message):  # a field that the object must have, or must not have
         field = f"{field}.{named[1]}" if field else named[1]
     faults = (Fault(field, message),) if field else ()
     return Problem(400, "malformed", "The request cannot be understood", text, faults=faults)
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
-    """What the JSON says; :raises Problem: 400, it is none, or not of the type that is expected"""
+    """Decode JSON; :raises Problem: 400, it is malformed, or not of the expected type"""
     try:
         return decoder.decode(data)
     except msgspec.MsgspecError as error:
@@ -122,5 +122,5 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
 
 
 def details_of(status: int, title: str, detail: str) -> Any:
-    """A problem that no error stands for, such as an unknown path."""
+    """Return problem details without an error, as for an unknown path."""
     return ProblemDetails(type=PAGE + title.lower().replace(" ", "-"), title=title, status=status, detail=detail)

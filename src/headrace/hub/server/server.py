@@ -21,20 +21,20 @@ _log = logging.getLogger("headrace.hub")
 _uvicorn = logging.getLogger("uvicorn.error")
 
 CLOSE_SECONDS = 1.0
-"""Seconds for sockets to say goodbye, before they are closed."""
+"""Seconds that sockets have for the closing handshake before they are cut off."""
 _POLL_SECONDS = 0.05
 _OTHER_FILES = 200
 """Files that a hub has open besides its connections: the store, the log, libraries."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0: a free one.
+    """Return a socket that listens there; port 0: a free one.
 
     :raises OSError: the address cannot be used
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
-    # By its name: asyncio sends small answers at once (TCP_NODELAY) only where it sees that this is TCP.
+    # The protocol is named: asyncio sends small replies at once (TCP_NODELAY) only on sockets that state TCP.
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,10 +47,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def room_for(sockets: int) -> int:
-    """How many of so many connections the system lets this process have; it is asked for more files if they are few."""
+    """Return how many of so many connections the system allows this process; raise its limit of files if it is low."""
     try:
         import resource
-    except ImportError:  # there is no such limit
+    except ImportError:  # the system has no such limit
         return sockets
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = sockets + _OTHER_FILES
@@ -61,24 +61,24 @@ def room_for(sockets: int) -> int:
 
 
 class HubServer(uvicorn.Server):
-    """Serves a hub until it is told to stop; then in good order, or at once if told again."""
+    """Serves a hub until it is stopped: in good order, or at once on a second stop."""
 
     def __init__(self, hub: Hub, *, most: int | None = None) -> None:
-        """``most``: how many connections there is room for."""
+        """``most``: the maximum of connections."""
         options = hub.options
         self.hub, self.most = hub, options.sockets if most is None else most
         self.lost: StoreLost | None = None
-        """Why it stopped by itself: its store does not come back."""
+        """Why it stopped by itself: its store is lost."""
         self._up, self._stop, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 hub,
-                lifespan="off",  # so that what keeps it from opening is raised, and not only logged
+                lifespan="off",  # so that an error while opening is raised, and not only logged
                 interface="asgi3",
                 http=http_protocol(options, self.most),
                 ws=socket_protocol(options),
                 ws_max_size=options.frame_most,
-                # A context for each of thousands of sockets would cost more memory than what they are sent.
+                # A compression context for each of thousands of sockets would cost more memory than their messages.
                 ws_per_message_deflate=False,
                 timeout_keep_alive=options.keep_alive,  # type: ignore[arg-type]  # it is a number of seconds
                 proxy_headers=options.proxy_headers,
@@ -93,7 +93,7 @@ class HubServer(uvicorn.Server):
         )
 
     def stop(self) -> None:
-        """Stop in good order; called a second time, at once."""
+        """Stop in good order; a second call stops at once."""
         if self.hub.draining.is_set():
             self._hurry.set()
         self.hub.draining.set()
@@ -105,7 +105,7 @@ class HubServer(uvicorn.Server):
         :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
         """
         try:
-            with _quiet(logging.WARNING):  # its news would tell the whole address of a socket, secrets included
+            with _quiet(logging.WARNING):  # its log lines would contain the whole address of a socket, secrets included
                 async with self.hub.open():
                     await super().serve(sockets)
         finally:
@@ -113,7 +113,7 @@ class HubServer(uvicorn.Server):
                 one.close()
 
     async def begin(self, listener: socket.socket) -> asyncio.Task[None]:
-        """Serve from now on; the serving, which ends when it is stopped.
+        """Serve from now on; return the serving task, which ends when the server is stopped.
 
         :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
         """
@@ -127,7 +127,7 @@ class HubServer(uvicorn.Server):
         return serving
 
     async def main_loop(self) -> None:
-        """Wait until told to stop, or until the store is lost, and keep the date of answers right meanwhile."""
+        """Wait for a stop, or until the store is lost, and keep the ``Date`` header current meanwhile."""
         self._up.set()
         while not await self.on_tick(0):
             if (lost := await self.hub.vitals.store_lost()) is not None:
@@ -138,7 +138,7 @@ class HubServer(uvicorn.Server):
                 return
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let no more in, and let those finish who are in."""
+        """Accept no new connections, and let open requests finish."""
         self.hub.draining.set()
         for server in self.servers:
             server.close()
@@ -147,12 +147,12 @@ class HubServer(uvicorn.Server):
                 connection.shutdown()
         if not await self._ended(self.hub.options.grace):
             self._cut_off()
-            with _quiet(logging.CRITICAL):  # that each of them was cancelled is no error
+            with _quiet(logging.CRITICAL):  # their cancellation is no error
                 if tasks := list(self.server_state.tasks):
                     await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
     async def _ended(self, seconds: float, *, http: bool = False) -> bool:
-        """Wait until nobody is connected, at most so long. ``http``: close what is idle, but leave sockets alone."""
+        """Wait until no connection is left, at most so long. ``http``: close idle connections, but keep sockets."""
         state, until = self.server_state, asyncio.get_running_loop().time() + seconds
         for connection in list(state.connections) if http else ():
             if isinstance(connection, H11Protocol):

@@ -1,4 +1,4 @@
-"""A socket from beginning to end: who is let in, how it is served, and how it is closed."""
+"""A socket from beginning to end: authentication, its two loops, and its close."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["GONE", "Closing", "ServedSocket", "route_of"]
 
 GONE = (WebSocketDisconnect, OSError, RuntimeError)
-"""What is raised where nobody is at the other end any more."""
+"""Raised where the other end is gone."""
 GOODBYES = frozenset({1000, 1005})
-"""The codes of one that is closed on purpose, 1005 standing for none. A kernel says nothing for a process that ended,
-and whoever goes away (1001) does not come back."""
+"""The codes of a socket closed on purpose; 1005 stands for none. A process that ended sends no close frame, and a
+client that goes away (1001) does not come back."""
 
 
 def route_of(
     path: str, name: str, hub: Hub, let_in: Callable[[WebSocket], Caller | None], kind: type[ServedSocket]
 ) -> WebSocketRoute:
-    """The route of sockets of this kind; ``let_in`` says whose one is, or raises the problem that is answered."""
+    """Return the route of sockets of this kind; ``let_in`` returns the caller, or raises the problem to reply with."""
 
     async def endpoint(websocket: WebSocket) -> None:
         try:
@@ -47,7 +47,7 @@ def route_of(
 
 
 class Closing(Exception):
-    """Ends a socket, with a code that says why."""
+    """Ends a socket with a code that gives the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -55,28 +55,28 @@ class Closing(Exception):
 
 
 class ServedSocket(ABC):
-    """One client: a loop that listens to it, and one that tells it things."""
+    """One client: a loop that receives from it, and one that sends to it."""
 
     def __init__(self, hub: Hub, websocket: WebSocket, caller: Caller | None) -> None:
         self.hub, self._websocket, self._caller = hub, websocket, caller
         self._wake = asyncio.Event()
-        """There may be something to tell."""
+        """Set when there may be something to send."""
         self._ending = asyncio.timeout(None)
         self._problem: Problem | None = None
 
     @property
     def caller(self) -> Caller | None:
-        """Whose it is; None: it has not said yet."""
+        """The caller; None: it has not authenticated yet."""
         return self._caller
 
     def let_go(self, problem: Problem) -> None:
-        """Close it, and say why."""
+        """Close it with the reason."""
         self._problem = problem
         with suppress(RuntimeError, AssertionError):  # it has not begun (asserted in 3.11.2), or is ending
             self._ending.reschedule(asyncio.get_running_loop().time())
 
     async def serve(self) -> None:
-        """Serve it until either side has had enough."""
+        """Serve it until either side closes."""
         with self.hub.live.connections.holding(self):
             telling: asyncio.Task[None] | None = None
             closing, cut_off = Closing(1000, ""), False
@@ -89,26 +89,26 @@ class ServedSocket(ABC):
             except Closing as found:
                 closing = found
             except TimeoutError:
-                pass  # it was let go
+                pass  # ``let_go`` ended it
             except GONE as gone:
                 cut_off = not (isinstance(gone, WebSocketDisconnect) and gone.code in GOODBYES)
                 return
             finally:
                 if telling is not None:
                     telling.cancel()
-                # That a hub stops says nothing about those at the other end.
+                # The end of a hub says nothing about its clients.
                 self._leave(cut_off and not self.hub.draining.is_set())
             await self._close(closing)
 
     async def _receive(self) -> Message:
-        """The next frame; :raises WebSocketDisconnect: there is none"""
+        """Return the next frame; :raises WebSocketDisconnect: there is none"""
         received = await self._websocket.receive()
         if received["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(received.get("code") or 1005)
         return received
 
     async def _tell_always(self) -> None:
-        with suppress(*GONE):  # the loop that listens hears of it, too
+        with suppress(*GONE):  # the receiving loop notices it, too
             while True:
                 await self._wake.wait()
                 self._wake.clear()
@@ -121,19 +121,19 @@ class ServedSocket(ABC):
             if self._websocket.application_state is WebSocketState.CONNECTED:
                 await self._websocket.close(closing.code, closing.reason)
 
-    # -- what each kind does in its own way
+    # -- what each kind does itself
 
     _kind: str
-    """What it is called in names of tasks."""
+    """Its name in names of tasks."""
 
     @abstractmethod
     async def _listen(self) -> None:
-        """Do what it says, frame by frame; never returns."""
+        """Handle what the client sends, frame by frame; never returns."""
 
     @abstractmethod
     async def _tell(self) -> None:
-        """Tell it all that there is to tell."""
+        """Send everything that there is to send."""
 
     @abstractmethod
     def _leave(self, cut_off: bool) -> None:
-        """Give up what was there for it; ``cut_off``: it was not we who closed it, and nobody said goodbye."""
+        """Release what was kept for it; ``cut_off``: this side did not close it, and no close frame came."""

@@ -1,4 +1,4 @@
-"""Delivering webhooks: signed, and only to addresses that may be called.
+"""Delivers webhooks: signed, and only to allowed addresses.
 
 Begin with ``delivery``, the handler of the jobs that deliver. May import ``hub.options``, ``worker`` and below.
 """

@@ -1,7 +1,7 @@
-"""Where webhooks may go: addresses of the whole internet, and private ones only if the operator allows them.
+"""Where webhooks may go: to public addresses, and to private ones only if the operator allows them.
 
-A name says nothing: what is tested is the address that it leads to, after it was looked up, and the connection goes to
-the very address that was tested. A name that leads elsewhere the second time it is asked for gains nothing.
+Names are not tested: a name is resolved, its address is tested, and the connection goes to the very address that was
+tested. A name that resolves to another address the second time gains nothing.
 """
 
 from __future__ import annotations
@@ -27,54 +27,54 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Looks up a name: the addresses that it leads to, as texts."""
+"""Resolves a name to its addresses, as texts."""
 
 _NAT64, _SIX_TO_FOUR = IPv6Network("64:ff9b::/96"), IPv6Network("2002::/16")
 _WIRE = IPv4Address("168.63.129.16")
-"""What Azure tells its machines about themselves; of all clouds, it alone does so at a public address."""
+"""Azure's metadata service for its machines; no other cloud has it at a public address."""
 _NEVER = tuple(
     IPv6Network(text)
     for text in (
-        "::/96",  # addresses of IPv4 as they were once written
+        "::/96",  # addresses of IPv4 in their old form
         "64:ff9b:1::/48",  # translated within a network
-        "2001::/32",  # tunnels, which hide where they lead
+        "2001::/32",  # tunnels, which hide their destination
         "fec0::/10",  # of a site
     )
 )
 
 
 _MAX_LOOKUP_THREADS = 128
-"""Names that are looked up at once: of three times as many messages as are sent at once."""
+"""Names that are resolved at once: for three times as many messages as are sent at once."""
 
 
 class Forbidden(Exception):
-    """An address that nothing is sent to; the text says why, and how to allow it."""
+    """An address that nothing is sent to; the text gives the reason, and how to allow it."""
 
     by_name = False
-    """Whether a name led there: what names of the operator's network lead to is not for customers."""
+    """Whether a name resolved to it: customers must not learn what names in the operator's network resolve to."""
 
 
 @cache
 def _resolvers() -> ThreadPoolExecutor:
-    """Threads of their own: a name that nobody answers for keeps one busy long after the message was given up, and the
-    few that a loop has would be taken from the names of others."""
+    """Return threads of their own: a name without a reply keeps one busy long after the message was given up, and the
+    few threads of a loop would be missing for other names."""
     return ThreadPoolExecutor(_MAX_LOOKUP_THREADS, "headrace-names")
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system."""
+    """Resolve a name with the system."""
     ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     found = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
 class Guard:
-    """Says of an address whether webhooks may go there."""
+    """Decides whether webhooks may go to an address."""
 
     def __init__(self, allow: Sequence[str] = (), *, http: bool = False, resolve: Resolve = resolve) -> None:
-        """``allow``: networks that may be called although they are private; ``http``: also without encryption.
+        """``allow``: private networks that may be called; ``http``: also allow URLs without encryption.
 
-        :raises ConfigError: one is no network
+        :raises ConfigError: an entry is not a network
         """
         self._http, self._resolve = http, resolve
         self._allow: list[Network] = []
@@ -86,25 +86,25 @@ class Guard:
                 raise ConfigError(message) from None
 
     def check(self, url: str) -> str:
-        """The URL, if it is one that may be called, as far as can be seen from it.
+        """Return the URL if it may be called, as far as the URL itself shows.
 
-        :raises ConfigError: it is none
+        :raises ConfigError: it may not
         """
         checked_url(url)
         try:
             host = self._scheme(url)
             self._test(ip_address(host.partition("%")[0]))
         except ValueError:
-            return url  # a name: it is tested when something is sent there
+            return url  # a name: its address is tested before each message
         except Forbidden as why:
             raise ConfigError(f"url: {why}") from None
         return url
 
     async def addresses(self, url: str) -> list[Address]:
-        """The addresses that a request to this URL may go to, in the order to try them; at least one.
+        """Return the addresses that a request to this URL may go to, in the order to try them; at least one.
 
         :raises Forbidden: there is none
-        :raises OSError: the name is not known
+        :raises OSError: the name is unknown
         """
         host, parts = self._scheme(url), urlsplit(url)
         found = await self._resolve(host, parts.port or (443 if parts.scheme == "https" else 80))
@@ -125,7 +125,7 @@ class Guard:
         return good
 
     def _scheme(self, url: str) -> str:
-        """The host of the URL; :raises Forbidden: it must be called with encryption"""
+        """Return the host of the URL; :raises Forbidden: it must be called with encryption"""
         parts = urlsplit(url)
         if parts.scheme != "https" and not self._http:
             raise Forbidden("webhooks go to https:// only; --webhook-http lets them go to http://, too")
@@ -142,12 +142,12 @@ class Guard:
 
 @cache
 def guard_of(options: HubOptions) -> Guard:
-    """The guard of a hub."""
+    """Return the guard of a hub."""
     return Guard(options.webhook_allow, http=options.webhook_http)
 
 
 def _meant(address: Address) -> Address:
-    """The address of IPv4 that one of IPv6 stands for, if it does."""
+    """Return the IPv4 address that an IPv6 address stands for, if any."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:

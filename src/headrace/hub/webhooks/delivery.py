@@ -1,4 +1,4 @@
-"""The worker that delivers webhooks: a small one, beside a hub or a worker of yours."""
+"""The worker that delivers webhooks: a small one, in a hub or beside a worker of yours."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["OFF", "Delivery", "webhook_worker"]
 _log = logging.getLogger("headrace.webhooks")
 
 _MAX_OPEN_DELIVERIES, _MAX_RECEIVER_DELIVERIES = 40, 10
-"""Messages that a hub sends at once, and those to one receiver, of all hubs together: a slow one takes its share."""
+"""Messages that a hub sends at once, and maximum of all hubs to one receiver, which bounds the share of a slow one."""
 OFF = "the webhook is switched off: switch it on, then redeliver"
-"""Who cancels what is not sent for that reason."""
+"""The ``by`` of the cancellation of deliveries to a webhook that is off."""
 _FORGET_SECONDS = 3600.0
-"""Seconds between two looks for addresses that nobody names any more."""
+"""Seconds between two removals of addresses that no job names any more."""
 
 
 class Delivery:
@@ -54,12 +54,12 @@ class Delivery:
         trust: ssl.SSLContext | None = None,
         hides: bool = False,
     ) -> None:
-        """``hides``: customers are told nothing of errors."""
+        """``hides``: customers get no text of errors."""
         self._app, self._guard, self._patience, self._trust, self._hides = app, guard, patience, trust, hides
         self._noting = asyncio.Lock()
 
     def handler(self) -> Handler:
-        """As a worker runs it."""
+        """Return it as a handler for a worker."""
 
         async def deliver(ctx: Context, webhook: str, id: str, message: dict[str, Any]) -> dict[str, int]:
             return {"status": await self._deliver(ctx.job, webhook, id, message)}
@@ -86,9 +86,10 @@ class Delivery:
         return status
 
     async def _note(self, id: str, noting: Callable[[], Awaitable[object]]) -> None:
-        """Note how it went, which decides nothing: what was taken is not sent again, what was refused says why.
+        """Store the outcome, which decides nothing: a message that was taken is not sent again, a refusal has its
+        reason.
 
-        One at a time: many that fail together would get in each other's way.
+        One at a time: many failures at once would contend for the same record.
         """
         try:
             async with self._noting:
@@ -97,12 +98,12 @@ class Delivery:
             _log.info("it was not noted how webhook %s took a message: %s", id, error)
 
     async def _found(self, job: Job, id: str, message: dict[str, Any]) -> Webhook:
-        """The webhook, if something may be sent to it."""
+        """Return the webhook, if a message may be sent to it."""
         try:
             webhook = await self._app.webhooks.get(id)
         except UnknownWebhook:
             raise GiveUp("the webhook was removed") from None
-        # A rerun with another payload must not reach anybody else's webhook.
+        # A rerun with another payload must not reach another customer's webhook.
         if webhook.customer != job.customer:
             raise GiveUp("the webhook is not of the customer of this delivery")
         if not webhook.on and message.get("type") != "webhook.test":
@@ -126,8 +127,8 @@ class Delivery:
         except Forbidden as why:
             if webhook.customer is None or not why.by_name:
                 raise
-            # Tried again and told in the same words: nobody finds out which private names there are. The guard has
-            # logged why.
+            # Retried, and reported like an unknown name: customers must not find out which private names exist. The
+            # guard has logged the reason.
             raise Undelivered(UNKNOWN) from None
 
 
@@ -139,9 +140,9 @@ async def webhook_worker(
     resolver: Resolve = resolve,
     trust: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Worker]:
-    """Deliver webhooks while the block runs, by this worker; ``app`` is open. ``options``: where they may go.
+    """Deliver webhooks with this worker while the block runs; ``app`` is open. ``options``: where they may go.
 
-    ``resolver`` and ``trust``: how names are looked up, and which certificates are believed; the system's by default.
+    ``resolver`` and ``trust``: how names are resolved, and which certificates are trusted; the system's by default.
     """
     chosen = options or HubOptions()
     guard = Guard(chosen.webhook_allow, http=chosen.webhook_http, resolve=resolver)

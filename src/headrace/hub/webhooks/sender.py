@@ -1,4 +1,4 @@
-"""Sending one message: a signed POST to an address that was tested, under the name that the URL has.
+"""Sends one message: a signed POST to a tested address, with the host name of the URL.
 
 Signatures are those of Standard Webhooks (https://www.standardwebhooks.com): HMAC-SHA256 over id, time and body.
 """
@@ -27,7 +27,7 @@ UNKNOWN = "the name of its host is not known, or leads where webhooks may not go
 
 
 class Undelivered(Exception):
-    """A message was not taken. The text says why, and nothing of what was sent or answered."""
+    """A message was not taken. The text gives the reason, and contains nothing of the message or the response."""
 
     def __init__(self, why: str, *, status: int | None = None) -> None:
         super().__init__(why)
@@ -48,7 +48,7 @@ async def send(
     patience: float = WEBHOOK_TIMEOUT_SECONDS,
     trust: ssl.SSLContext | None = None,
 ) -> int:
-    """Send a message; the status of the answer, from 200 to 299. Of its body nothing is read.
+    """Send a message; return the status of the response, from 200 to 299. Its body is not read.
 
     :raises Forbidden: the URL leads where nothing may be sent
     :raises Undelivered: it was not taken
@@ -59,12 +59,12 @@ async def send(
             for address in await guard.addresses(url):
                 try:
                     return await _post(address, httpx2.URL(url), body, headers, trust or _trust())
-                except httpx2.ConnectError as error:  # nothing was sent: another address may answer
+                except httpx2.ConnectError as error:  # nothing was sent: another address may work
                     failure = error
             raise Undelivered(_told(failure))
     except TimeoutError:
         raise Undelivered(f"no answer within {patience:g} s") from None
-    except (OSError, UnicodeError):  # as a name has it that nobody can look up
+    except (OSError, UnicodeError):  # for a name that cannot be resolved
         raise Undelivered(UNKNOWN) from None
     except httpx2.InvalidURL:
         raise Undelivered("its address cannot be used") from None
@@ -75,7 +75,7 @@ async def send(
 async def _post(
     address: Address, url: httpx2.URL, body: bytes, headers: Mapping[str, str], trust: ssl.SSLContext
 ) -> int:
-    # A client for each message: a connection that was made for one name must not be used for another at its address.
+    # Each message has its own client: a connection made for one name must not be used for another at the same address.
     pinned = url.copy_with(host=f"[{address}]" if isinstance(address, IPv6Address) else str(address))
     async with httpx2.AsyncClient(verify=trust, trust_env=False, follow_redirects=False, timeout=None) as client:
         request = client.build_request(
@@ -98,7 +98,7 @@ async def _post(
 
 
 def _told(error: Exception | None) -> str:
-    """What went wrong, in a word: what libraries say may contain what was sent."""
+    """Return a short reason: messages of libraries may contain what was sent."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -112,7 +112,7 @@ def _told(error: Exception | None) -> str:
 
 
 def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """The signature of a message by one secret."""
+    """Return the signature of a message by one secret."""
     key = base64.b64decode(secret.removeprefix(SECRET))
     digest = hmac.new(key, f"{id}.{timestamp}.".encode() + body, sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"
@@ -121,7 +121,7 @@ def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
 def headers_of(
     credentials: Credentials, signing: Sequence[str], id: str, timestamp: int, body: bytes
 ) -> dict[str, str]:
-    """The headers of a message, signed with each of these secrets, so that one can be replaced by another."""
+    """Return the headers of a message, signed with each of these secrets, so that a secret can be replaced."""
     headers = {
         "content-type": "application/json",
         "user-agent": "headrace",

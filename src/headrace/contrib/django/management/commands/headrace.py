@@ -14,19 +14,19 @@ __all__ = ["Command"]
 
 
 class Command(BaseCommand):
-    """Runs ``headrace`` in place of this process: signals and exit codes are its own."""
+    """Runs ``headrace`` in place of this process, so that signals and exit codes are its own."""
 
     help = "Run the headrace command with the App of this project, as in: manage.py headrace worker"
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Give all arguments to ``headrace``, which knows them."""
+        """Pass all arguments to ``headrace``, which parses them."""
         environment = {
             **os.environ,
             "HEADRACE_APP": "headrace.contrib.django.worker:app",
             "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE,
         }
         command = [sys.executable, "-m", "headrace", *argv[2:]]
-        if os.name == "nt":  # where exec starts another process, and lets this one end at once
+        if os.name == "nt":  # exec would start another process there, and end this one at once
             sys.exit(subprocess.run(command, env=environment, check=False).returncode)
         sys.stdout.flush()
         os.execve(sys.executable, command, environment)
