@@ -42,7 +42,7 @@ from headrace.core.limits.rate import Rate
 from headrace.core.times import Seconds
 from headrace.core.validation import checked_name
 from headrace.engine import Check
-from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable, shown
+from headrace.errors import ConfigError, StoreLost, Unavailable, shown
 from headrace.maintenance import services
 from headrace.runtime.clock import Clock
 from headrace.runtime.retries import Pauses
@@ -78,13 +78,10 @@ class App(Hooked, Lifetime):
         imports: Sequence[str] = (),
         defaults: JobOptions | None = None,
         clock: Clock | None = None,
-        codec: None = None,
     ) -> None:
         """
         :raises ConfigError: naming the argument
         """
-        if codec is not None:
-            raise NotSupported("codec: payloads are JSON in this version")
         if isinstance(imports, str):
             raise ConfigError(f"imports must be a sequence of module names, not {shown(imports)}")
         hidden = {

@@ -7,8 +7,7 @@ from datetime import timedelta
 import click
 import pytest
 
-from headrace.cli.options import duration, moment
-from headrace.cli.process.health import Address, address
+from headrace.cli.options import Address, address, duration, moment
 
 
 @pytest.mark.parametrize(

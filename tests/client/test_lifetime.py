@@ -149,7 +149,7 @@ async def test_settings_reach_the_engine(tmp_path: Path, monkeypatch: pytest.Mon
         assert app.session.engine.rules.lease == 45.0
 
 
-@pytest.mark.parametrize("arguments", [{"imports": "module"}, {"codec": object()}])
+@pytest.mark.parametrize("arguments", [{"imports": "module"}])
 def test_bad_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         App(**arguments)

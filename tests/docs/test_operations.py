@@ -66,7 +66,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[fr
     ):
         subprocess.run([*headrace, *words], cwd=folder, env=clean, check=True, capture_output=True, timeout=120)
     worker = subprocess.Popen(
-        [*headrace, "worker", "shop:app", "--metrics-port", "0"],
+        [*headrace, "worker", "shop:app", "--health", "0"],
         cwd=folder,
         env=clean,
         stderr=subprocess.PIPE,
@@ -74,7 +74,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[fr
     )
     try:
         assert worker.stderr is not None
-        url = next(found[1] for line in worker.stderr if (found := re.search(r"metrics at (http://\S+)", line)))
+        url = next(found[1] for line in worker.stderr if (found := re.search(r"and (http://\S+/metrics)", line)))
         yield until_worked(url)
     finally:
         worker.kill()

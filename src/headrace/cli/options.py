@@ -15,14 +15,29 @@ from datetime import datetime
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
+from headrace.cli.exit_codes import USAGE
 from headrace.core import times
 from headrace.core.status import COMING, Reason, Status
 
-__all__ = ["State", "common", "duration", "filters", "moment", "pairs", "payload", "target", "value", "when"]
+__all__ = [
+    "Address",
+    "BadAddress",
+    "State",
+    "address",
+    "common",
+    "duration",
+    "filters",
+    "moment",
+    "pairs",
+    "payload",
+    "target",
+    "value",
+    "when",
+]
 
 
 def value(text: str) -> Any:
@@ -214,3 +229,29 @@ def _words(name: str, words: Sequence[StrEnum], help: str) -> Callable[[F], F]:
 
 def _time(name: str, field: str, help: str) -> Callable[[F], F]:
     return click.option(name, field, type=when, metavar="WHEN", help=help)
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address(value: str | Address) -> Address:
+    """HOST:PORT, :PORT or PORT."""
+    if isinstance(value, Address):
+        return value
+    host, _, port = value.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT")
+    return Address(host.strip("[]") or "127.0.0.1", int(port))
+
+
+class BadAddress(click.ClickException):
+    """This process cannot listen there."""
+
+    exit_code = USAGE

@@ -12,11 +12,12 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from headrace.cli.commands.worker import Options
-from headrace.cli.process.health import Address
+from headrace.cli.options import Address
 from tests.cli.conftest import Shell
 from tests.cli.patience import until_sync
 from tests.support.servers import daemons
@@ -161,6 +162,8 @@ def test_every_process_has_a_health_port_of_its_own() -> None:
     words = "--concurrency 3 --grace 1.5 --queues a --tasks add --tasks resize --offer gpu=true --import m --burst"
     words += " --log-format text --health [::1]:82"
     assert options.flags(2) == words.split()
+    free = replace(options, health=Address("::1", 0))
+    assert free.flags(2)[-2:] == ["--health", "[::1]:0"]
 
 
 def test_a_killed_process_is_replaced_and_sigterm_ends_all(shell: Shell) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
 
-from headrace.cli.exit_codes import USAGE, code_of
-from headrace.cli.options import State, common, duration
+from headrace.cli.exit_codes import code_of
+from headrace.cli.options import BadAddress, State, common, duration
 from headrace.cli.output.words import counted
 from headrace.cli.session import choose, opened
 
@@ -270,7 +270,7 @@ def set_up(state: State, log_format: str | None) -> Teller:
 def prepare(app: App, options: HubOptions) -> tuple[HubServer, socket.socket]:
     """A hub that is ready to serve, and where it listens.
 
-    :raises _BadAddress: it cannot be served there
+    :raises BadAddress: it cannot be served there
     """
     from headrace.hub import Hub
     from headrace.hub.server.server import HubServer, listen, room_for
@@ -279,13 +279,13 @@ def prepare(app: App, options: HubOptions) -> tuple[HubServer, socket.socket]:
         listener = listen(options.host, options.port)
     except OSError as error:
         where = f"{options.host}:{options.port}"
-        raise _BadAddress(f"cannot listen on {where}: {error.strerror or error}; choose another --port") from None
+        raise BadAddress(f"cannot listen on {where}: {error.strerror or error}; choose another --port") from None
     try:
         server = HubServer(Hub(app, options), most=room_for(options.sockets))
         server.config.load()
     except OSError as error:
         listener.close()
-        raise _BadAddress(f"--certfile and --keyfile cannot be used: {error.strerror or error}") from None
+        raise BadAddress(f"--certfile and --keyfile cannot be used: {error.strerror or error}") from None
     return server, listener
 
 
@@ -313,7 +313,3 @@ def under_way(hub: Hub, grace: float, running: int = 0) -> str:
     left = [counted(sum(hub.access.open.values()), "request"), counted(running, "job")]
     awaited = " and ".join(one for one in left if not one.startswith("0 "))
     return f": {awaited} under way, at most {grace:g} s; once more to stop at once" if awaited else ""
-
-
-class _BadAddress(click.ClickException):
-    exit_code = USAGE

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Literal, cast
 from uuid import UUID
 
 import click
-from click.core import ParameterSource
 
-from headrace.cli.options import State, common, duration, pairs
-from headrace.cli.process.health import Address, address
+from headrace.cli.options import Address, State, address, common, duration, pairs
 from headrace.cli.process.renewal import Limits, size
 from headrace.cli.session import choose
 
@@ -36,7 +34,6 @@ class Options:
     imports: tuple[str, ...]
     health: Address | None
     grace: float
-    metrics: Address | None = None
     verbose: bool = False
     log_format: Literal["text", "json"] = "text"
     limits: Limits = field(default_factory=Limits)
@@ -53,10 +50,8 @@ class Options:
         words += ["--verbose"] if self.verbose else []
         words += ["--log-format", self.log_format]
         if self.health:
-            words += ["--health", str(self.health._replace(port=self.health.port + index))]
-        if self.metrics:
-            port = self.metrics.port + index if self.metrics.port else 0
-            words += ["--metrics-port", str(port), "--metrics-host", self.metrics.host]
+            port = self.health.port + index if self.health.port else 0
+            words += ["--health", str(self.health._replace(port=port))]
         return words
 
 
@@ -109,24 +104,10 @@ class Place:
 @click.option(
     "--health",
     type=address,
+    envvar="HEADRACE_HEALTH",
     metavar="HOST:PORT",
-    help="Serve /healthz and /metrics; with --processes each process takes the next port.",
-)
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(0, 65535),
-    envvar="HEADRACE_METRICS_PORT",
-    metavar="PORT",
-    help="Serve /metrics for Prometheus, per task and queue; 0: a free port. With --processes each process takes the "
-    "next port. Also HEADRACE_METRICS_PORT.",
-)
-@click.option(
-    "--metrics-host",
-    default="127.0.0.1",
-    show_default=True,
-    envvar="HEADRACE_METRICS_HOST",
-    metavar="HOST",
-    help="Where --metrics-port listens; 0.0.0.0 for scrapes from other machines. Also HEADRACE_METRICS_HOST.",
+    help="Serve /healthz, /livez and, for Prometheus, /metrics; port 0: a free one. With --processes each process "
+    "takes the next port. Also HEADRACE_HEALTH.",
 )
 @click.option(
     "--grace",
@@ -165,8 +146,6 @@ def worker(
     burst: bool,
     imports: tuple[str, ...],
     health: Address | None,
-    metrics_port: int | None,
-    metrics_host: str,
     grace: float,
     verbose: bool,
     log_format: str | None,
@@ -181,6 +160,8 @@ def worker(
     state.log_format = log_format or Settings.load().log_format
     pairs(offers)  # what is no pair is told before anything is started
     state.app = where or state.app
+    if health and health.port + processes - 1 > 65535:
+        raise click.UsageError(f"--health {health} leaves no ports for {processes} processes")
     options = Options(
         concurrency=concurrency,
         queues=_names(queues, "--queues"),
@@ -189,7 +170,6 @@ def worker(
         burst=burst,
         imports=imports,
         health=health,
-        metrics=_metrics(metrics_port, metrics_host, processes),
         grace=grace,
         verbose=verbose,
         limits=Limits(max_jobs, max_memory),
@@ -205,20 +185,6 @@ def _names(words: tuple[str, ...], flag: str) -> tuple[str, ...]:
     if words and not names:
         raise click.UsageError(f"{flag} names nothing: an empty value would mean all; leave it out for that")
     return names
-
-
-def _metrics(port: int | None, host: str, processes: int) -> Address | None:
-    if port is None:
-        source = click.get_current_context().get_parameter_source("metrics_host")
-        if source is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--metrics-host says where --metrics-port listens: give that, too")
-        return None
-    from headrace.cli.process.metrics import check
-
-    check()  # told once, and not by each process
-    if port and port + processes - 1 > 65535:
-        raise click.UsageError(f"--metrics-port {port} leaves no ports for {processes} processes")
-    return Address(host.strip("[]"), port)
 
 
 def _serve(state: State, options: Options, place: Place) -> int:

@@ -1,100 +1,131 @@
-"""``worker --health``: a few lines of HTTP that say how the worker is, for probes and for Prometheus."""
+"""``worker --health``: probes and metrics for Prometheus, served on a thread of their own.
+
+A request does not wait for the worker's event loop, nor that for a request: a loop that stands still is reported.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-import click
+from headrace.cli.options import Address
+from headrace.errors import MissingExtra
 
-__all__ = ["Address", "Vitals", "address", "metrics", "serve"]
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.worker.worker import Worker
 
-MAX_REQUEST_BYTES = 8192
-REQUEST_TIMEOUT_SECONDS = 5.0
+__all__ = ["serving", "vitals"]
 
-
-class Address(NamedTuple):
-    """Where to listen."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def address(value: str | Address) -> Address:
-    """HOST:PORT, :PORT or PORT."""
-    if isinstance(value, Address):
-        return value
-    host, _, port = value.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is not HOST:PORT")
-    return Address(host.strip("[]") or "127.0.0.1", int(port))
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class Vitals(NamedTuple):
-    """How a worker is, at the moment of asking."""
-
-    healthy: bool
-    facts: Mapping[str, Any]
-    """What /healthz tells; numbers become gauges."""
-    totals: Mapping[str, int]
-    """What only grows; becomes counters."""
-
-
-def metrics(vitals: Vitals) -> str:
-    """The vitals in Prometheus' text format."""
-    labels = "".join(f'{key}="{vitals.facts[key]}",' for key in ("worker", "state") if key in vitals.facts).rstrip(",")
-    lines = ["# TYPE headrace_worker_healthy gauge", f"headrace_worker_healthy{{{labels}}} {int(vitals.healthy)}"]
-    for name, value in vitals.facts.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            lines += [f"# TYPE headrace_worker_{name} gauge", f"headrace_worker_{name} {value:g}"]
-    for name, value in vitals.totals.items():
-        lines += [f"# TYPE headrace_worker_{name}_total counter", f"headrace_worker_{name}_total {value}"]
-    return "\n".join(lines) + "\n"
-
-
-def _answer(path: str, vitals: Vitals) -> tuple[int, str, str]:
-    """Status, content type and body."""
-    if path == "/healthz":
-        body = json.dumps({"healthy": vitals.healthy, **vitals.facts, **vitals.totals}, default=str)
-        return (200 if vitals.healthy else 503), "application/json", body + "\n"
-    if path == "/metrics":
-        return 200, "text/plain; version=0.0.4", metrics(vitals)
-    return 404, "text/plain", "there are /healthz and /metrics\n"
-
-
-async def serve(where: Address, ask: Callable[[], Vitals]) -> asyncio.Server:
-    """Listen; every request is answered from what ``ask`` says at that moment.
+@contextmanager
+def serving(app: App, worker: Worker, where: Address) -> Iterator[Address]:
+    """Serve how the worker is, with the metrics of the App and of the default registry; port 0: a free one.
 
     :raises OSError: the address cannot be used
     """
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-            method, path, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-            status, kind, body = _answer(path.partition("?")[0], ask())
-            if method not in ("GET", "HEAD"):
-                status, kind, body = 405, "text/plain", "GET only\n"
-            await _write(writer, status, kind, body, method != "HEAD")
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-            pass  # a client that does not speak HTTP gets no answer
-        finally:
-            writer.close()
-
-    return await asyncio.start_server(handle, where.host, where.port, limit=MAX_REQUEST_BYTES)
+    with ExitStack() as stack:
+        server = _Server(where)
+        stack.callback(server.server_close)
+        pages = {"/healthz": _health(worker), "/livez": _life(worker), "/metrics": _metrics(app, stack)}
+        server.set_app(_at(pages))
+        # Whether to stop is looked at as often as a worker ticks.
+        thread = threading.Thread(target=server.serve_forever, args=(0.25,), name="headrace-health", daemon=True)
+        thread.start()
+        stack.callback(server.shutdown)
+        yield where._replace(port=server.server_port)
 
 
-async def _write(writer: asyncio.StreamWriter, status: int, kind: str, body: str, with_body: bool) -> None:
-    words = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}[status]
-    data = body.encode()
-    head = (
-        f"HTTP/1.1 {status} {words}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
-    )
-    writer.write(head.encode("latin-1") + (data if with_body else b""))
-    await writer.drain()
+def vitals(worker: Worker) -> dict[str, Any]:
+    """How the worker is at this moment; may be called on any thread."""
+    stats = worker.stats
+    facts: dict[str, Any] = {"healthy": worker.healthy, "worker": str(worker.id), "state": stats.state}
+    facts |= {name: getattr(stats, name) for name in ("busy", "buffered", "stuck_threads")}
+    facts |= {"concurrency": worker.concurrency, "silence_seconds": round(stats.silence, 3)}
+    return facts | {name: getattr(stats, name) for name in ("done", "failed", "released", "stale")}
+
+
+def _health(worker: Worker) -> Wsgi:
+    def page(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        facts = vitals(worker)
+        status = HTTPStatus.OK if facts["healthy"] else HTTPStatus.SERVICE_UNAVAILABLE
+        return _reply(start, status, json.dumps(facts), "application/json")
+
+    return page
+
+
+def _life(worker: Worker) -> Wsgi:
+    def page(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        stood = worker.host.clock.monotonic() - worker.ticked_at
+        status = HTTPStatus.OK if stood < worker.engine.rules.lease else HTTPStatus.SERVICE_UNAVAILABLE
+        return _reply(start, status, f"the event loop moved {max(0.0, stood):.1f} s ago")
+
+    return page
+
+
+def _metrics(app: App, stack: ExitStack) -> Wsgi:
+    try:
+        from headrace.contrib.prometheus import HeadraceCollector
+    except MissingExtra as missing:
+        text = str(missing)
+        return lambda _, start: _reply(start, HTTPStatus.NOT_IMPLEMENTED, text)
+    from prometheus_client import REGISTRY, make_wsgi_app
+
+    collector = HeadraceCollector(app)
+    try:
+        REGISTRY.register(collector)
+        stack.callback(REGISTRY.unregister, collector)
+    except ValueError:  # the module of the App has registered one of its own, which has the same metrics
+        pass
+    return make_wsgi_app(REGISTRY)
+
+
+def _at(pages: dict[str, Wsgi]) -> Wsgi:
+    def route(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if (page := pages.get(environ["PATH_INFO"])) is None:
+            return _reply(start, HTTPStatus.NOT_FOUND, "there are " + ", ".join(pages))
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _reply(start, HTTPStatus.METHOD_NOT_ALLOWED, "GET only")
+        body = page({**environ, "REQUEST_METHOD": "GET"}, start)
+        return body if environ["REQUEST_METHOD"] == "GET" else []
+
+    return route
+
+
+def _reply(start: Callable[..., Any], status: HTTPStatus, text: str, kind: str = "text/plain") -> list[bytes]:
+    start(f"{status.value} {status.phrase}", [("Content-Type", kind)])
+    return [text.encode() + b"\n"]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 10  # a client that says nothing does not keep its thread for ever
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def __init__(self, where: Address) -> None:
+        if ":" in where.host:
+            self.address_family = socket.AF_INET6
+        super().__init__((where.host, where.port), _Handler)
+
+    def server_bind(self) -> None:
+        # Not that of HTTPServer, which looks up the name of this machine.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass  # a client that is gone, or silent for too long

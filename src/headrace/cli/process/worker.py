@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from headrace.cli.exit_codes import DONE, FAILED, USAGE, code_of
-from headrace.cli.options import State, pairs
+from headrace.cli.exit_codes import DONE, FAILED, code_of
+from headrace.cli.options import Address, BadAddress, State, pairs
 from headrace.cli.output.words import short
-from headrace.cli.process.health import Address, Vitals
-from headrace.cli.process.health import serve as serve_health
 from headrace.cli.process.log_output import Teller
 from headrace.cli.process.renewal import renew_when_due
 from headrace.cli.process.signals import on_signals
@@ -26,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.cli.commands.worker import Options, Place
     from headrace.worker.worker import Worker
 
-__all__ = ["serve", "vitals"]
+__all__ = ["serve"]
 
 
 async def serve(app: App, options: Options, state: State, place: Place) -> int:
@@ -64,15 +58,8 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
             _on_orphaned(place.parent_fd, worker, teller)
         ports = await stack.enter_async_context(AsyncExitStack())  # given up when another takes this place
         if options.health:
-            try:
-                server = await serve_health(options.health, lambda: vitals(worker))
-            except OSError as error:
-                raise _BadAddress(f"cannot listen on {options.health}: {error.strerror or error}") from None
-            ports.push_async_callback(server.wait_closed)
-            ports.callback(server.close)
-        if options.metrics:
-            url = _serve_metrics(ports, app, options.metrics)
-            tell("metrics", f"metrics at {url}", url=url)
+            url = f"http://{_serve_health(ports, app, worker, options.health)}"
+            tell("health", f"health and metrics at {url}/healthz and {url}/metrics", url=url)
         tasks = sorted({handler.name for handler in worker.handlers.values()})
         queues = ", ".join(options.queues) or "all queues"
         offers = f", offers {', '.join(options.offers)}" if options.offers else ""
@@ -102,31 +89,13 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
     return signals.code or (FAILED if worker.exhausted else DONE)
 
 
-def _serve_metrics(stack: AsyncExitStack, app: App, where: Address) -> str:
-    """Serve metrics from now on; where."""
-    from headrace.cli.process.metrics import serving
+def _serve_health(stack: AsyncExitStack, app: App, worker: Worker, where: Address) -> Address:
+    from headrace.cli.process.health import serving
 
     try:
-        return f"http://{stack.enter_context(serving(app, where))}/metrics"
+        return stack.enter_context(serving(app, worker, where))
     except OSError as error:
-        absent = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
-        remedy = f"choose another {'--metrics-host' if absent else '--metrics-port'}"
-        raise _BadAddress(f"cannot serve metrics on {where}: {error.strerror or error}; {remedy}") from None
-
-
-class _BadAddress(click.ClickException):
-    exit_code = USAGE
-
-
-def vitals(worker: Worker) -> Vitals:
-    """How the worker is, for its health endpoint."""
-    stats = worker.stats
-    facts: dict[str, Any] = {"worker": str(worker.id), "state": stats.state}
-    facts |= {name: getattr(stats, name) for name in ("busy", "buffered", "stuck_threads")}
-    facts |= {"concurrency": worker.concurrency, "silence_seconds": round(stats.silence, 3)}
-    return Vitals(
-        worker.healthy, facts, {name: getattr(stats, name) for name in ("done", "failed", "released", "stale")}
-    )
+        raise BadAddress(f"cannot listen on {where}: {error.strerror or error}; choose another --health") from None
 
 
 def _on_orphaned(fd: int, worker: Worker, tell: Teller) -> None:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: a collector for a registry of your own; ``headrace worker --metrics-port`` serves the same.
+"""Metrics for Prometheus: a collector for a registry of your own; ``headrace worker --health`` serves the same.
 
 .. code-block:: python
 

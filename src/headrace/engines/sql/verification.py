@@ -14,16 +14,36 @@ from headrace.core.webhooks.delivery import TASK
 from headrace.engines.limits_cache import readable_queue
 from headrace.engines.sql.encoding import BY_KEY, STAGES, State
 
-__all__ = ["STATE", "WORDS", "book_of", "counting", "settings_book"]
+__all__ = ["STATE", "WORDS", "book_of", "counting", "lone_parts", "settings_book"]
 
 STATE = {name: place for place, name in enumerate(State.__struct_fields__)}
 """The index of each field in the array ``state`` of a job."""
+
+_PARTS = (
+    ("bodies.seq", "a payload of a job that is gone"),
+    ("attempts.seq", "an attempt of a job that is gone"),
+    ("events.seq", "an act on a job that is gone"),
+    ("labels.seq", "a tag or a relation of a job that is gone"),
+    ("entries.seq", "an item or a log line of a job that is gone"),
+    ("waits.child", "what a job waited for that is gone"),
+)
+
+
+def lone_parts(*parts: tuple[str, str]) -> str:
+    """Selects, for ``verify_parts.sql``, the parts without their job: those of every engine, and these of one."""
+    return "\nUNION ALL\n".join(
+        f"SELECT '#' || {column}, '{what}' FROM {{schema}}.{column.partition('.')[0]}\n"
+        f"WHERE NOT EXISTS (SELECT 1 FROM {{schema}}.jobs j WHERE j.seq = {column})"
+        for column, what in (*_PARTS, *parts)
+    )
+
 
 _stages = " ".join(f"WHEN '{status}' THEN {stage}" for status, stage in STAGES.items() if status is not Status.QUEUED)
 
 WORDS = {
     "place_of_told": str(STATE["told"]),
     "delivery": TASK,
+    "lone_parts": lone_parts(),
     **{status.value: f"'{status}'" for status in Status},
     "stage_of_job": (
         f"CASE j.status {_stages} ELSE CASE WHEN j.turn_key IS NULL THEN {STAGES[Status.QUEUED]} ELSE {BY_KEY} END END"

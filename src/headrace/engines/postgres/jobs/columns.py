@@ -202,6 +202,7 @@ WORDS = {
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
     "job_id": "j.id::text",
+    "batch_id": "b.id::text",
     "body_of_job": "b.id = j.id",
     "dedup_of_body": "(b.spec::json ->> 'dedup')",
     "dedup_for_of_body": "(b.spec::json ->> 'dedup_for')",

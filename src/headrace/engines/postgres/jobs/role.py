@@ -87,20 +87,20 @@ class Jobs:
                 # With these jobs locked, an insert that waits for one has committed before this, or comes too late.
                 held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
                 count += await connection.fetchval(delete_tied(self._schema), literal(held), latest)
-        await self._sum_up("ledger", "sum_up")
+        await self._sum_up("ledger", "accepted", "pruned")
         if count:
-            await self._sum_up("pruned", "sum_up_pruned")
+            await self._sum_up("pruned", "completed", "failed", "cancelled")
         return count
 
-    async def _sum_up(self, table: str, statement: str) -> None:
-        """Sum up rows that are only ever added, where there are many: each insert adds a row to the ledger."""
+    async def _sum_up(self, table: str, *columns: str) -> None:
+        """Sum up what is only ever added, where there is much: each insert adds a row to the ledger."""
         rows = f"SELECT 1 FROM {self._schema}.{table} LIMIT {_MAX_LEDGER_ROWS}"
         few = f"SELECT count(*) < {_MAX_LEDGER_ROWS} FROM ({rows}) t"
         if (await self._cold.fetch(few))[0][0]:
             return
-        while (await self._cold.fetch(sql(statement, self._schema), _MAX_LEDGER_ROWS * 10))[0][
-            0
-        ] == _MAX_LEDGER_ROWS * 10:
+        sums = ", ".join(f"sum({column})" for column in columns)
+        statement = sql("sum_up", self._schema, table=table, columns=", ".join(columns), sums=sums)
+        while (await self._cold.fetch(statement, _MAX_LEDGER_ROWS * 10))[0][0] == _MAX_LEDGER_ROWS * 10:
             pass
 
     async def changed(self, known: Sequence[tuple[UUID, int]]) -> list[UUID]:

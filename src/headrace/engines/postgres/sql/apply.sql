@@ -9,10 +9,7 @@ changed AS (
   RETURNING CASE WHEN j.tied <> 0 AND position('e' IN c.notes) > 0 THEN ~c.place ELSE c.place END AS place,
     c.seq, c.attempt_number, c.attempt, c.event, c.notes, c.tally, c.stage, j.subqueue, j.turn_key, j.rank, j.arrived_at
 ),
-in_turn AS (
-  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
-  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM changed WHERE stage = -1 GROUP BY 1, 2, 3
-),
+{in_turn.sql arrived=changed},
 tried AS (
   -- A streak of equal attempts shares one record, with their count and the end of the last one.
   INSERT INTO {schema}.attempts (seq, number, data) SELECT seq, attempt_number, attempt FROM changed

@@ -29,10 +29,7 @@ stored AS (
   SELECT seq, id, {run_columns}, 1, 0, 0, 0
   FROM arriving
 ),
-in_turn AS (
-  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
-  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM arriving WHERE stage = -1 GROUP BY 1, 2, 3
-),
+{in_turn.sql arrived=arriving},
 kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
   SELECT seq, id, payload, spec, created_at FROM arriving

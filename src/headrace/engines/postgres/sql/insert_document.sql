@@ -5,19 +5,7 @@
 -- or a key in between; for a dedup key the bare bodies must be removed. In a transaction that cannot see such a row,
 -- all are a failure to serialize, not one of uniqueness.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
-held AS MATERIALIZED (
-  SELECT s.subqueue FROM doc CROSS JOIN json_array_elements(d -> 'stakes') AS w (r)
-    JOIN {schema}.stakes s ON s.customer = r ->> 0 AND s.subqueue = (r ->> 1)::integer
-  FOR KEY SHARE OF s
-),
-gate AS MATERIALIZED (
-  -- A transaction that sees the store as of its begin may not see its stakes, which were committed since.
-  SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
-    THEN (SELECT last_value FROM {schema}.collections) = (d ->> 'collected')::bigint
-      AND ((SELECT count(*) FROM held) = json_array_length(d -> 'stakes')
-        OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')) END AS open
-  FROM doc
-),
+{gate.sql}
 first AS MATERIALIZED (SELECT nextval('{schema}.seqs') AS seq WHERE (SELECT open FROM gate)),
 arriving AS MATERIALIZED (
   SELECT f.seq + e.place - 1 AS seq, e.place, e.r
@@ -40,10 +28,7 @@ runs AS MATERIALIZED (
   SELECT a.seq, {new_subqueue} AS subqueue, {new_created_at} >> 29 AS bucket FROM stored JOIN arriving a USING (seq)
 ),
 {list_blocks.sql}
-in_turn AS (
-  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
-  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM stored WHERE stage = -1 GROUP BY 1, 2, 3
-),
+{in_turn.sql arrived=stored},
 labelled AS (
   INSERT INTO {schema}.labels (seq, label)
   SELECT a.seq, l.label

@@ -20,9 +20,6 @@ moved AS (
   WHERE j.seq = m.seq AND j.rev = m.rev AND j.subqueue <> m.subqueue
   RETURNING j.subqueue, j.turn_key, j.stage, j.rank, j.arrived_at, j.seq
 ),
--- A head may be in front of the jobs of its key: so jobs that left need not be known, jobs that came must be.
-in_turn AS (
-  INSERT INTO {schema}.arrivals (subqueue, key, rank, arrived_at, seq)
-  SELECT subqueue, turn_key, rank, min(arrived_at), min(seq) FROM moved WHERE stage = -1 GROUP BY 1, 2, 3
-)
+-- A head may be in front of the jobs of its key: so who left need not be known, who came must be.
+{in_turn.sql arrived=moved}
 SELECT CASE WHEN open THEN (SELECT count(*) FROM moved) END::text FROM gate

@@ -1,9 +1,8 @@
--- Make one row of many in the ledger; rows that others have locked are left for the next time. $1 maximum
+-- Make one row of many in a table of sums; rows that others have locked are left for the next time. $1 how many at most
 WITH deltas AS (
-  DELETE FROM {schema}.ledger WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.ledger LIMIT $1 FOR UPDATE SKIP LOCKED))
-  RETURNING accepted, pruned
+  DELETE FROM {schema}.{table}
+  WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.{table} LIMIT $1 FOR UPDATE SKIP LOCKED))
+  RETURNING {columns}
 ),
-summed AS (
-  INSERT INTO {schema}.ledger (accepted, pruned) SELECT sum(accepted), sum(pruned) FROM deltas HAVING count(*) > 0
-)
+summed AS (INSERT INTO {schema}.{table} ({columns}) SELECT {sums} FROM deltas HAVING count(*) > 0)
 SELECT count(*) FROM deltas

@@ -143,6 +143,7 @@ WORDS = {
     "batch_values": ", ".join(_batch.values()),
     **workers.WORDS,
     **verification.WORDS,
+    "lone_parts": verification.lone_parts(("ends.seq", "a result or an error of a job that is gone")),
     "worker_changed": sets(workers.CHANGED, parameters(workers.CHANGED, 2)),
     **entries.WORDS,
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),

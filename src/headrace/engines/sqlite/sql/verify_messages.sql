@@ -1,5 +1,5 @@
--- Messages to webhooks that are missing, by their numbers; as in core.webhooks.messages.lost. ?1 the moment before
--- which a message may have been made that is pruned by now; ?2 the same as a text
+-- Messages to webhooks that are missing, by their numbers; as core.webhooks.messages.lost has it.
+-- $1 the moment before which a message may have been made that is pruned by now; $2 the same as a text
 WITH told AS MATERIALIZED (
   SELECT {job_id} AS about, j.created_at AS made, t.value ->> 0 AS target, t.value ->> 1 AS messages, t.value ->> 3 AS at
   FROM jobs j CROSS JOIN json_each(j.state, '$[{place_of_told}]') t WHERE t.type = 'array'
@@ -16,16 +16,4 @@ sent AS MATERIALIZED (
   WHERE b.spec ->> 'task' = '{delivery}'
   GROUP BY 1, 2, 3
 ),
-points AS (
-  SELECT about, target, messages, at, 0 AS number, made FROM told
-  UNION ALL
-  SELECT o.about, o.target, o.messages, o.at, s.number, s.made FROM told o JOIN sent s USING (about, target)
-  WHERE s.number BETWEEN 1 AND o.messages
-),
-gaps AS (
-  SELECT *, lead(number, 1, messages + 1) OVER (PARTITION BY about, target ORDER BY number) AS next FROM points
-  WHERE (about, target) NOT IN (SELECT about, target FROM sent WHERE number IS NULL)
-)
-SELECT about, 'of ' || messages || ' messages to ' || target || ', ' || (next - number - 1) || ' are missing, from number '
-  || (number + 1) || ' on' AS what
-FROM gaps WHERE next > number + 1 AND (made > ?1 OR (next = messages + 1 AND at > ?2))
+{missing_messages.sql}

@@ -1,0 +1,1 @@
+SELECT {batch} FROM {schema}.batches b
