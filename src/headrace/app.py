@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, Unpack
@@ -32,7 +32,6 @@ from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.client.hooks import Hooked
 from headrace.client.lifetime import Lifetime
-from headrace.client.job_set import JobSet
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.submission import by_name, submit
 from headrace.client.submission.middleware import through

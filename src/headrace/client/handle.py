@@ -28,8 +28,8 @@ from headrace.core.lifecycle.actions import (
 )
 from headrace.core.status import Status
 from headrace.core.times import Seconds, seconds
-from headrace.engine import Duplicated
-from headrace.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
+from headrace.engine import Duplicated, Inserted
+from headrace.errors import Duplicate, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
 from headrace.runtime.watch.stream import Stream, StreamItem
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class JobHandle(Generic[R_co]):
 
     async def _act(self, action: Action, by: str | None) -> Job:
         with self._in_store():
-            self.last = await self._app.act(self.id, action, by=by)
+            self.last = await self._app.jobs.act(self.id, action, by=by)
         return self.last
 
     async def explain(self) -> Explanation:
@@ -274,16 +274,16 @@ def handle_of(draft: Draft[R_co], answer: Inserted | Duplicated, *, uncommitted:
     """
     job = answer.job
     if not isinstance(answer, Duplicated):
-        return JobHandle(draft.app, job.id, last=job, handler=draft.handler, uncommitted=uncommitted)
+        return JobHandle(draft._app, job.id, last=job, handler=draft._handler, uncommitted=uncommitted)
     if draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, job):
         raise Duplicate(job)
     return JobHandle(
-        draft.app,
+        draft._app,
         job.id,
         last=job,
         duplicate=True,
         replaced=answer.replaced,
-        handler=draft.handler,
+        handler=draft._handler,
         uncommitted=uncommitted,
     )
 

@@ -128,7 +128,7 @@ class Task(Generic[P, R_co]):
         :raises InvalidPayload: the arguments do not fit the signature
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        return await submit(self.draft_bound(self.handler.bind(args, kwargs)))
+        return await submit(self._draft_bound(self.handler.bind(args, kwargs)))
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
@@ -149,7 +149,7 @@ class Task(Generic[P, R_co]):
         if asked is None:
             options = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
         name = handler.name
-        id = app.new_id(now) if current.get() is None else new_id(app, name, text, options, now)
+        id = app.host.new_id(now) if current.get() is None else new_id(app, name, text, options, now)
         return Draft(app, id, name, text, options, handler, asked)
 
     def _resolve(self) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:
@@ -210,7 +210,7 @@ class Task(Generic[P, R_co]):
         if submitting.cancelled() or submitting.exception() is not None:
             return
         try:
-            await self.app.handle(id).cancel(by=_OWNER)
+            await self.app.jobs.handle(id).cancel(by=_OWNER)
         except (JobNotFound, TransitionRefused, EngineError):
             pass
 
@@ -260,7 +260,7 @@ class Task(Generic[P, R_co]):
             text = self.handler.encode(args, kwargs)
         except InvalidPayload:
             text = "{}"  # a direct call may pass what could never be stored, such as a test's stand-in
-        return Context.detached(
+        return Context._detached(
             submission.submit(host.dice.new_id(now), Spec(task=self.name, created_at=now), text, now)
         )
 

@@ -161,15 +161,15 @@ class StatusPages:
 
     async def cancel(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """End the job, or have its worker stop it (202); one that has ended stays as it is (409)."""
-        return await self._acted(id, asked, lambda job, by: self.app.handle(job.id).cancel(by=by), refuses_ended=True)
+        return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).cancel(by=by), refuses_ended=True)
 
     async def retry(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """Give a failed or cancelled job another go, with a new budget."""
-        return await self._acted(id, asked, lambda job, by: self.app.handle(job.id).retry(by=by))
+        return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).retry(by=by))
 
     async def discard(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """Put a completed or failed job away."""
-        return await self._acted(id, asked, lambda job, by: self.app.handle(job.id).discard(by=by))
+        return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).discard(by=by))
 
     async def _acted(
         self, id: str, asked: EndpointRequest, act: Any, *, refuses_ended: bool = False

@@ -78,7 +78,7 @@ class Harness:
         Jobs are recorded at the store, where the jobs of batches and what follows their end pass, too. With ``inline``
         jobs run at the writer after the submit: at the store they would wait for themselves.
         """
-        engine, submits = self.app.engine, self.app.lanes.submits
+        engine, submits = self.app.session.engine, self.app.session.lanes.submits
         insert, settle = engine.jobs.insert, engine.families.settle
 
         async def inserted(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App
+from headrace.client.api.store import shared_secret
 from tests.support.apps import ENGINES, url_of
 
 pytestmark = pytest.mark.every_engine

@@ -85,7 +85,7 @@ def act(state: State, action: Action, ids: Sequence[str], yes: bool, chosen: dic
 async def _found(app: App, action: Action, filters: dict[str, Any], yes: bool) -> list[Verdict]:
     """Act on the jobs the filters choose; without a status, those the action can begin from."""
     chosen: Any = await wanted(app, filters)
-    jobs = app.where(**chosen)
+    jobs = app.jobs.where(**chosen)
     count = await jobs.preview(action.verb)
     if not count:
         say("no jobs match")

@@ -190,7 +190,7 @@ def run(
             raise ResultTimeout(handle.id, wait or 0.0) from None
         except asyncio.CancelledError:
             if not handle.duplicate:
-                await app.handle(handle.id).cancel(by=USER)
+                await app.jobs.handle(handle.id).cancel(by=USER)
                 say(f"cancelled job {handle.id}")
             raise
         finally:

@@ -77,7 +77,7 @@ class Scenario:
         async for job in handle.watch():
             if job.progress is not None and job.progress.percent >= 20:
                 break
-        await self._app.handle(handle.id).cancel(by=USER)
+        await self._app.jobs.handle(handle.id).cancel(by=USER)
 
     async def _await_ticks(self) -> None:
         while len(self._ticks) < TICK_FIRES:

@@ -98,10 +98,10 @@ async def result_of(app: App, id: UUID, action: Action, by: str | None, only: Fi
         return ActionResult(id=id, answer="not_found", error="JobNotFound", message=str(error))
     except (TransitionRefused, Duplicate) as error:
         # A key held by another job is a refusal too: the message names the holder, the job is unchanged.
-        return _refused(error.job if error.job.id == id else await app.get(id), id, error)
+        return _refused(error.job if error.job.id == id else await app.jobs.get(id), id, error)
     except (InvalidPayload, InvalidResult, TooManyProfiles) as error:
         # It does not fit the task of this job, or its customer, but perhaps those of another.
-        return _refused(await app.get(id), id, error)
+        return _refused(await app.jobs.get(id), id, error)
     requested = action.verb is Verb.CANCEL and not job.ended
     return ActionResult(id=id, answer="requested" if requested else "done", job=job)
 
@@ -111,14 +111,14 @@ def _refused(job: Job, id: UUID, error: HeadraceError) -> ActionResult:
 
 
 async def _decision(app: App, id: UUID, action: Action, by: str | None) -> Decide:
-    rules = app.engine.rules
+    rules = app.session.engine.rules
     if not isinstance(action, ResolveAction):
         return lambda job, now: action.decide(job, now, rules, by)
     error, job = action.failure(rules), await app.jobs.get(id)
     # Before the result is looked at: an error about the job comes first.
     check(job, Verb.RESOLVE, Status.COMPLETED if error is None else Status.FAILED)
     # Without a result the job is completed with none, whatever the task returns.
-    task = None if action.result is None else app.by_name.get(job.task)
+    task = None if action.result is None else app.tasks.get(job.task)
     text = encode_value(_ANY, action.result, "result") if task is None else task.handler.encode_result(action.result)
     return lambda job, now: actions.resolve(job, now, result_text=text, error=error, by=by)
 
@@ -169,7 +169,7 @@ async def rerun(app: App, id: UUID | str, action: RerunAction, by: str | None) -
     raises = changed.get("on_duplicate") == "raise"
     job = actions.rerun(
         old,
-        app.new_id(),
+        app.host.new_id(),
         now,
         payload_text=text,
         not_after=changed.pop("not_after", None),

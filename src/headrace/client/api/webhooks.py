@@ -233,10 +233,10 @@ class WebhooksApi(Noun):
         if job.task != TASK:
             raise TransitionRefused(job, Verb.RERUN, "it is no delivery of a webhook")
         if job.status is Status.COMPLETED:
-            return await (await app.handle(job.id).rerun(by=by)).refresh()
+            return await (await app.jobs.handle(job.id).rerun(by=by)).refresh()
         if job.ended:
-            return await app.handle(job.id).retry(by=by)
-        return await app.handle(job.id).run_now(by=by)
+            return await app.jobs.handle(job.id).retry(by=by)
+        return await app.jobs.handle(job.id).run_now(by=by)
 
     async def test(self, id: str, *, by: str | None = None) -> JobHandle[Any]:
         """Send a message of type ``webhook.test``, now and also if it is switched off; :raises UnknownWebhook:"""

@@ -43,7 +43,7 @@ async def draft_with_warnings(
         raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {shown(payload)}")
     task = app.tasks.get(name)
     if task is not None:
-        return task.with_options(options).draft_bound(payload), ()
+        return task._with_options(options)._draft_bound(payload), ()
     checked, text = refuse_function(check_options(options)), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:
@@ -52,7 +52,7 @@ async def draft_with_warnings(
         draft: Draft[Any] = Draft(app, new_id(app, name, text, checked), name, text, whole)
         if await app.session.is_run(name, whole.get("requires") or {}):
             return draft, ()
-        return draft, (told_unregistered(name, (*app.by_name, *app.session.task_names)),)
+        return draft, (told_unregistered(name, (*app.tasks, *app.session.task_names)),)
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
     whole = merged(doc.to_options(), checked)

@@ -27,9 +27,9 @@ def submit(draft: Draft[R]) -> JobHandle[R]:
 
     :raises SyncInAsync: this thread has a running event loop
     """
-    app, connection, unknown = draft.app, draft.options.get("connection"), False
+    app, connection, unknown = draft._app, draft.options.get("connection"), False
     if connection is not None:
-        if app.submit_middlewares:
+        if app._submit_middlewares:
             return submit_here_through(app, draft, connection)
         return submit_here(app, [draft], connection)[0]
     try:

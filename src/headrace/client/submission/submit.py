@@ -33,8 +33,8 @@ R = TypeVar("R")
 
 async def submit(draft: Draft[R], *, passed: bool = False) -> JobHandle[R]:
     """Store one job; ``passed``: the middleware of its App has let it pass."""
-    app = draft.app
-    if app.submit_middlewares and not passed:
+    app = draft._app
+    if app._submit_middlewares and not passed:
         return (await through(app, [draft], partial(submit_many, app)))[0]
     session, connection = app.session, draft.options.get("connection")
     if connection is not None:

@@ -135,7 +135,7 @@ class JobAdmin(admin.ModelAdmin):
         done, refused = list[str](), list[str]()
         for id in ids:
             try:
-                project_app().wait(project_app().act(id, act, by=cast("Any", request.user).get_username()))
+                project_app().wait(project_app().jobs.act(id, act, by=cast("Any", request.user).get_username()))
             except HeadraceError as error:
                 refused.append(str(error))
                 continue

@@ -94,7 +94,7 @@ async def on_one(ask: PageRequest, told: OnOne) -> Done:
     action = told.action()
     if action.revives:
         await ask.dashboard.gate.admit(ask.viewer, job)
-    made = await ask.app.act(job.id, action, by=ask.viewer.name)
+    made = await ask.app.jobs.act(job.id, action, by=ask.viewer.name)
     text = f"The job is {action.past}."
     if action.verb is Verb.CANCEL and not made.ended:
         text = "Its worker is asked to stop it."
@@ -164,7 +164,7 @@ async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[s
     frozen, filters = _frozen(ask, verb, told.filter or {})
     if filters is None:
         return Done(count=0, filter=frozen)
-    jobs = ask.app.where(**filters)
+    jobs = ask.app.jobs.where(**filters)
     of = await jobs.preview(verb)
     if told.dry:
         return Done(count=of, filter=frozen)
@@ -248,7 +248,7 @@ async def submit(ask: PageRequest, told: NewJob) -> Done:
     draft = await _draft(ask, told)
     handle = await draft.submit()
     try:
-        await note_submit(ask.app.engine, draft.task, handle.id, ask.viewer.name, ask.app.host.clock.now())
+        await note_submit(ask.app.session.engine, draft.task, handle.id, ask.viewer.name, ask.app.host.clock.now())
     except (
         HeadraceError
     ) as error:  # the job is there, and says who submitted it: told of an error, people would do so again

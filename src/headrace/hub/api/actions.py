@@ -51,9 +51,9 @@ async def act(ask: OperationRequest) -> OperationReply:
         await ask.hub.caps.live(ask.caller, task=job.task)
         await ask.hub.caps.told(ask.caller, job.task, job.queue, job.spec.webhook or ())
     if isinstance(action, ResolveAction):  # as the result of a worker
-        written.enter_context(app.lanes.load.taking(len(msgspec.json.encode(action.result))))
+        written.enter_context(app.session.lanes.load.taking(len(msgspec.json.encode(action.result))))
     with written:
-        job = await app.act(job.id, action, by=by)
+        job = await app.jobs.act(job.id, action, by=by)
     return OperationReply(job_view(job), 202 if action.verb is Verb.CANCEL and not job.ended else 200)
 
 
@@ -202,7 +202,7 @@ async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
     _check(ask, body)
     if isinstance(body, RerunAction):
         filter = _kept(ask, body, filter)
-    jobs = app.where(**filter)
+    jobs = app.jobs.where(**filter)
     lines = wants_lines(ask.request)
     is_capped = body.revives and ask.caller.customer is not None
     count = await jobs.preview(body.verb) if body.dry_run or is_capped or not lines else 0

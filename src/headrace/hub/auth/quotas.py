@@ -148,7 +148,7 @@ class Quotas:
             tasks = {named} if isinstance(named, str) else set(named)
 
             async def tried(of: Sequence[str]) -> int:
-                return await self._app.where(**cast("Filters", {**filter, "task": of})).preview(verb) if of else 0
+                return await self._app.jobs.where(**cast("Filters", {**filter, "task": of})).preview(verb) if of else 0
 
             deliveries = await tried([TASK] if not tasks or TASK in tasks else [])
 
@@ -188,8 +188,8 @@ class Quotas:
             raise _too_many(f"{detail}: {_OF_MESSAGES if messages else _OF_JOBS}", 5)
         has.live += more
 
-    async def _count(self, customer: str, *, told: bool) -> int:
-        """The customer's live jobs without deliveries; ``told``: those, and what is foreseen of the jobs."""
+    async def _count(self, customer: str, *, messages: bool) -> int:
+        """Return the customer's live jobs without deliveries; ``messages``: deliveries, and expected ones."""
         deliveries = await self._app.jobs.count(customer=customer, status=sorted(LIVE), task=TASK)
 
         async def count_of(tasks: tuple[str, ...]) -> int:

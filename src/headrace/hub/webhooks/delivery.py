@@ -112,7 +112,7 @@ class Delivery:
 
     async def _withdraw(self, job: Job) -> NoReturn:
         """End a delivery that nobody wants for now: cancelled, not failed, for nothing is broken."""
-        await self._app.handle(job.id).cancel(by=OFF)
+        await self._app.jobs.handle(job.id).cancel(by=OFF)
         await asyncio.Event().wait()  # until the worker is told, and stops it
         raise AssertionError("nobody sets it")
 
