@@ -142,10 +142,10 @@ async def acted_out(app: App) -> None:
         async for _ in one.watch():
             pass
     await batch.wait(timeout=60)
-    await app.handle(shaky.id).rerun(by="marta")
-    await app.handle(broken[0].id).discard(by="marta")
-    await app.pause_queue("imports", by="marta")
-    await app.schedule(
+    await app.jobs.handle(shaky.id).rerun(by="marta")
+    await app.jobs.handle(broken[0].id).discard(by="marta")
+    await app.queues.pause("imports", by="marta")
+    await app.schedules.set(
         "weekly_digest", Cron("30 2 * * 0", tz="Europe/Berlin"), mail.draft("all@example.com"), by="marta"
     )
     await tasks["import_rows"].submit("orders-2026-12.csv")

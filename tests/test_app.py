@@ -177,7 +177,7 @@ async def test_a_worker_waits_for_a_store_that_is_away(monkeypatch: pytest.Monke
                 raise Unavailable("away")
             await announce()
 
-        monkeypatch.setattr(sums.app, "announce", flaky)
+        monkeypatch.setattr(sums.app, "_announce", flaky)
         async with sums.app.worker():
             assert await sums.add.run(1) == 2
 

@@ -247,14 +247,14 @@ class App(Hooked, Lifetime):
         handlers = chosen_handlers(options.pop("tasks"), self._handlers)
 
         def duties(id: UUID, ended: UUID | None) -> Sequence[Service]:
-            means = session.engine, session.lanes, session.host
+            means = session.engine, session.writer, session.host
             return services(*means, id, follow=not burst, ended=ended, sums=sums)
 
         worker = Worker(
             session.engine,
             handlers,
             host=session.host,
-            lanes=session.lanes,
+            writer=session.writer,
             services=duties,
             announce=lambda: self._announced(self._announce),
             version=installed_version(),

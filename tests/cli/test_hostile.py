@@ -77,11 +77,11 @@ async def filled(url: str) -> dict[str, str]:
         made["waiting"] = await tasks["good"].options(**options, requires={WICKED: WICKED}).submit(WICKED)
         apart = {"dedup": None, "request_key": None}
         made["stopped"] = await tasks["good"].options(**options | apart, delay=60).submit(WICKED)
-        await app.handle(made["stopped"].id).cancel(by=WICKED)
-        made["again"] = await app.handle(made["bad"].id).rerun(by=WICKED)
-        await app.pause_queue("mail", by=WICKED)
-        await app.create_key("ops", ["read"], customer=WICKED)
-        await app.add_webhook("https://example.com/x", description=WICKED, customer=WICKED)
+        await app.jobs.handle(made["stopped"].id).cancel(by=WICKED)
+        made["again"] = await app.jobs.handle(made["bad"].id).rerun(by=WICKED)
+        await app.queues.pause("mail", by=WICKED)
+        await app.keys.create("ops", ["read"], customer=WICKED)
+        await app.webhooks.add("https://example.com/x", description=WICKED, customer=WICKED)
         return {name: str(one.id) for name, one in made.items()} | {"batch": str(batch.id)}
 
 

@@ -179,7 +179,7 @@ async def test_a_batch_is_cancelled(url: str) -> None:
 
 def before_the_second_write(work: Work, act: Callable[[BatchHandle], Awaitable[object]]) -> None:
     """Have something done while the submitter of a batch above one write is adding to it."""
-    submits = work.app.session.lanes.submits
+    submits = work.app.session.writer.inserts
     store = submits.insert_many
 
     async def act_first(jobs: Sequence[Job]) -> Any:
@@ -306,7 +306,7 @@ async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
             batch.add(work.double.draft(1))
         open_batch = work.app.batch(on_complete=work.report.draft("you"))
         open_batch.add_many(work.double.draft(n) for n in range(1001))
-        submits = work.app.session.lanes.submits
+        submits = work.app.session.writer.inserts
         whole = submits.insert_many
 
         async def dies(jobs: Any) -> Any:
@@ -377,16 +377,16 @@ async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) ->
         await first.submit()
         record = await first.refresh()
         open_one = replace(record, id=work.app.host.new_id(), sealed=False, tally=BatchTally())
-        lanes = work.app.session.lanes
+        writer = work.app.session.writer
         members = [
             replace(job, id=work.app.host.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)
         ]
         members = [replace(job, spec=replace(job.spec, batch=open_one.id)) for job in members]
-        await lanes.engine.jobs.insert(members[:1], record.created_at, open_one)
+        await writer.engine.jobs.insert(members[:1], record.created_at, open_one)
         found = work.app.batches.handle(open_one.id)
         assert len(await found.jobs()) == 1
-        await lanes.submits.insert_many(members[1:])
-        await lanes.engine.families.seal(open_one.id, record.created_at)
+        await writer.inserts.insert_many(members[1:])
+        await writer.engine.families.seal(open_one.id, record.created_at)
         async with work.app.worker():
             assert await found.results(timeout=45) == [4, 4]
 

@@ -16,7 +16,7 @@ def test_a_draft_needs_no_open_app_and_keeps_its_id() -> None:
     draft = Sums().multiply.draft(1, b=2)
     assert isinstance(draft, Draft)
     assert (draft.task, draft.payload_text) == ("multiply", '{"a":1,"b":2}')
-    one, two = draft._job(NOW), draft.job(NOW + timedelta(hours=1))
+    one, two = draft._job(NOW), draft._job(NOW + timedelta(hours=1))
     assert one.id == two.id == draft.id
     assert (one.queue, one.priority, one.created_at) == ("slow", 20, NOW)
 
@@ -40,7 +40,7 @@ def test_a_draft_for_other_moments_must_not_name_one(option: str) -> None:
     value = 5.0 if option == "delay" else NOW
     draft = Sums().add._with_options({option: value}).draft(1)
     with pytest.raises(ConfigError, match=option):
-        draft.refuse_times("why")
+        draft._refuse_times("why")
 
 
 async def test_a_draft_by_name() -> None:

@@ -227,8 +227,8 @@ async def test_what_a_dead_process_left_untold_the_sweeper_tells(url: str) -> No
     async with shop.app:
         parent = await shop.resize.submit("a")
         child = await shop.montage.options(after=[parent]).submit()
-        await shop.app.session.lanes.notes.close()  # as if it were gone: nothing is told after a finish
-        await shop.app.handle(parent.id).resolve(result="by hand")
+        await shop.app.session.writer.notes.close()  # as if it were gone: nothing is told after a finish
+        await shop.app.jobs.handle(parent.id).resolve(result="by hand")
         assert (await child.refresh()).status is Status.WAITING
     async with shop.app, shop.app.worker():
         async with asyncio.timeout(45):

@@ -42,10 +42,10 @@ async def test_a_pruner_that_does_not_know_the_task_obeys(engine: str, tmp_path:
     async with other:
         named = await other.submit("brief", {"n": 2})
         assert (await named.refresh()).retention == HOUR, "as the store knows it of the task"
-        rerun = [await other.handle((await handle.cancel()).id).rerun() for handle in (named,)]
+        rerun = [await other.jobs.handle((await handle.cancel()).id).rerun() for handle in (named,)]
         assert (await rerun[0].refresh()).retention == HOUR
         for handle in jobs:
-            await other.handle(handle.id).cancel()
+            await other.jobs.handle(handle.id).cancel()
         left = []
         for span in (
             timedelta(minutes=4),

@@ -75,7 +75,7 @@ async def test_closing_writes_what_is_waiting(monkeypatch: pytest.MonkeyPatch) -
     sums = Sums()
     async with sums.app:
         session = sums.app.session
-        lane, insert = session.lanes.submits._plain, session.engine.jobs.insert
+        lane, insert = session.writer.inserts._plain, session.engine.jobs.insert
         writing, may_write = asyncio.Event(), asyncio.Event()
 
         async def slow(*args: Any, **options: Any) -> list[InsertAnswer]:

@@ -33,7 +33,7 @@ def test_bare_and_with_options_and_reused() -> None:
     )
     assert (two.handler.policy.priority, other.handler.policy.priority) == (10, 90)
     assert set(app._handlers) == {"one", "two", "three", "drei"}
-    assert app._handlers["drei"] is app.handlers["three"] is other.handler
+    assert app._handlers["drei"] is app._handlers["three"] is other.handler
 
 
 def test_a_second_task_of_a_name_is_refused_with_both_places() -> None:

@@ -84,7 +84,7 @@ async def test_handlers_that_kill_their_worker_are_called_as_often_as_their_budg
             ends = ("at once 1", "after a snooze 1")
             again = {note: calls(note) for note in jobs if note.name in ends}
             for note in again:
-                await app.handle(jobs[note][1].id).retry()
+                await app.jobs.handle(jobs[note][1].id).retry()
             await end([jobs[note][1].id for note in again], workers)
             for note, before in again.items():
                 spared = (await app.jobs.get(jobs[note][1].id)).spared

@@ -198,7 +198,7 @@ async def test_reruns_are_shown_as_a_chain_from_everywhere_in_it(shop: Shop) -> 
     for number in (0, 1, 0):  # the second is a rerun of the first, the third of the second, the fourth of the first
         async for _ in made[number].watch():
             pass
-        made.append(await shop.app.handle(made[number].id).rerun())
+        made.append(await shop.app.jobs.handle(made[number].id).rerun())
     chain = [str(one.id)[-8:] for one in made]
     async with looking(shop) as page:
         for number, one in enumerate(made):
@@ -295,8 +295,8 @@ async def test_hostile_values_stay_text(shop: Shop) -> None:
     async for _ in handle.watch():
         pass
     resolved = await app.submit("fragile", {"why": HOSTILE}, delay=3600)
-    await app.handle(resolved.id).resolve(result=HOSTILE, by=HOSTILE[:50])
-    await app.pause_queue(HOSTILE[:60], by=HOSTILE[:50])
+    await app.jobs.handle(resolved.id).resolve(result=HOSTILE, by=HOSTILE[:50])
+    await app.queues.pause(HOSTILE[:60], by=HOSTILE[:50])
     async with app.batch() as batch:
         batch.add(app.tasks["add"].options(customer=HOSTILE, delay=3600).draft(1))
     paths = [
@@ -349,9 +349,9 @@ async def test_what_handlers_workers_and_schedules_say_stays_text(shop: Shop) ->
             await page.wait_for_function("document.documentElement.classList.contains('scripted')")
             assert await page.locator("script").count() == 1, path
             assert await page.locator("main img").count() == 0, path
-    await app.delete_schedule(HOSTILE[:60])
-    await app.engine.workers.retire(id)
-    await app.handle(handle.id).cancel()
+    await app.schedules.delete(HOSTILE[:60])
+    await app.session.engine.workers.retire(id)
+    await app.jobs.handle(handle.id).cancel()
 
 
 async def test_what_is_exported_can_be_read(shop: Shop) -> None:
@@ -371,7 +371,7 @@ async def test_a_key_that_may_only_read_sees_no_act_and_is_refused_a_forged_one(
         reader = await app.keys.create("reader", ["read"])
         actor = await app.keys.create("actor", ["read", "act"])
         handle = await app.tasks["add"].options(delay=3600).submit(1)
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         keyed = Shop(app, served, shop.worker, shop.browser, {}, shop.heard)
         async with looking(keyed, f"/jobs/{handle.id}") as page:
             assert "/login" in page.url

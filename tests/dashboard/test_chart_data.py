@@ -93,7 +93,7 @@ async def test_hours_that_are_over_are_read_once(store: Store, monkeypatch: pyte
         reads.append(since)
         return await read(since, until)
 
-    monkeypatch.setattr(store.app, "rollups", noted)
+    monkeypatch.setattr(store.app.stats, "rollups", noted)
     await store.past.span(7 * 86400.0, Step.HOUR)
     assert min(reads) <= store.clock.now() - 7 * DAY
     reads.clear()

@@ -201,8 +201,8 @@ async def test_a_viewer_of_one_customer_sees_and_touches_nothing_of_others(app: 
         other = await add.options(customer="bob", delay=3600, tags=["secret"]).submit(222)
         async with app.batch() as batch:
             batch.add(add.options(customer="bob", delay=3600).draft(333))
-        await app.handle(other.id).resolve(error="a secret of bob")
-        await app.handle(other.id).retry(delay=3600)
+        await app.jobs.handle(other.id).resolve(error="a secret of bob")
+        await app.jobs.handle(other.id).retry(delay=3600)
         ann = {"x-who": "ann"}
         for view, path in zip(VIEWS, await paths(app), strict=True):
             if view.whose == "operator":
@@ -288,7 +288,7 @@ async def test_whoever_is_bound_to_tasks_reruns_only_these(app: App) -> None:
             await app.tasks[name].options(delay=3600).submit(one) for name, one in (("add", 1), ("fragile", "x"))
         ]
         for job in (own, other):
-            await app.handle(job.id).cancel()
+            await app.jobs.handle(job.id).cancel()
         refused = await act(client, "bound", act="job", verb="rerun", id=str(other.id))
         assert (refused.status_code, "'fragile'" in refused.json()["error"]) == (403, True)
         trial = await act(client, "bound", trial=True, act="job", verb="rerun", id=str(other.id))
@@ -367,17 +367,17 @@ async def test_an_app_that_is_not_open_says_what_to_do() -> None:
 
 async def test_a_job_shows_what_its_webhooks_were_told_and_lets_it_be_told_again(app: App) -> None:
     async with mounted(app) as client:
-        await app.add_webhook("https://example.com/hook")
-        job = await app.by_name["add"].options(delay=3600).submit(1)
-        await app.handle(job.id).cancel()
-        told = (await app.deliveries(job=job.id)).items
+        await app.webhooks.add("https://example.com/hook")
+        job = await app.tasks["add"].options(delay=3600).submit(1)
+        await app.jobs.handle(job.id).cancel()
+        told = (await app.webhooks.deliveries(job=job.id)).items
         assert told
         page = (await client.get(f"/jobs/{job.id}")).text
         assert "Webhook deliveries" in page
         assert "job.cancelled" in page
         assert str(told[0].id) in page
         first = next(one for one in told if one.status is Status.QUEUED)
-        await app.handle(first.id).cancel()
+        await app.jobs.handle(first.id).cancel()
         answer = await act(client, act="redeliver", id=str(first.id))
         assert answer.status_code == 200, answer.text
         assert (await app.jobs.get(first.id)).redrives == 1
@@ -387,14 +387,14 @@ async def test_a_job_shows_what_its_webhooks_were_told_and_lets_it_be_told_again
 
 async def test_an_open_page_is_told_what_changed_and_that_something_is_gone(app: App) -> None:
     async with mounted(app) as client:
-        job = await app.by_name["add"].options(delay=3600).submit(1)
-        await app.handle(job.id).cancel()
+        job = await app.tasks["add"].options(delay=3600).submit(1)
+        await app.jobs.handle(job.id).cancel()
         live = {"x-headrace-live": "1"}
         first = await client.get(f"/jobs/{job.id}", headers=live)
         assert "<header" not in first.text, "without what does not change"
         again = live | {"if-none-match": first.headers["etag"]}
         assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 304
-        await app.handle(job.id).retry()
+        await app.jobs.handle(job.id).retry()
         assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 200
         gone = await client.get(f"/jobs/{app.host.new_id()}", headers=live)
         assert (gone.status_code, "Not found" in gone.text, 'data-every="0"' in gone.text) == (200, True, True)
@@ -475,7 +475,7 @@ async def test_a_page_that_breaks_carries_the_headers_too_and_tells_nothing(
         raise RuntimeError("a secret")
 
     async with mounted(app) as client:
-        monkeypatch.setattr(app, "batches", broken)
+        monkeypatch.setattr(app.batches, "list", broken)
         page = await client.get("/batches")
         assert (page.status_code, page.headers["content-security-policy"]) == (500, POLICY)
         assert "Something is broken" in page.text

@@ -91,9 +91,9 @@ async def test_queues_limits_and_rates_are_set_live(shop: Shop) -> None:
         await page.get_by_role("button", name="Set", exact=True).click()
         await expect(page.locator("section[aria-labelledby=holders] tbody tr")).to_have_count(2)
         for handle in holding:
-            await shop.app.handle(handle.id).cancel()
-    assert [one.max_concurrency for one in await shop.app.queues() if one.name == "aside"] == [7]
-    assert (await shop.app.rates())["post"].limit == 3
+            await shop.app.jobs.handle(handle.id).cancel()
+    assert [one.max_concurrency for one in await shop.app.queues.list() if one.name == "aside"] == [7]
+    assert (await shop.app.rates.list())["post"].limit == 3
 
 
 async def test_a_schedule_is_edited_and_keeps_what_the_form_does_not_show(shop: Shop) -> None:
@@ -206,12 +206,12 @@ async def test_a_rate_is_checked_made_and_deleted(shop: Shop) -> None:
 
 
 async def test_a_message_of_a_webhook_is_sent_again(shop: Shop) -> None:
-    hook = await shop.app.add_webhook("https://example.com/hook")
-    handle = await shop.app.by_name["add"].options(delay=3600).submit(1)
-    await shop.app.handle(handle.id).cancel()
-    told = [one for one in (await shop.app.deliveries(job=handle.id)).items if not one.ended]
+    hook = await shop.app.webhooks.add("https://example.com/hook")
+    handle = await shop.app.tasks["add"].options(delay=3600).submit(1)
+    await shop.app.jobs.handle(handle.id).cancel()
+    told = [one for one in (await shop.app.webhooks.deliveries(job=handle.id)).items if not one.ended]
     for one in told:
-        await shop.app.handle(one.id).cancel()
+        await shop.app.jobs.handle(one.id).cancel()
     async with looking(shop, f"/jobs/{handle.id}") as page:
         rows = page.locator("section[aria-labelledby=deliveries] tbody tr")
         await expect(rows).to_have_count(len(told))

@@ -114,4 +114,4 @@ async def test_nothing_moves_for_those_who_ask_for_less_motion(shop: Shop) -> No
     async with looking(shop, f"/jobs/{running.id}", reduced_motion="reduce") as page:
         await expect(page.locator(".progress progress")).to_be_visible()
         assert await page.evaluate(MOVING) == []
-    await shop.app.handle(running.id).cancel()
+    await shop.app.jobs.handle(running.id).cancel()

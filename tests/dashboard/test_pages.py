@@ -38,7 +38,7 @@ async def test_the_overview_says_what_needs_somebody_and_what_to_do(shop: Shop) 
         assert await page.locator(".problems").bounding_box() is not None
         await problem.get_by_role("link", name="See what is queued").click()
         await expect(page.locator(f"tr[data-key='{handle.id}']")).to_be_visible()
-    await shop.app.handle(handle.id).cancel()
+    await shop.app.jobs.handle(handle.id).cancel()
 
 
 async def test_charts_are_by_outcome_queue_and_task_over_an_hour_or_a_month(shop: Shop) -> None:
@@ -155,8 +155,8 @@ async def test_a_queued_job_says_its_place_why_it_waits_and_is_moved(shop: Shop)
         await expect(page.locator("h1 .status.completed")).to_be_visible()
         await expect(page.locator(".about")).to_contain_text("asked for standing")
         await expect(page.locator(".about .events")).to_contain_text("move by local")
-    await shop.app.handle(first.id).cancel()
-    await shop.app.reset_queue("standing")
+    await shop.app.jobs.handle(first.id).cancel()
+    await shop.app.queues.reset("standing")
 
 
 async def test_who_waits_for_whom_is_drawn(shop: Shop) -> None:
@@ -171,7 +171,7 @@ async def test_who_waits_for_whom_is_drawn(shop: Shop) -> None:
         await page.locator(".graph a").first.focus()
         await page.keyboard.press("Enter")
         await page.wait_for_url(f"**/jobs/{handles[0].id}")
-    await shop.app.handle(handles[0].id).cancel()
+    await shop.app.jobs.handle(handles[0].id).cancel()
 
 
 async def test_a_worker_says_what_it_offers_has_and_last_did(shop: Shop) -> None:
@@ -189,7 +189,7 @@ async def test_a_worker_says_what_it_offers_has_and_last_did(shop: Shop) -> None
         await expect(page.locator(".tiles div", has_text="Memory")).to_contain_text("MiB")
         await page.goto(f"{shop.address}/workers/{shop.worker.id}")
         await expect(page.locator(f"tr[data-key='{handle.id}']")).to_be_visible()
-    await shop.app.handle(handle.id).cancel()
+    await shop.app.jobs.handle(handle.id).cancel()
 
 
 async def test_what_failed_of_a_batch_is_retried(shop: Shop) -> None:
@@ -228,4 +228,4 @@ async def test_everything_that_has_a_name_is_a_jump_away(shop: Shop) -> None:
             await expect(page.locator(f"#found [aria-selected=true][data-go='{path}']")).to_be_visible()
             await page.keyboard.press("Enter")
             await page.wait_for_url(f"**{path}")
-    await shop.app.handle(job.id).cancel()
+    await shop.app.jobs.handle(job.id).cancel()

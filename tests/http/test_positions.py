@@ -75,13 +75,13 @@ async def test_a_submit_does_not_wait_for_a_number(monkeypatch: pytest.MonkeyPat
     async def hangs(job: object) -> None:
         await never.wait()
 
-    monkeypatch.setattr(app, "position", hangs)
+    monkeypatch.setattr(app.jobs, "position", hangs)
     assert await told.of(job) == (None, None)
 
     async def fails(job: object) -> None:
         raise Unavailable("away")
 
-    monkeypatch.setattr(app, "position", fails)
+    monkeypatch.setattr(app.jobs, "position", fails)
     assert await told.of(job) == (None, None)
 
 
@@ -90,11 +90,11 @@ async def test_two_do_not_look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     told, job, position = Positions(app), a_job(), app.jobs.position
     monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 45)
 
-    async def waits(job: object) -> QueuePosition:
+    async def waits(job: Any) -> QueuePosition | None:
         await go.wait()
         return await position(job)
 
-    monkeypatch.setattr(app, "position", waits)
+    monkeypatch.setattr(app.jobs, "position", waits)
     first = asyncio.create_task(told.of(job))
     await asyncio.sleep(0)
     assert await told.of(job) == (None, None)

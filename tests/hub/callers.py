@@ -36,4 +36,4 @@ class _ByName(Authenticator):
 
 def let_in(served: Served, *callers: Caller) -> None:
     """Take requests for those of the caller that they name, else for one without a customer."""
-    served.hub.door = _ByName(served, {one.name: one for one in callers})
+    served.hub.authenticator = _ByName(served, {one.name: one for one in callers})

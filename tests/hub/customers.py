@@ -134,12 +134,12 @@ async def _furnish(app: App, one: Customer) -> None:
     for status in ("failed", "completed", "cancelled"):
         one.jobs[status] = await submit()
     error = ErrorInfo(f"ErrorOf{one.name.title()}", "it did not work")  # or both would be in one group of failures
-    failed = await app.handle(one.jobs["failed"]).resolve(error=error)
+    failed = await app.jobs.handle(one.jobs["failed"]).resolve(error=error)
     one.fingerprint = failed.fingerprint or ""
-    await app.handle(one.jobs["completed"]).resolve(result=one.name)
-    await app.handle(one.jobs["cancelled"]).cancel()
-    one.jobs["rerun"] = (await app.handle(one.jobs["failed"]).rerun()).id
-    hook = await app.add_webhook(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
+    await app.jobs.handle(one.jobs["completed"]).resolve(result=one.name)
+    await app.jobs.handle(one.jobs["cancelled"]).cancel()
+    one.jobs["rerun"] = (await app.jobs.handle(one.jobs["failed"]).rerun()).id
+    hook = await app.webhooks.add(f"https://hooks.example/{one.name}", customer=one.name, events=["retrying"])
     one.webhook = hook.webhook.id
     async with app.batch() as batch:
         batch.add(await app.draft("quick", note, **options))

@@ -56,7 +56,7 @@ async def test_a_store_that_is_away_makes_a_hub_unready(url: str, monkeypatch: p
             asked += not write
             raise Unavailable("away")
 
-        monkeypatch.setattr(hub.app, "ping", away)
+        monkeypatch.setattr(hub.app.store, "ping", away)
         answers = await asyncio.gather(*(hub.client.get("/readyz") for _ in range(20)))
         assert {(one.status_code, one.json()["status"], one.json()["store"]) for one in answers} == {
             (503, "unready", "failed")
@@ -102,12 +102,12 @@ async def test_a_loop_that_died_fails_both_probes(url: str) -> None:
 
 
 async def test_a_hub_that_does_not_hear_of_revoked_keys_is_not_well(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(door: Authenticator, rings: object) -> None:
+    async def broken(authenticator: Authenticator, rings: object) -> None:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(Authenticator, "_follow", broken)
     async with serving(url) as hub:
-        await until(lambda: not hub.hub.door.alive)
+        await until(lambda: not hub.hub.authenticator.alive)
         assert (await hub.client.get("/healthz")).json()["loops"]["keys"] == "failed"
 
 
@@ -200,7 +200,7 @@ async def test_a_store_that_is_slow_to_write_is_ready(url: str, monkeypatch: pyt
                 await gate.wait()
             await ping()
 
-        monkeypatch.setattr(hub.app, "ping", slow)
+        monkeypatch.setattr(hub.app.store, "ping", slow)
         monkeypatch.setattr(health, "PROBE_CACHE_SECONDS", 0.0)
         assert await ready(hub) == (200, "ready")
         assert await ready(hub) == (200, "ready")

@@ -58,8 +58,8 @@ def app_at(url: str) -> App:
 
 async def stored(url: str) -> Ids:
     async with app_at(url) as app:
-        made = [await app.by_name["add"].options(tags=["x"], customer="anna").submit(n) for n in range(5)]
-        await app.handle(made[4].id).resolve(error="broken")
+        made = [await app.tasks["add"].options(tags=["x"], customer="anna").submit(n) for n in range(5)]
+        await app.jobs.handle(made[4].id).resolve(error="broken")
     return Ids(*(one.id for one in made))
 
 
@@ -182,10 +182,10 @@ def test_feeds_and_programs_go_on(spoiled: tuple[str, Ids]) -> None:
                 await app.jobs.get(ids.shaped)
             assert caught.value.id == ids.shaped
             with pytest.raises(Unreadable):
-                await app.handle(ids.shaped).cancel()
+                await app.jobs.handle(ids.shaped).cancel()
             seen = set[UUID]()
             for id in (ids.good, ids.huge):
-                await app.handle(id).cancel()
+                await app.jobs.handle(id).cancel()
                 async for changed in changes:
                     seen |= {one.id for one in changed.jobs}
                     if id in seen:

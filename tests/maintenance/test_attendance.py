@@ -36,7 +36,7 @@ async def attending(s: Scene, proof: str = "held") -> AsyncIterator[tuple[Attend
     id = w.host.dice.new_id(w.now)
     attendance = Attendance(w.engine, w.host, id)
     await attendance._attend()
-    made = services(w.engine, w.lanes, w.host, id, follow=False, worker=False)
+    made = services(w.engine, w.writer, w.host, id, follow=False, worker=False)
     duties = [one for one in made if isinstance(one, Duty)]
     for duty in duties:
         assert await duty.elector.leads()

@@ -32,7 +32,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def planner(w: World) -> Planner:
-    return Planner(w.engine, w.lanes, w.host, w.holder())
+    return Planner(w.engine, w.writer, w.host, w.holder())
 
 
 def doc(w: World, instances: int = 2, cool_down: float = 5.0) -> ScheduleDoc:
@@ -52,7 +52,7 @@ async def live(w: World) -> dict[int, Job]:
 async def fail(w: World, job: Job, *, finally_: bool = False) -> None:
     reason = Reason.NON_RETRYABLE if finally_ else None
     ending = Failed(error=ErrorInfo("ValueError", "no"), reason=reason)
-    await w.lanes.apply(finish(job, ending, w.now, 0.5, w.engine.rules))
+    await w.writer.apply(finish(job, ending, w.now, 0.5, w.engine.rules))
 
 
 async def running(player: Player, n: int) -> list[Job]:
@@ -63,7 +63,7 @@ async def followed(w: World) -> None:
     """Let the follower do what it has to."""
     for _ in range(20):
         await asyncio.sleep(0)
-    assert w.lanes.followers
+    assert w.writer.followers
 
 
 # Beginning
@@ -87,7 +87,7 @@ async def test_planners_and_followers_that_race_keep_to_the_number() -> None:
     async with world(now=START) as w:
         one, other, player = planner(w), planner(w), await w.worker()
         await create_schedule(w.engine, doc(w, 2))
-        async with Follower(w.engine, w.lanes, w.host), Follower(w.engine, w.lanes, w.host):
+        async with Follower(w.engine, w.writer, w.host), Follower(w.engine, w.writer, w.host):
             for round in range(30):
                 await asyncio.gather(one.tick(), other.tick())
                 for job in await running(player, 10):
@@ -106,7 +106,7 @@ async def test_a_run_is_followed_by_the_next_without_the_planner() -> None:
         player = await w.worker()
         await create_schedule(w.engine, doc(w, 2))
         await planner(w).tick()
-        async with Follower(w.engine, w.lanes, w.host):
+        async with Follower(w.engine, w.writer, w.host):
             for _ in range(3):
                 before = await live(w)
                 (job, *_) = await running(player, 1)
@@ -121,7 +121,7 @@ async def test_a_run_is_followed_by_the_next_without_the_planner() -> None:
                 assert {n: one.id for n, one in after.items() if n != instance.number} == {
                     n: one.id for n, one in before.items() if n != instance.number
                 }
-        assert not w.lanes.followers
+        assert not w.writer.followers
 
 
 async def test_without_a_follower_the_planner_begins_the_next_run() -> None:
@@ -161,7 +161,7 @@ async def test_the_run_after_one_that_failed_for_good_rests_too(follows: bool) -
         await p.tick()
         (job,) = await running(player, 1)
         if follows:
-            async with Follower(w.engine, w.lanes, w.host):
+            async with Follower(w.engine, w.writer, w.host):
                 await fail(w, job, finally_=True)
                 await followed(w)
         else:
@@ -195,7 +195,7 @@ async def test_the_run_of_a_dead_worker_is_begun_again() -> None:
         await p.tick()
         (job,) = await running(player, 1)
         assert await w.engine.workers.bury(player.id, 0)
-        await Sweeper(w.engine, w.lanes, w.host, w.holder()).sweep()
+        await Sweeper(w.engine, w.writer, w.host, w.holder()).sweep()
         await p.tick()
         (lost,) = (await live(w)).values()
         assert (lost.id, lost.status) == (job.id, Status.RETRYING)
@@ -213,7 +213,7 @@ async def test_a_rest_ends_what_waits_and_lets_runs_end() -> None:
         await create_schedule(w.engine, doc(w, 3))
         await p.tick()
         one, other = await running(player, 2)
-        async with Follower(w.engine, w.lanes, w.host):
+        async with Follower(w.engine, w.writer, w.host):
             await pause_schedule(w.engine, "poll")
             await p.tick()
             assert {job.id for job in (await live(w)).values()} == {one.id, other.id}
@@ -238,7 +238,7 @@ async def test_what_the_code_has_no_more_is_not_begun_again() -> None:
         await p.tick()
         (job,) = await running(player, 1)
         await sync_schedules(w.engine, [], w.now, tasks=["work"])
-        async with Follower(w.engine, w.lanes, w.host):
+        async with Follower(w.engine, w.writer, w.host):
             await p.tick()
             await player.complete(job)
             await followed(w)
@@ -268,7 +268,7 @@ async def test_fewer_instances_end_the_surplus_and_more_are_begun() -> None:
         await p.tick()
         runs = {instance_of(job): job for job in await running(player, 3)}
         assert set(runs) == {Instance("poll", 0), Instance("poll", 1), Instance("poll", 2)}
-        async with Follower(w.engine, w.lanes, w.host):
+        async with Follower(w.engine, w.writer, w.host):
             await create_schedule(w.engine, doc(w, 1))
             await p.tick()
             assert sorted(await live(w)) == [0, 1, 2]  # these run; the fourth had not begun
@@ -304,7 +304,7 @@ async def test_a_change_of_the_options_holds_from_the_next_run() -> None:
         (job,) = await running(player, 1)
         changed = doc(w, 1)
         await create_schedule(w.engine, replace(changed, spec=replace(changed.spec, priority=90)))
-        async with Follower(w.engine, w.lanes, w.host):
+        async with Follower(w.engine, w.writer, w.host):
             await player.complete(job)
             await followed(w)
         assert (await live(w))[0].priority == 90
@@ -314,7 +314,7 @@ async def test_a_trigger_would_be_one_too_many() -> None:
     async with world(now=START) as w:
         await create_schedule(w.engine, doc(w, 1))
         with pytest.raises(ConfigError, match="runs by itself"):
-            await trigger_schedule(w.engine, w.lanes, w.host, "poll")
+            await trigger_schedule(w.engine, w.writer, w.host, "poll")
 
 
 async def test_a_follower_outlives_an_outage() -> None:
@@ -322,7 +322,7 @@ async def test_a_follower_outlives_an_outage() -> None:
         p, player = planner(w), await w.worker()
         await create_schedule(w.engine, doc(w, 1))
         await p.tick()
-        async with Follower(w.engine, w.lanes, w.host) as follower:
+        async with Follower(w.engine, w.writer, w.host) as follower:
             (job,) = await running(player, 1)
             await player.complete(job)
             w.engine.away = True

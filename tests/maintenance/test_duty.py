@@ -18,7 +18,7 @@ class Counting(Duty):
     name = "counting"
 
     def __init__(self, w: World, every: float = 1.0) -> None:
-        super().__init__(w.engine, w.lanes, w.host, w.holder())
+        super().__init__(w.engine, w.writer, w.host, w.holder())
         self.every = every
         self.ticks = 0
         self.fails: list[Exception] = []

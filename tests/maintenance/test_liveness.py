@@ -72,7 +72,7 @@ class Scene:
     def duties(self, player: Player, ended: UUID | None = None) -> tuple[Sweeper, list[Duty]]:
         """The sweeper of a worker, and all its duties."""
         w = self.w
-        made = services(w.engine, w.lanes, w.host, player.id, follow=False, ended=ended)
+        made = services(w.engine, w.writer, w.host, player.id, follow=False, ended=ended)
         sweeper = made[0]
         assert isinstance(sweeper, Sweeper)
         return sweeper, [one for one in made if isinstance(one, Duty)]

@@ -29,7 +29,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def planner(w: World) -> Planner:
-    return Planner(w.engine, w.lanes, w.host, w.holder())
+    return Planner(w.engine, w.writer, w.host, w.holder())
 
 
 async def scheduled(w: World, rule: Rule, source: str = "dynamic") -> ScheduleDoc:

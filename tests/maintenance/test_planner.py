@@ -25,7 +25,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def planner(w: World, cap: int = 100) -> Planner:
-    return Planner(w.engine, w.lanes, w.host, w.holder(), cap=cap)
+    return Planner(w.engine, w.writer, w.host, w.holder(), cap=cap)
 
 
 async def scheduled(w: World, rule: Rule, name: str = "tick", **options: object) -> ScheduleDoc:
@@ -137,11 +137,11 @@ async def test_all_keeps_the_newest_up_to_the_cap() -> None:
 async def test_nothing_is_made_good_that_may_have_been_made_and_pruned() -> None:
     async with world(now=START) as w:
         retention = Retention(completed=86400.0)
-        p = Planner(w.engine, w.lanes, w.host, w.holder(), retention, cap=1000)
+        p = Planner(w.engine, w.writer, w.host, w.holder(), retention, cap=1000)
         await scheduled(w, Every(hours=1, catch_up="all"))
         w.clock.advance(days=10)
         assert await p.tick() == 25  # a day's fires, both ends counted
-        await Pruner(w.engine, w.lanes, w.host, w.holder(), retention).tick()
+        await Pruner(w.engine, w.writer, w.host, w.holder(), retention).tick()
         assert await p.tick() == 0
 
 
@@ -221,14 +221,14 @@ async def test_a_schedule_that_fails_in_an_unforeseen_way_does_not_stop_the_othe
         await scheduled(w, Every(minutes=10), "a bad one")
         await scheduled(w, Every(minutes=10), "tick")
         w.clock.advance(minutes=10)
-        insert = w.lanes.submits.insert_many
+        insert = w.writer.inserts.insert_many
 
         async def stumbles(jobs: list[Job]) -> object:
             if jobs[0].spec.schedule == "a bad one":
                 raise ZeroDivisionError
             return await insert(jobs)
 
-        monkeypatch.setattr(w.lanes.submits, "insert_many", stumbles)
+        monkeypatch.setattr(w.writer.inserts, "insert_many", stumbles)
         assert await p.tick() == 1
         assert await fires(w) == [10]
         assert "a bad one" in caplog.text
@@ -256,7 +256,7 @@ async def test_the_loop_wakes_for_each_fire() -> None:
 async def test_a_new_schedule_wakes_the_loop() -> None:
     async with world(now=START) as w:
         # Its clock stands still and its waits are real ones of ten seconds: only the hint can tell it in time.
-        p = Planner(w.engine, w.lanes, Host(w.clock, w.host.dice), w.holder())
+        p = Planner(w.engine, w.writer, Host(w.clock, w.host.dice), w.holder())
         async with p:
             await until(lambda: p.elector.token is not None)
             assert p.next_due is None

@@ -27,12 +27,12 @@ async def completed(w: World) -> Job:
 
 async def cancelled(w: World) -> Job:
     job = await w.submit(available_at=w.now + timedelta(days=999))
-    return await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+    return await w.writer.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
 
 
 async def test_each_status_has_its_own_retention() -> None:
     async with world() as w:
-        pruner = Pruner(w.engine, w.lanes, w.host, w.holder())
+        pruner = Pruner(w.engine, w.writer, w.host, w.holder())
         done, ended = await completed(w), await cancelled(w)
         live = await w.submit(available_at=w.now + timedelta(days=99))
         w.clock.advance(7 * DAY - 1)
@@ -51,7 +51,7 @@ async def test_each_status_has_its_own_retention() -> None:
 
 async def test_it_prunes_in_batches_until_all_are_gone() -> None:
     async with world() as w:
-        pruner = Pruner(w.engine, w.lanes, w.host, w.holder(), Retention(cancelled=60.0), limit=4)
+        pruner = Pruner(w.engine, w.writer, w.host, w.holder(), Retention(cancelled=60.0), limit=4)
         for _ in range(18):
             await cancelled(w)
         w.clock.advance(61)
@@ -61,13 +61,13 @@ async def test_it_prunes_in_batches_until_all_are_gone() -> None:
 
 async def test_it_looks_about_once_a_minute() -> None:
     async with world() as w:
-        pruner = Pruner(w.engine, w.lanes, w.host, w.holder())
+        pruner = Pruner(w.engine, w.writer, w.host, w.holder())
         assert all(40 < pruner.pause() <= 60 for _ in range(20))
 
 
 async def test_minutes_become_hours_and_days_and_are_dropped() -> None:
     async with world() as w:
-        pruner, player = Pruner(w.engine, w.lanes, w.host, w.holder()), await w.worker()
+        pruner, player = Pruner(w.engine, w.writer, w.host, w.holder()), await w.worker()
         begun = w.now
         for number in (1, 2, 3):
             row = Rollup(Step.MINUTE, begin_of(begun, Step.MINUTE), "work", "default", Totals(completed=1))
@@ -86,10 +86,10 @@ async def test_minutes_become_hours_and_days_and_are_dropped() -> None:
 
 async def test_it_goes_by_the_retention_of_a_job_first() -> None:
     async with world() as w:
-        pruner = Pruner(w.engine, w.lanes, w.host, w.holder())
+        pruner = Pruner(w.engine, w.writer, w.host, w.holder())
         brief, long = await w.submit(retention=Kept(cancelled=60)), await w.submit(retention=Kept(cancelled=90 * DAY))
         for job in (brief, long):
-            await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+            await w.writer.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
         w.clock.advance(60)
         assert await pruner.tick() == 1
         w.clock.advance(89 * DAY)
@@ -100,7 +100,7 @@ async def test_it_goes_by_the_retention_of_a_job_first() -> None:
 
 async def test_it_does_not_look_again_at_what_it_left_until_that_costs_little() -> None:
     async with world() as w:
-        pruner, asked, delete = Pruner(w.engine, w.lanes, w.host, w.holder()), list[Any](), w.engine.jobs.delete
+        pruner, asked, delete = Pruner(w.engine, w.writer, w.host, w.holder()), list[Any](), w.engine.jobs.delete
 
         async def slow(before: Any, limit: int, *, now: datetime, since: Any) -> int:
             asked.append(since)

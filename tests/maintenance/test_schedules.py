@@ -68,7 +68,7 @@ async def test_what_is_not_there_is_named() -> None:
             pause_schedule(w.engine, "night"),
             resume_schedule(w.engine, "night", w.now),
             delete_schedule(w.engine, "night"),
-            trigger_schedule(w.engine, w.lanes, w.host, "night"),
+            trigger_schedule(w.engine, w.writer, w.host, "night"),
         ):
             with pytest.raises(UnknownSchedule, match="'night'"):
                 await verb
@@ -102,8 +102,8 @@ async def test_a_trigger_submits_apart_from_the_fires() -> None:
     async with world() as w:
         made = await create_schedule(w.engine, doc(w, "x", Every(minutes=5), payload='{"n":1}'))
         await pause_schedule(w.engine, "x")
-        one = await trigger_schedule(w.engine, w.lanes, w.host, "x")
-        two = await trigger_schedule(w.engine, w.lanes, w.host, "x")
+        one = await trigger_schedule(w.engine, w.writer, w.host, "x")
+        two = await trigger_schedule(w.engine, w.writer, w.host, "x")
         assert one.id != two.id
         assert (one.task, one.spec.schedule, one.spec.fire_at, one.payload) == ("work", "x", None, {"n": 1})
         assert (await find_schedule(w.engine, "x")).cursor == made.cursor
@@ -140,7 +140,7 @@ async def test_a_changed_rule_in_code_begins_a_generation() -> None:
         assert await sync(w, doc(w, "work", Cron("0 * * * *", catch_up="all"))) == ["work"]
         stored = await find_schedule(w.engine, "work")
         assert (stored.generation, stored.cursor) == (2, w.now)
-        assert await Planner(w.engine, w.lanes, w.host, w.holder()).tick() == 0
+        assert await Planner(w.engine, w.writer, w.host, w.holder()).tick() == 0
 
 
 async def test_changed_options_in_code_keep_the_place() -> None:

@@ -22,7 +22,7 @@ from tests.support.world import Player, World, world
 
 
 def sweeper(w: World, limit: int = 1000) -> Sweeper:
-    return Sweeper(w.engine, w.lanes, w.host, w.holder(), limit=limit)
+    return Sweeper(w.engine, w.writer, w.host, w.holder(), limit=limit)
 
 
 async def watch(w: World, s: Sweeper, seconds: float, *beating: Player, step: float = 2.5) -> int:
@@ -255,7 +255,7 @@ async def test_two_sweepers_at_once_are_harmless() -> None:
 async def test_a_leader_that_dies_with_its_worker_is_replaced_and_buried() -> None:
     async with world() as w:
         player = await w.worker()
-        dead = Sweeper(w.engine, w.lanes, w.host, player.id)
+        dead = Sweeper(w.engine, w.writer, w.host, player.id)
         await dead.round()
         next_one, began = sweeper(w), w.clock.monotonic()
         while player.id in await w.alive():
@@ -288,7 +288,7 @@ async def test_a_conflict_is_decided_again() -> None:
         job = await player.run()
         await w.engine.workers.bury(player.id, 0)
         rows = await w.engine.jobs.overdue(w.now)
-        await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+        await w.writer.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
         assert await s._settle_all(rows, w.now, ()) == 1
         ended = await w.job(job)
         assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.USER)
@@ -301,7 +301,7 @@ async def test_a_job_that_changed_hands_is_left_to_its_new_owner() -> None:
         (job,) = await dead.claim()
         await w.engine.workers.bury(dead.id, 0)
         rows = await w.engine.jobs.overdue(w.now)
-        await w.lanes.apply(release(job, w.now))
+        await w.writer.apply(release(job, w.now))
         taken = await player.run()
         assert await s._settle_all(rows, w.now, ()) == 0
         assert await w.job(job) == taken
@@ -328,7 +328,7 @@ async def test_a_cancel_that_is_not_obeyed_is_ended_by_the_sweeper() -> None:
         s, player = sweeper(w), await w.worker()
         await w.submit()
         job = await player.run()
-        await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+        await w.writer.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
         await watch(w, s, 27.5, player)
         assert (await w.job(job)).status is Status.RUNNING
         await watch(w, s, 10, player)
@@ -447,7 +447,7 @@ async def test_a_suspended_machine_buries_nobody() -> None:
 async def test_attempts_that_were_lost_are_added_up() -> None:
     async with world() as w:
         sums = FinishTotals()
-        s, player = Sweeper(w.engine, w.lanes, w.host, w.holder(), sums=sums), await w.worker()
+        s, player = Sweeper(w.engine, w.writer, w.host, w.holder(), sums=sums), await w.worker()
         for _ in range(3):
             await w.submit()
             await player.run()

@@ -47,7 +47,7 @@ class Scene:
         self.sweeper = self.another()
 
     def another(self) -> Sweeper:
-        return Sweeper(self.w.engine, self.w.lanes, self.w.host, self.w.holder())
+        return Sweeper(self.w.engine, self.w.writer, self.w.host, self.w.holder())
 
     async def time(self) -> datetime | None:
         return self.local.now() + self.ahead

@@ -62,7 +62,7 @@ async def test_the_planner() -> None:
         spec = Spec(task="work", created_at=w.now)
         await create_schedule(w.engine, new_schedule("often", Every(minutes=1), spec, "{}", w.now))
         sleep(w)
-        assert await Planner(w.engine, w.lanes, w.host, w.holder()).tick() > 0
+        assert await Planner(w.engine, w.writer, w.host, w.holder()).tick() > 0
         page = await w.engine.records.find(Filter(schedule="often"), w.now)
         assert max(job.fire_at for job in page.items if job.fire_at is not None) == w.now
 
@@ -71,6 +71,6 @@ async def test_the_sweeper() -> None:
     async with asleep() as w:
         job = await w.submit(not_after=w.now + timedelta(seconds=60))
         sleep(w)
-        await Sweeper(w.engine, w.lanes, w.host, w.holder()).sweep()
+        await Sweeper(w.engine, w.writer, w.host, w.holder()).sweep()
         found = await w.job(job)
         assert (found.status, found.reason, found.finished_at) == (Status.CANCELLED, Reason.EXPIRED, w.now)

@@ -95,7 +95,7 @@ class Machine(RuleBasedStateMachine):
         self.before: dict[UUID, Job] = {}
         self.touched: set[UUID] = set()
         self.freed: set[UUID] = set()
-        self.submits: list[Job] = []
+        self.inserts: list[Job] = []
         self.let_go: set[UUID] = set()
         self.writing = 1_000_000
         self.requests = 0
@@ -229,17 +229,17 @@ class Machine(RuleBasedStateMachine):
         """A submit that may meet the holder of its key; ``age``: how old the copy is that is decided from at first."""
         said = draft[0] | {"dedup": key, "on_duplicate": "replace" if replaces else "return"}
         [job] = self._made([(said, draft[1])])
-        self.submits.append(job)
+        self.inserts.append(job)
         self._submit(job, age)
 
-    @precondition(lambda self: self.submits)
+    @precondition(lambda self: self.inserts)
     @rule(which=_WHICH)
     def submit_again(self, which: int) -> None:
         """What was submitted before may come again at any time; what was merged is not merged once more.
 
         What was stored and pruned since would be accepted once more, as a job that nobody remembers.
         """
-        job = self.submits[-1 - which % min(len(self.submits), 6)]
+        job = self.inserts[-1 - which % min(len(self.inserts), 6)]
         if job.id not in self.drafts or job.id in self.jobs:
             self._submit(job)
 

@@ -42,7 +42,7 @@ class Shop:
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self.engine, self.host = engine, host
-        self.lanes = Writer(engine, host)
+        self.writer = Writer(engine, host)
         self.handlers: dict[str, Handler] = {}
 
     def task(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -54,10 +54,10 @@ class Shop:
     def worker(self, *, maintain: bool = False, engine: Engine | None = None, **options: Any) -> Worker:
         """A worker of all handlers; with ``maintain`` it also sweeps, prunes and plans."""
         store = engine or self.engine
-        lanes = self.lanes if engine is None else Writer(engine, self.host)
+        writer = self.writer if engine is None else Writer(engine, self.host)
         if maintain:
-            options["services"] = lambda holder, ended: services(store, lanes, self.host, holder, ended=ended)
-        return Worker(store, self.handlers, host=self.host, lanes=lanes, **options)
+            options["services"] = lambda holder, ended: services(store, writer, self.host, holder, ended=ended)
+        return Worker(store, self.handlers, host=self.host, writer=writer, **options)
 
     def job(self, task: str, *, delay: float = 0.0, not_after: float | None = None, **spec: Any) -> Job:
         """A job to be inserted; ``payload`` is its arguments."""
@@ -71,13 +71,13 @@ class Shop:
     async def submit(self, task: str, **options: Any) -> UUID:
         """Insert one job; its id."""
         job = self.job(task, **options)
-        await self.lanes.submits.insert(job)
+        await self.writer.inserts.insert(job)
         return job.id
 
     async def submit_many(self, task: str, n: int, **options: Any) -> list[UUID]:
         """Insert n jobs at once; their ids."""
         jobs = [self.job(task, **options) for _ in range(n)]
-        await self.lanes.submits.insert_many(jobs)
+        await self.writer.inserts.insert_many(jobs)
         return [job.id for job in jobs]
 
     async def get(self, id: UUID) -> Job:
@@ -97,7 +97,7 @@ class Shop:
     async def cancel(self, id: UUID) -> Job:
         """Ask for its end."""
         rules = self.engine.rules
-        return await self.lanes.decide(id, lambda job, now: actions.cancel(job, now, rules))
+        return await self.writer.decide(id, lambda job, now: actions.cancel(job, now, rules))
 
     async def bury(self, worker: UUID) -> None:
         """Have a worker declared dead, however often it beats meanwhile."""
@@ -153,5 +153,5 @@ async def open_shop(kind: str, folder: Path, rules: Rules = QUICK) -> AsyncItera
     try:
         yield shop
     finally:
-        await shop.lanes.close()
+        await shop.writer.close()
         await engine.close()

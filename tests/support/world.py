@@ -105,7 +105,7 @@ class Player:
 
     async def start(self, job: Job) -> Job:
         world = self.world
-        verdict = await world.lanes.apply(start(job, world.host.clock.now(), world.engine.rules))
+        verdict = await world.writer.apply(start(job, world.host.clock.now(), world.engine.rules))
         assert isinstance(verdict, Applied)
         self.held[job.id] = verdict.job
         return verdict.job
@@ -118,7 +118,7 @@ class Player:
     async def complete(self, job: Job) -> object:
         world = self.world
         self.held.pop(job.id, None)
-        return await world.lanes.apply(finish(job, Completed("1"), world.host.clock.now(), 0.5, world.engine.rules))
+        return await world.writer.apply(finish(job, Completed("1"), world.host.clock.now(), 0.5, world.engine.rules))
 
     async def beat(self) -> Alive | Dead:
         return await self.world.engine.workers.beat(self.id, Beat(held=tuple(self.held)), self.world.host.clock.now())
@@ -129,7 +129,7 @@ class World:
 
     def __init__(self, engine: ShakyEngine, host: SimHost) -> None:
         self.engine, self.host, self.clock = engine, host, host.clock
-        self.lanes = Writer(engine, host, patience=0.0)
+        self.writer = Writer(engine, host, patience=0.0)
 
     @property
     def now(self) -> datetime:
@@ -140,7 +140,7 @@ class World:
         spec = Spec(task=task, created_at=self.now, **options)
         id = self.host.dice.new_id(self.now)
         job = submit(id, spec, "{}", self.now, available_at=available_at, not_after=not_after)
-        return (await self.lanes.submits.insert(job)).job
+        return (await self.writer.inserts.insert(job)).job
 
     async def worker(self) -> Player:
         id = self.host.dice.new_id(self.now)
@@ -171,5 +171,5 @@ async def world(rules: Rules | None = None, now: datetime | None = None) -> Asyn
         yield made
     finally:
         engine.away = False
-        await made.lanes.close()
+        await made.writer.close()
         await engine.close()

@@ -238,10 +238,11 @@ async def the_app_works_with_anything() -> None:
         await worker.run(signals=False)
     app.lifespan(worker=True, concurrency=10, queues=["images"], burst=True, grace=timedelta(seconds=1))
     app.worker(offers={"gpu_memory_gb": 24, "regions": ["eu"]}, tasks=[resize, "add"])
-    assert_type(await app.explain_worker(worker.id), Explanation)
-    assert_type(await app.audit(5), list[Audited])
+    assert_type(await app.workers.explain(worker.id), Explanation)
+    assert_type(await app.store.audit(5), list[Audited])
     assert_type(
-        await app.handle("01990000-0000-7000-8000-0000deadbeef").rerun(payload={"a": 1}, queue="slow"), JobHandle[Any]
+        await app.jobs.handle("01990000-0000-7000-8000-0000deadbeef").rerun(payload={"a": 1}, queue="slow"),
+        JobHandle[Any],
     )
     assert_type(await app.submit("resize", {"image": "a"}, priority=3), JobHandle[Any])
     assert_type(await app.submit_many([add.draft(1, 2), crop.draft("a")]), list[JobHandle[Any]])

@@ -41,12 +41,14 @@ class Elsewhere:
     async def _main(self) -> None:
         engine = self._shop.engine.another_session()
         await engine.open()
-        lanes = Writer(engine, self._shop.host)
-        self.worker = Worker(engine, self._shop.handlers, host=self._shop.host, lanes=lanes, grace=0.1, **self._options)
+        writer = Writer(engine, self._shop.host)
+        self.worker = Worker(
+            engine, self._shop.handlers, host=self._shop.host, writer=writer, grace=0.1, **self._options
+        )
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(self.worker.request_stop)  # type: ignore[union-attr]
         await self.worker.run()
-        await lanes.close()
+        await writer.close()
         await engine.close()
 
     async def __aenter__(self) -> Self:
@@ -97,7 +99,7 @@ async def test_a_blocked_worker_gives_its_buffer_back(shop: Shop) -> None:
         await shop.all_ended(warm)  # the worker has learned that these are quick, and claims ahead
         first = shop.job("blocks", payload={"really": True}, priority=90)
         rest = [shop.job("blocks", payload={"really": False}) for _ in range(20)]
-        await shop.lanes.submits.insert_many([first, *rest])
+        await shop.writer.inserts.insert_many([first, *rest])
 
         async def given_back() -> bool:
             jobs = await shop.engine.jobs.get([job.id for job in rest])
@@ -213,7 +215,7 @@ async def test_a_worker_that_is_not_heard_starts_nothing_new(shop: Shop) -> None
         assert not (await shop.get(id)).held
         deaf.healed = True
         assert (await shop.ended(id)).result == "done"
-    await worker.lanes.close()
+    await worker.writer.close()
 
 
 def silent_then(shop: Shop, clock: Clock, jump: Callable[[], None]) -> list[bool]:
@@ -283,7 +285,7 @@ async def test_what_is_held_for_a_worker_is_told_at_once_and_so_is_its_loss(shop
             store.proof = proof
             await until(lambda proof=proof, number=number: _comes_to(told, (proof, number)), within=30)  # type: ignore[misc]
     assert store.attended == [worker.id]
-    await worker.lanes.close()
+    await worker.writer.close()
 
 
 async def test_a_worker_that_goes_on_under_a_new_id_holds_for_that_one_before_it_registers(shop: Shop) -> None:
@@ -300,7 +302,7 @@ async def test_a_worker_that_goes_on_under_a_new_id_holds_for_that_one_before_it
         await until(lambda: store.attended == [first, second])
         (row,) = [row for row in await shop.engine.workers.list() if row.alive]
         assert (row.info.id, row.proof) == (second, "first")
-    await worker.lanes.close()
+    await worker.writer.close()
 
 
 async def _buried(shop: Shop, worker: UUID) -> bool:
@@ -343,7 +345,7 @@ async def test_no_job_is_claimed_by_a_clock_that_is_unsure(shop: Shop) -> None:
             assert (await shop.ended(await shop.submit("noop"))).result == "done"
             wrong.set(by)
         assert (await shop.ended(await shop.submit("noop"))).result == "done"
-    await worker.lanes.close()
+    await worker.writer.close()
     assert set(unsure) == {False}
     assert abs((clock.now() - datetime.now(UTC)).total_seconds()) < 1
 
@@ -376,7 +378,7 @@ async def test_what_was_handed_in_with_a_beat_whose_reply_was_lost_counts_once(s
     async with worker:
         await shop.all_ended([await shop.submit("noop") for _ in range(7)])
         await until(lambda: lossy.healed and not worker.sums.report(worker.id)[1])
-    await worker.lanes.close()
+    await worker.writer.close()
     now = shop.host.clock.now()
     rows = await shop.engine.rollups.read(now - timedelta(hours=1), now + timedelta(hours=1))
     assert sum(row.totals.completed for row in rows) == 7
@@ -417,7 +419,7 @@ async def test_what_was_handed_in_counts_once_also_if_a_claim_tells_the_worker_t
         lossy.healed = True
         await shop.all_ended([await shop.submit("noop") for _ in range(2)])
         assert worker.id != first
-    await worker.lanes.close()
+    await worker.writer.close()
     now = shop.host.clock.now()
     rows = await shop.engine.rollups.read(now - timedelta(hours=1), now + timedelta(hours=1))
     assert sum(row.totals.completed for row in rows) == 9

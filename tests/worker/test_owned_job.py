@@ -57,7 +57,7 @@ async def test_a_report_that_cannot_be_stored_does_not_cost_the_job(shop: Shop) 
     store = picky(shop, Verb.PROGRESS)
     async with store.worker():
         job = await shop.ended(await shop.submit("odd"))
-    await store.lanes.close()
+    await store.writer.close()
     assert (job.status, job.result, job.attempt) == (Status.COMPLETED, "done", 1)
 
 
@@ -69,7 +69,7 @@ async def test_an_error_that_cannot_be_stored_is_an_end_too(shop: Shop) -> None:
     store = picky(shop, Verb.FAIL)
     async with store.worker():
         job = await shop.ended(await shop.submit("fails"))
-    await store.lanes.close()
+    await store.writer.close()
     assert (job.status, job.reason, job.attempt) == (Status.FAILED, Reason.NON_RETRYABLE, 1)
     assert job.error is not None
     assert job.error.type == "Unstorable"
@@ -99,7 +99,7 @@ async def test_reports_do_not_pile_up_before_a_store_that_is_slow(shop: Shop) ->
         await asyncio.wait_for(enough.wait(), 45)
         gate.set()
         await shop.ended(id)
-    await store.lanes.close()
+    await store.writer.close()
     assert written.count(Verb.PROGRESS) <= 2
 
 
@@ -127,7 +127,7 @@ async def test_a_cancel_that_comes_while_the_start_is_being_written_is_not_forgo
         await until(lambda: any(run._why is not None for run in worker._slots.runs.values()))
         gate.set()
         job = await shop.ended(id)
-    await store.lanes.close()
+    await store.writer.close()
     assert (job.status, job.reason, ran) == (Status.CANCELLED, Reason.USER, [])
 
 
@@ -168,7 +168,7 @@ async def test_a_finish_whose_reply_was_lost_counts_although_the_job_runs_elsewh
         await until(lambda: worker.stats.failed == 1, what="the failure is stored")
         assert worker.stats.stale == 0
         job = await shop.get(id)
-    await store.lanes.close()
+    await store.writer.close()
     first, again = engine.answers
     assert isinstance(first, Applied)
     assert again == Applied(first.job)

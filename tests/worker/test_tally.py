@@ -87,7 +87,7 @@ async def test_an_end_that_came_too_late_is_one_warning(shop: Shop, caplog: pyte
     async with shop.worker() as worker:
         await asyncio.wait_for(began.wait(), 45)
         now, rules = shop.host.clock.now(), shop.engine.rules
-        await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
+        await shop.writer.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
         go_on.set()
         await until(lambda: worker.stats.stale == 1)
     said = f"slow {id.hex[-8:]} has another owner by now: what this worker had to say was stale"

@@ -579,7 +579,7 @@ async def test_a_job_is_not_handed_back_that_a_repeated_claim_brings(
     monkeypatch.setattr(worker, "told", heard)
     async with worker:
         job = await shop.ended(id)
-    await store.lanes.close()
+    await store.writer.close()
     assert (len(ran), job.epoch, await shop.outcomes(id)) == (1, 2, ["completed"])
 
 
@@ -598,7 +598,7 @@ async def test_replies_that_get_lost_neither_double_nor_lose_nor_charge(shop: Sh
         ids = await asyncio.gather(*(store.submit("note", payload={"n": n}) for n in range(300)))
         extra = [await store.submit("note", payload={"n": 300 + n}) for n in range(100)]
         jobs = await shop.all_ended([*ids, *extra])
-    await store.lanes.close()
+    await store.writer.close()
     assert sum(lossy.dropped.values()) > 5
     assert all(lossy.dropped[verb] for verb in ("insert", "claim", "apply"))
     assert sorted(ran) == list(range(400))
@@ -625,7 +625,7 @@ async def test_one_result_that_cannot_be_stored_fails_alone(shop: Shop) -> None:
     store.handlers = shop.handlers
     async with store.worker(concurrency=100):
         jobs = await shop.all_ended(ids)
-    await store.lanes.close()
+    await store.writer.close()
     bad = [job for job in jobs if job.status is not Status.COMPLETED]
     assert [(job.payload["n"], job.status, job.reason) for job in bad] == [(37, Status.FAILED, Reason.NON_RETRYABLE)]
 
@@ -761,7 +761,7 @@ async def test_what_arrives_after_a_stop_was_asked_for_is_not_begun(shop: Shop) 
     worker.request_stop()
     gate.set()
     await asyncio.wait_for(worker.done(), 45)
-    await store.lanes.close()
+    await store.writer.close()
     assert ran == []
     assert {(job.status, job.attempt) for job in await shop.engine.jobs.get(ids) if job} == {(Status.QUEUED, 0)}
 

@@ -123,7 +123,7 @@ class Family:
         await until(lambda: yielded(worker) == 1)
         await self.holds.submit()
         await until(lambda: self.said == ["holds"])
-        await self.app.handle(other.id).resolve(result=1)
+        await self.app.jobs.handle(other.id).resolve(result=1)
         await until(lambda: in_line(worker) == 1)
         return job
 
@@ -610,7 +610,7 @@ async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> Non
         stuck.look(worker.host.clock.monotonic() + 3600)
         assert stuck.hopeless == 0
         assert await family.leaf.run(1) == 1
-        await app.handle(other.id).resolve(result=1)
+        await app.jobs.handle(other.id).resolve(result=1)
         await until(lambda: len(stuck) == 0 and yielded(worker) == 0)
 
 
@@ -695,7 +695,7 @@ async def test_a_child_process_in_line_goes_on_when_there_is_a_slot(
             await until(lambda: yielded(worker) == 1)
             await process_families.holds.submit(str(held))
             await until(held.exists)
-            await app.handle(other.id).resolve(result=2)
+            await app.jobs.handle(other.id).resolve(result=2)
             await until(lambda: in_line(worker) == 1)
             (tmp_path / "held.open").touch()
             assert await job.result() == "nobody holds it"

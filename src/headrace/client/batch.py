@@ -127,7 +127,7 @@ class BatchHandle:
         return await self._store(drafts)
 
     async def _store(self, given: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
-        session, now = self._app.session, await self._app.session.lanes.now()
+        session, now = self._app.session, await self._app.session.writer.now()
         drafts = arranged(given)
         parentage = child_of_handler(self._app)
         id = self._id = self._id or self._new_id(None if parentage is None else parentage.parent)
@@ -147,7 +147,7 @@ class BatchHandle:
             on_failure=failure,
             customer=customer_of(jobs),
         )
-        answers = await session.lanes.submits.insert_batch(record, jobs)
+        answers = await session.writer.inserts.insert_batch(record, jobs)
         by_draft: dict[UUID, JobHandle[Any]] = {
             draft.id: JobHandle(
                 self._app,
@@ -313,7 +313,7 @@ class BatchHandle:
         """
         by = checked_note(by, "by")
         session = self._app.session
-        record = await session.lanes.cancel_batch(self.id, by)
+        record = await session.writer.cancel_batch(self.id, by)
         if record is None:
             raise no_batch(self.id)
         self.last = record
@@ -322,7 +322,7 @@ class BatchHandle:
 
         async def cancel(id: UUID) -> None:
             with suppress(TransitionRefused, JobNotFound):  # it ended meanwhile
-                await session.lanes.decide(id, lambda job, now: actions.cancel(job, now, session.engine.rules, by=by))
+                await session.writer.decide(id, lambda job, now: actions.cancel(job, now, session.engine.rules, by=by))
 
         await asyncio.gather(*map(cancel, left))
         return record.tally.live

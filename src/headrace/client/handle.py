@@ -159,7 +159,7 @@ class JobHandle(Generic[R_co]):
         """The items of its stream, from the first, and those still to come; the job goes on whether or not they are
         read. ``start``: how many to leave out, or the last ``StreamItem`` read: then a new attempt since is noticed.
         """
-        return Stream(lambda: self._app.session.lanes.entry_reader, self.id, self._decode_item, start)
+        return Stream(lambda: self._app.session.writer.entry_reader, self.id, self._decode_item, start)
 
     def _decode_item(self, text: str) -> Any:
         handler = self._handler or (None if self.last is None else self._app._handlers.get(self.last.task))

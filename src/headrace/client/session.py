@@ -25,16 +25,16 @@ _CACHE_SECONDS = 10.0
 
 
 class Session:
-    """An open engine with its lanes and watchers, from the first entering of an App on a loop to the last leaving."""
+    """An open engine with its writer and watchers, from the first entering of an App on a loop to the last leaving."""
 
     def __init__(
         self, engine: Engine, host: Host, secret: str | None = None, unwritten: int = Settings().unwritten
     ) -> None:
         self.engine, self.host = engine, host
         self.vault = Vault(engine, host, secret)
-        self.lanes = Writer(engine, host, unwritten=unwritten)
+        self.writer = Writer(engine, host, unwritten=unwritten)
         self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
-        self.audience = Followers(engine, host, self.watcher, partial(places, self))
+        self.followers = Followers(engine, host, self.watcher, partial(places, self))
         self._feeds: WeakSet[Feed] = WeakSet()
         self._tasks: dict[str, tuple[float, TaskDoc]] = {}
         self._known_tasks = SingleFlight(lambda: known_tasks(engine))
@@ -59,12 +59,12 @@ class Session:
     async def close(self) -> None:
         """Write what is waiting, answer everybody, disconnect."""
         try:
-            await self.lanes.close()
+            await self.writer.close()
         finally:
             try:
                 for feed in list(self._feeds):
                     feed.lose()
-                await self.audience.close()
+                await self.followers.close()
                 await self.watcher.close()
                 await self.batch_watcher.close()
             finally:

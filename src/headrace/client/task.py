@@ -313,7 +313,7 @@ class _Owned(Stream[T_co]):
     def __init__(self, task: StreamTask[Any, T_co], draft: Draft[int]) -> None:
         if draft.options.get("connection") is not None:
             raise ConfigError("connection: stream reads the items, and there is no job to run before the commit")
-        super().__init__(lambda: task.app.session.lanes.entry_reader, draft.id, task.handler.decode_item)
+        super().__init__(lambda: task.app.session.writer.entry_reader, draft.id, task.handler.decode_item)
         self._task, self._draft = task, draft
 
     def reference(self) -> StreamRef:

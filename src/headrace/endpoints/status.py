@@ -161,7 +161,9 @@ class StatusPages:
 
     async def cancel(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """End the job, or have its worker stop it (202); one that has ended stays as it is (409)."""
-        return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).cancel(by=by), refuses_ended=True)
+        return await self._acted(
+            id, asked, lambda job, by: self.app.jobs.handle(job.id).cancel(by=by), refuses_ended=True
+        )
 
     async def retry(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """Give a failed or cancelled job another go, with a new budget."""

@@ -44,7 +44,7 @@ class Hub:
 
     def __init__(self, app: App, options: HubOptions | None = None) -> None:
         self.app, self.options = app, options or HubOptions()
-        self.door, self.caps = Authenticator(app, self.options), Quotas(app, self.options)
+        self.authenticator, self.quotas = Authenticator(app, self.options), Quotas(app, self.options)
         self.draining = asyncio.Event()
         """Set when the hub begins to stop: streams and sockets end, and waiting requests get their replies at once."""
         self.vitals, self.access, self.metrics = Vitals(self), AccessLog(self), Metrics(self)
@@ -91,10 +91,10 @@ class Hub:
             await stack.enter_async_context(self.app)
             await self.app.session.vault.derives()  # raises if the secret here differs from that of other hubs
             await stack.enter_async_context(self.live.running())
-            await stack.enter_async_context(self.door.open())
+            await stack.enter_async_context(self.authenticator.open())
             await stack.enter_async_context(self.fleet.running())
             self.vitals.loops["work"] = lambda: self.fleet.alive
-            self.vitals.loops["keys"] = lambda: self.door.alive
+            self.vitals.loops["keys"] = lambda: self.authenticator.alive
             stack.enter_context(self.metrics)
             stack.push_async_callback(self.vitals.close)
             if self.options.maintenance:

@@ -177,7 +177,9 @@ _POLL_SECONDS = 0.1
 
 def hints_route(hub: Hub) -> WebSocketRoute:
     """Return the route of hints."""
-    return route_of("/rpc/hints", "hints", hub, lambda it: hub.door.let_in(it, "engine", "operator"), _HintSocket)
+    return route_of(
+        "/rpc/hints", "hints", hub, lambda it: hub.authenticator.let_in(it, "engine", "operator"), _HintSocket
+    )
 
 
 class Wanted:

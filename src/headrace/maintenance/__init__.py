@@ -24,7 +24,7 @@ __all__ = ["Attendance", "Follower", "Planner", "Pruner", "Sweeper", "services"]
 
 def services(
     engine: Engine,
-    lanes: Writer,
+    writer: Writer,
     host: Host,
     holder: UUID,
     retention: Retention | None = None,
@@ -40,10 +40,10 @@ def services(
     ``ended``: a worker whose process is known to have ended. ``sums``: where lost attempts are added up. ``worker``:
     whether the holder is one, so that others can see when it has died.
     """
-    sweeper = Sweeper(engine, lanes, host, holder, ended=ended, sums=sums)
-    others = [Pruner(engine, lanes, host, holder, retention), Planner(engine, lanes, host, holder, retention)]
+    sweeper = Sweeper(engine, writer, host, holder, ended=ended, sums=sums)
+    others = [Pruner(engine, writer, host, holder, retention), Planner(engine, writer, host, holder, retention)]
     sweeper.siblings = others
     if not worker:
         for duty in (sweeper, *others):
             duty.briefly()
-    return [sweeper, *others, *([Follower(engine, lanes, host)] if follow else [])]
+    return [sweeper, *others, *([Follower(engine, writer, host)] if follow else [])]

@@ -32,7 +32,7 @@ __all__ = ["Follower", "InstanceReconciler", "begin", "cancel_surplus"]
 _log = logging.getLogger("headrace.continuous")
 
 
-async def begin(lanes: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
+async def begin(writer: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
     """Submit the next job of each instance after the run that ended; the live job of each, whoever submitted it."""
     rule, now = doc.rule, host.clock.now()
     if not isinstance(rule, Continuous):
@@ -43,12 +43,12 @@ async def begin(lanes: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int,
         spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=None, dedup=key)
         at = resumes_at(rule, last, now)
         jobs.append(submit(host.dice.new_id(now), spec, doc.payload_text, now, available_at=at))
-    answers = await lanes.submits.insert_many(jobs)
+    answers = await writer.inserts.insert_many(jobs)
     return {number: answer.job for number, answer in zip(ended, answers, strict=True)}
 
 
 async def cancel_surplus(
-    engine: Engine, lanes: Writer, host: Host, name: str, instances: int = 0, *, running: bool = False
+    engine: Engine, writer: Writer, host: Host, name: str, instances: int = 0, *, running: bool = False
 ) -> bool:
     """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended.
 
@@ -65,7 +65,7 @@ async def cancel_surplus(
         if instance is None or instance.number < instances:
             continue
         try:
-            quiet = (await lanes.decide(job.id, decide)).ended and quiet
+            quiet = (await writer.decide(job.id, decide)).ended and quiet
         except (JobNotFound, TransitionRefused):
             pass  # it ended in the meantime
     return quiet and page.cursor is None
@@ -74,8 +74,8 @@ async def cancel_surplus(
 class InstanceReconciler:
     """The planner's part of continuous tasks: starts instances that do not run, and ends surplus ones."""
 
-    def __init__(self, engine: Engine, lanes: Writer, host: Host) -> None:
-        self.engine, self.lanes, self.host = engine, lanes, host
+    def __init__(self, engine: Engine, writer: Writer, host: Host) -> None:
+        self.engine, self.writer, self.host = engine, writer, host
         self._runs: dict[Instance, UUID] = {}
         """The job that was last seen to be live, by instance."""
         self._quiet: dict[str, int] = {}
@@ -96,12 +96,12 @@ class InstanceReconciler:
         # Asked again only while a run that should be the last one is still on: it may fail, and then wait to go on.
         version = setting.rev if continuous else -doc.generation
         if self._quiet.get(setting.key) != version and await cancel_surplus(
-            self.engine, self.lanes, self.host, doc.name, instances
+            self.engine, self.writer, self.host, doc.name, instances
         ):
             self._quiet[setting.key] = version
         ended = await self._ended(doc.name, instances)
         if ended and (doc.source == "dynamic" or doc.task in await served()):
-            for number, job in (await begin(self.lanes, self.host, doc, ended)).items():
+            for number, job in (await begin(self.writer, self.host, doc, ended)).items():
                 self._runs[Instance(doc.name, number)] = job.id
         return not instances and self._quiet.get(setting.key) == version
 
@@ -124,9 +124,9 @@ class Follower(Service):
     Nothing depends on it but speed: the planner begins whatever it failed to.
     """
 
-    def __init__(self, engine: Engine, lanes: Writer, host: Host) -> None:
+    def __init__(self, engine: Engine, writer: Writer, host: Host) -> None:
         super().__init__()
-        self.engine, self.lanes, self.host = engine, lanes, host
+        self.engine, self.writer, self.host = engine, writer, host
         self._ends: dict[str, list[Job]] = {}
         self._wake = asyncio.Event()
 
@@ -144,7 +144,7 @@ class Follower(Service):
 
     async def main(self) -> None:
         """Follow until stopped; what has ended by then is still followed up."""
-        self.lanes.followers.append(self._ended)
+        self.writer.followers.append(self._ended)
         try:
             while True:
                 await self._wake.wait()
@@ -154,7 +154,7 @@ class Follower(Service):
                 if self.stopping.is_set() and not self._ends:
                     return
         finally:
-            self.lanes.followers.remove(self._ended)
+            self.writer.followers.remove(self._ended)
 
     def _ended(self, job: Job) -> None:
         """A job of a schedule ended; only those that keep another from beginning matter."""
@@ -176,7 +176,7 @@ class Follower(Service):
                 if instance is not None and instance.number < doc.rule.instances:
                     ended[instance.number] = job
             if ended:
-                await begin(self.lanes, self.host, doc, ended)
+                await begin(self.writer, self.host, doc, ended)
         except UnknownSchedule:
             pass  # deleted: its last run was the last
         except HeadraceError as error:

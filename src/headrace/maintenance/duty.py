@@ -112,9 +112,9 @@ class Duty(Service):
     share: ClassVar[float] = 1.0
     """For how much of a worker's lease the duty is taken: how long it may be left undone when its holder dies."""
 
-    def __init__(self, engine: Engine, lanes: Writer, host: Host, holder: UUID) -> None:
+    def __init__(self, engine: Engine, writer: Writer, host: Host, holder: UUID) -> None:
         super().__init__()
-        self.engine, self.lanes, self.host, self.rules = engine, lanes, host, engine.rules
+        self.engine, self.writer, self.host, self.rules = engine, writer, host, engine.rules
         self.elector = Elector(engine, host, holder, f"duty:{self.name}", self.share * engine.rules.lease)
         self.wake = asyncio.Event()
         self._due = float("-inf")

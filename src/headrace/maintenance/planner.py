@@ -38,20 +38,20 @@ class Planner(Duty):
     def __init__(
         self,
         engine: Engine,
-        lanes: Writer,
+        writer: Writer,
         host: Host,
         holder: UUID,
         retention: Retention | None = None,
         *,
         cap: int = MAX_CATCH_UP_FIRES,
     ) -> None:
-        super().__init__(engine, lanes, host, holder)
+        super().__init__(engine, writer, host, holder)
         kept = retention or engine.rules.retention
         self._kept = min(kept.completed, kept.failed, kept.cancelled)
         self.next_due: datetime | None = None
         """When the next fire is due, as of the last tick."""
         self._cap = cap
-        self._instances = InstanceReconciler(engine, lanes, host)
+        self._instances = InstanceReconciler(engine, writer, host)
         self._waiting = False
         self._tasks: frozenset[str] | None = None
         """What live workers can run, as of this tick, once it was asked for."""
@@ -144,7 +144,7 @@ class Planner(Duty):
         due = due_fires(doc.rule, doc.cursor, now, doc.anchor, self._horizon(doc), self._cap)
         if doc.waiting is not None:
             due = [doc.waiting, *due]
-        answers = await self.lanes.submits.insert_many([fire(doc, at, now) for at in due])
+        answers = await self.writer.inserts.insert_many([fire(doc, at, now) for at in due])
         done = dict(zip(due, (isinstance(answer, Inserted) for answer in answers), strict=True))
         made, held = [at for at in due if done[at]], [at for at in due if not done[at]]
         # Only after the jobs are durable: whoever dies in between makes the same jobs again, under the same ids.

@@ -40,14 +40,14 @@ class Pruner(Duty):
     def __init__(
         self,
         engine: Engine,
-        lanes: Writer,
+        writer: Writer,
         host: Host,
         holder: UUID,
         retention: Retention | None = None,
         *,
         limit: int = MAX_BATCH,
     ) -> None:
-        super().__init__(engine, lanes, host, holder)
+        super().__init__(engine, writer, host, holder)
         self.retention = retention or engine.rules.retention
         self.pruned = 0
         """How many since the start."""

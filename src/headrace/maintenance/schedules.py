@@ -132,7 +132,7 @@ def _readable_doc(setting: Setting) -> ScheduleDoc | None:
         return None
 
 
-async def trigger_schedule(engine: Engine, lanes: Writer, host: Host, name: str, by: str | None = None) -> Job:
+async def trigger_schedule(engine: Engine, writer: Writer, host: Host, name: str, by: str | None = None) -> Job:
     """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any.
 
     :raises ConfigError: it is continuous, and another run would be one too many.
@@ -140,7 +140,7 @@ async def trigger_schedule(engine: Engine, lanes: Writer, host: Host, name: str,
     doc, now = await find_schedule(engine, name), host.clock.now()
     job = trigger(doc, host.dice.new_id(now), now)
     act = audit.act("trigger", now, by, {"job": str(job.id)})
-    answer = await lanes.submits.insert(job)
+    answer = await writer.inserts.insert(job)
     if isinstance(answer, Inserted):
         await _note(engine, name, act)
     return answer.job

@@ -113,7 +113,7 @@ class Sweeper(Duty):
     def __init__(
         self,
         engine: Engine,
-        lanes: Writer,
+        writer: Writer,
         host: Host,
         holder: UUID,
         *,
@@ -122,7 +122,7 @@ class Sweeper(Duty):
         sums: FinishTotals | None = None,
     ) -> None:
         """``ended``: a worker whose process is known to have ended; ``sums``: where lost attempts are added up."""
-        super().__init__(engine, lanes, host, holder)
+        super().__init__(engine, writer, host, holder)
         self._limit, self._sums = limit, sums or FinishTotals()
         self.siblings: Sequence[Duty] = ()
         """The other duties of the same worker: they ask for what the dead had."""
@@ -161,7 +161,7 @@ class Sweeper(Duty):
             if not realigned:
                 self._realign_at = clock.monotonic() + _REALIGN_SECONDS
         if due or self._told:
-            self._told = await self.lanes.notes.process()
+            self._told = await self.writer.notes.process()
             moved += self._told
         buried = await self.look()
         if buried or not self._quiet:
@@ -290,7 +290,7 @@ class Sweeper(Duty):
             )
 
         try:
-            change, verdict = await write_decision(self.lanes, row.job, decide)
+            change, verdict = await write_decision(self.writer, row.job, decide)
         except Unstorable:
             # It must not keep the others waiting.
             _log.exception("job %s could not be swept", row.job.id, extra=labels(row.job))

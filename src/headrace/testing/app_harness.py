@@ -52,15 +52,15 @@ class Harness:
         async with AsyncExitStack() as stack:
             stack.enter_context(self.app.override(url="memory://", clock=self.clock))
             await stack.enter_async_context(self.app)
-            app, engine, lanes, host = self.app, self.app.session.engine, self.app.session.lanes, self.app.host
-            self._runner = Inline(engine, lanes, host, lambda: app._handlers, app._resources)
+            app, engine, writer, host = self.app, self.app.session.engine, self.app.session.writer, self.app.host
+            self._runner = Inline(engine, writer, host, lambda: app._handlers, app._resources)
             stack.callback(self._runner.close)
             stack.push_async_callback(self._runner.resources.close)
             await self._runner.resources.open()
             stack.callback(setattr, app, "waiter", None)
             app._waiter = self._runner.waiter()
-            self._planner = Planner(engine, lanes, host, self._runner.id)
-            self._sweeper = Sweeper(engine, lanes, host, self._runner.id)
+            self._planner = Planner(engine, writer, host, self._runner.id)
+            self._sweeper = Sweeper(engine, writer, host, self._runner.id)
             await self._runner.register()
             await app.tasks.announce()
             self._record()
@@ -78,7 +78,7 @@ class Harness:
         Jobs are recorded at the store, where the jobs of batches and what follows their end pass, too. With ``inline``
         jobs run at the writer after the submit: at the store they would wait for themselves.
         """
-        engine, submits = self.app.session.engine, self.app.session.lanes.submits
+        engine, submits = self.app.session.engine, self.app.session.writer.inserts
         insert, settle = engine.jobs.insert, engine.families.settle
 
         async def inserted(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
@@ -101,9 +101,9 @@ class Harness:
         for job in jobs:
             self._submitted.setdefault(job.id, job)
 
-    def _drained(self, door: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    def _drained(self, authenticator: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         async def submit(*args: P.args, **kwargs: P.kwargs) -> T:
-            answer = await door(*args, **kwargs)
+            answer = await authenticator(*args, **kwargs)
             await self._runner.drain()
             return answer
 

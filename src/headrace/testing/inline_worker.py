@@ -72,12 +72,12 @@ class Inline:
     def __init__(
         self,
         engine: Engine,
-        lanes: Writer,
+        writer: Writer,
         host: Host,
         handlers: Callable[[], Mapping[str, Handler]],
         resources: Sequence[Resource[Any]] = (),
     ) -> None:
-        self.engine, self.lanes, self.host = engine, lanes, host
+        self.engine, self.writer, self.host = engine, writer, host
         self.handlers = handlers
         """The handlers to run; called each time, because a test may register more."""
         self.id = host.dice.new_id(host.clock.now())
@@ -147,7 +147,7 @@ class Inline:
                 task.cancel()
 
     async def _claim(self) -> Job | None:
-        await self.lanes.notes.process()
+        await self.writer.notes.process()
         now, tasks = self.host.clock.now(), frozenset(self.handlers())
         profiles = (await self.engine.documents.profiles()).profiles
         # This worker meets whatever a job requires.
@@ -156,18 +156,18 @@ class Inline:
         if not isinstance(answer, Claimed):
             raise NotOpen("the harness was taken for dead by a sweeper: do not run workers beside it")
         self.next_due = answer.next_due
-        self.lanes.changes.tell(answer.jobs)
+        self.writer.changes.tell(answer.jobs)
         return answer.jobs[0] if answer.jobs else None
 
     async def run(self, job: Job) -> None:
         """Run one claimed job, and write its outcome."""
         rules, caller = self.engine.rules, _Reports(self.resources)
         try:
-            job = await self.lanes.decide(job.id, lambda job, now: start(job, now, rules))
+            job = await self.writer.decide(job.id, lambda job, now: start(job, now, rules))
         except (Stale, TransitionRefused):
             return  # cancelled between claim and start
         ctx = Context(job, job.attempt, job.started_at or job.updated_at, caller)
-        caller.writer = EntryWriter(self.lanes, job.attempt, lambda: _now(job), asyncio.get_running_loop())
+        caller.writer = EntryWriter(self.writer, job.attempt, lambda: _now(job), asyncio.get_running_loop())
         with caught_logs():
             ending = await self._call(ctx, job)
         await caller.writer.finish()
@@ -205,7 +205,7 @@ class Inline:
             return verb(job, now)
 
         try:
-            return await self.lanes.decide(ours.id, still)
+            return await self.writer.decide(ours.id, still)
         except Stale:
             return None
 

@@ -50,7 +50,7 @@ class OwnedJob:
         "items",
         "job",
         "kept",
-        "lanes",
+        "writer",
         "over",
         "permits",
         "since",
@@ -61,7 +61,7 @@ class OwnedJob:
     weight: int
     since: float
 
-    def __init__(self, job: Job, handler: Handler, lanes: Writer, on_settled: Settled) -> None:
+    def __init__(self, job: Job, handler: Handler, writer: Writer, on_settled: Settled) -> None:
         """``on_settled`` is called once, when the last change of this worker is stored or never will be."""
         self.job, self.handler = job, handler
         """The job as last known to be stored."""
@@ -79,7 +79,7 @@ class OwnedJob:
         """False once nothing more may be written about the job, for instance because it has another owner."""
         self.in_transaction = False
         """Whether a transaction of the handler may have the job: until that is over, nothing is written about it."""
-        self.lanes = lanes
+        self.writer = writer
         self._on_settled, self._completed = on_settled, False
         self._took: float | None = None
         self._flying: tuple[Decide, Then | None, Change] | None = None
@@ -99,7 +99,7 @@ class OwnedJob:
 
     def write_start(self, then: Then | None = None) -> None:
         """Store the start, unless it is stored; a job that was cancelled meanwhile is handed back instead."""
-        host, rules = self.lanes.host, self.lanes.engine.rules
+        host, rules = self.writer.host, self.writer.engine.rules
 
         def decide(job: Job) -> Change | None:
             cancelled = job.cancel_requested_at is not None and self.started_at is None
@@ -124,15 +124,15 @@ class OwnedJob:
         self.write(self._decide_end, self.settle)
 
     def _decide_end(self, job: Job) -> Change:
-        ending, at, lanes = self.ending, self.ended_at, self.lanes
+        ending, at, writer = self.ending, self.ended_at, self.writer
         assert ending is not None
         assert at is not None
-        chance = 0.0 if type(ending) is Completed else lanes.host.dice.chance()  # for the pause before a retry
-        return finish(job, ending, at, chance, lanes.engine.rules, self.started_at, self._took)
+        chance = 0.0 if type(ending) is Completed else writer.host.dice.chance()  # for the pause before a retry
+        return finish(job, ending, at, chance, writer.engine.rules, self.started_at, self._took)
 
     def release(self) -> None:
         """Give an unstarted job back; decided again from the stored job, this ends it if a cancel was requested."""
-        host = self.lanes.host
+        host = self.writer.host
         self.write(lambda job: release(job, host.clock.now()), self.settle)
 
     def settle(self, stored: bool) -> None:
@@ -167,7 +167,7 @@ class OwnedJob:
                 self.kept = False
         if change is not None:
             self._flying = (decide, then, change)
-            self.lanes.finish(change, self)
+            self.writer.finish(change, self)
         elif then is not None:
             then(self.kept)
 
@@ -239,7 +239,7 @@ class OwnedJob:
                 then(True)
         elif unstorable and change.attempt is not None and not _is_substitute(change):
             # The result of the run cannot be stored, so the job fails, and is not retried.
-            now, rules = self.lanes.host.clock.now(), self.lanes.engine.rules
+            now, rules = self.writer.host.clock.now(), self.writer.engine.rules
             info = ErrorInfo(Unstorable.__name__, str(error)).cut(rules.error_limit)
             ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
             self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)

@@ -52,7 +52,7 @@ class Slots:
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        lanes: Writer,
+        writer: Writer,
         host: Host,
         resources: Resources | None = None,
         *,
@@ -64,10 +64,10 @@ class Slots:
         self.host, self.concurrency = host, concurrency
         self.threads, self.children = ThreadPool("headrace-handler"), ProcessPool()
         self.resources = resources or Resources()
-        self.cancel_grace, self.buffer = lanes.engine.rules.cancel_grace, Buffer()
+        self.cancel_grace, self.buffer = writer.engine.rules.cancel_grace, Buffer()
         self.runs: dict[OwnedJob, Run] = {}
         """The handlers that are being called, also those whose attempt is over: one job may be here more than once."""
-        self.starts = Starts(self.runs, lanes.engine.bus, host.clock)
+        self.starts = Starts(self.runs, writer.engine.bus, host.clock)
         self.owned: dict[int, OwnedJob] = {}
         """All jobs that the worker owns: buffered, running, or with their end on the way to the store.
 
@@ -76,8 +76,8 @@ class Slots:
         self.tally = Tally(host.clock, sums or FinishTotals())
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
-        self._handlers, self._lanes, self._may_start, self.hungry = handlers, lanes, may_start, hungry
-        self._load = lanes.load
+        self._handlers, self._writer, self._may_start, self.hungry = handlers, writer, may_start, hungry
+        self._load = writer.load
         self.lead = Lead(host.clock)
         """How long after its claim a job that spent a permit of a rate may begin."""
         self._begin_by = math.inf
@@ -104,7 +104,7 @@ class Slots:
         self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
         self.suspects = Suspects(self)
         self.reactions = CallbackQueue(self.threads, self.variables, self._reacted, most=concurrency)
-        self.stuck = Stuck(self.runs, min(STOP_TIMEOUT_SECONDS, lanes.engine.rules.beat))
+        self.stuck = Stuck(self.runs, min(STOP_TIMEOUT_SECONDS, writer.engine.rules.beat))
 
     @property
     def empty(self) -> bool:
@@ -144,7 +144,7 @@ class Slots:
             number = job.id.int
             if number in self.owned:
                 self._supersede(self.owned[number])
-            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes, settled)
+            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._writer, settled)
             claimed.append(owned)
         if permits is not None:
             self._begin_by = min(self._begin_by, permits.by)

@@ -85,7 +85,7 @@ class Worker(Service):
         handlers: Mapping[str, Handler],
         *,
         host: Host,
-        lanes: Writer,
+        writer: Writer,
         concurrency: int = 10,
         queues: Sequence[str] | None = None,
         burst: bool = False,
@@ -101,7 +101,7 @@ class Worker(Service):
         is awaited before the first claim; ``resources`` are open for as long as it lives; ``sums``: where others add to
         what it hands in."""
         super().__init__()
-        self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
+        self.engine, self.host, self.writer, self.handlers = engine, host, writer, handlers
         self.concurrency, self.grace = concurrency, grace
         self.id = self._new_id()
         self.ticked_at = host.clock.monotonic()  # when the loop last showed that it moves
@@ -208,7 +208,7 @@ class Worker(Service):
         return self.host.dice.new_id(self.host.clock.now())
 
     def _new_slots(self) -> Slots:
-        means = self.handlers, self.lanes, self.host, self._resources
+        means = self.handlers, self.writer, self.host, self._resources
         return Slots(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake, sums=self.sums)
 
     async def main(self) -> None:
@@ -431,7 +431,7 @@ class Worker(Service):
         if self._slots.empty:
             self._idle.add(fetcher)
             # Notes that are being processed may release jobs that waited for those that have just ended.
-            if self._burst and len(self._idle) == len(self.fetchers) and self.lanes.notes.quiet:
+            if self._burst and len(self._idle) == len(self.fetchers) and self.writer.notes.quiet:
                 self.stopping.set()
 
     def _may_start(self) -> bool:
@@ -499,7 +499,7 @@ class Worker(Service):
                 _log.warning(
                     "job %s was given to this worker but never arrived: handed back", job.id, extra=labels(job)
                 )
-                self._aside(partial(self.lanes.apply, release(job, self.host.clock.now())))
+                self._aside(partial(self.writer.apply, release(job, self.host.clock.now())))
         self._slots.dispatch()
 
     def _hinted(self, hint: Hint) -> None:

@@ -40,9 +40,9 @@ def test_suspects_are_found_and_named(shell: Shell) -> None:
 
     async def suspected() -> None:
         async with App(shell.url) as app:
-            await app.handle(bad).cancel()
-            job = replace(await app.get(bad), id=uuid4(), status=Status.QUEUED, reason=None, finished_at=None)
-            await app.engine.jobs.insert([replace(job, suspect=2, attempt=2, charged=2)], job.created_at)
+            await app.jobs.handle(bad).cancel()
+            job = replace(await app.jobs.get(bad), id=uuid4(), status=Status.QUEUED, reason=None, finished_at=None)
+            await app.session.engine.jobs.insert([replace(job, suspect=2, attempt=2, charged=2)], job.created_at)
 
     asyncio.run(suspected())
     [job] = shell.json("jobs", "--suspect", "--url", shell.url)["items"]

@@ -37,8 +37,8 @@ async def test_filters_find_and_count_the_same(sums: Sums) -> None:
     second = await sums.multiply.options(customer="bob").submit(2, 3)
     lost = await sums.fail.options(retry=Retry(0)).submit("ann")
     await app.worker(burst=True).run()
-    again = await app.handle(first.id).rerun()
-    [failed] = (await app.jobs(status="failed")).items
+    again = await app.jobs.handle(first.id).rerun()
+    [failed] = (await app.jobs.list(status="failed")).items
     cases: list[tuple[dict[str, Any], list[UUID]]] = [
         ({}, [again.id, lost.id, second.id, first.id]),
         ({"task": ["add", "multiply"]}, [again.id, second.id, first.id]),
@@ -71,10 +71,10 @@ async def test_failures_are_grouped_by_task_type_and_place(sums: Sums) -> None:
     assert (group.task, group.type, group.jobs, group.failed) == ("fail", "ValueError", 4, 3)
     assert (group.place, group.message, group.example) == ("apps.py:fail", "later", waits.id)
     assert group.first_seen <= group.last_seen <= datetime.now(UTC)
-    assert await app.count(fingerprint=str(group.fingerprint)) == 4
-    for job in (await app.jobs(fingerprint=str(group.fingerprint), status="failed")).items:
-        await app.handle(job.id).discard()
-    [left] = await app.failures()
+    assert await app.jobs.count(fingerprint=str(group.fingerprint)) == 4
+    for job in (await app.jobs.list(fingerprint=str(group.fingerprint), status="failed")).items:
+        await app.jobs.handle(job.id).discard()
+    [left] = await app.jobs.failures()
     assert (left.fingerprint, left.jobs, left.failed) == (group.fingerprint, 1, 0)
     [put_away] = await app.jobs.failures(status="cancelled")
     assert put_away.jobs == 3

@@ -35,7 +35,7 @@ async def test_held_jobs_are_counted_by_queue_task_and_key_and_rates_by_what_is_
         assert found.rates["few"].left == 0
         assert found.rates["few"].next is not None
         go.set()
-        await app.handle(handles[1].id).cancel()
+        await app.jobs.handle(handles[1].id).cancel()
 
 
 async def _holds(app: App, number: int) -> bool:

@@ -27,7 +27,7 @@ async def test_the_duties_are_held_while_the_block_lasts() -> None:
 
 
 def of(w: World, *, worker: bool) -> dict[type, Duty]:
-    made = services(w.engine, w.lanes, w.host, w.holder(), follow=False, worker=worker)
+    made = services(w.engine, w.writer, w.host, w.holder(), follow=False, worker=worker)
     return {type(one): one for one in made if isinstance(one, Duty)}
 
 

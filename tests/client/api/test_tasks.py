@@ -89,10 +89,10 @@ def test_payloads_that_fit_pass() -> None:
 
 async def test_who_submitted_a_job_by_hand_is_kept_with_its_task() -> None:
     async with App("memory://") as app:
-        await register_tasks(app.engine, [handler()])
-        before, id = await known_tasks(app.engine), app.new_id()
+        await register_tasks(app.session.engine, [handler()])
+        before, id = await known_tasks(app.session.engine), app.host.new_id()
         for task in ("resize", "nobody-has-it"):
-            await note_submit(app.engine, task, id, "ann", app.host.clock.now())
-        assert await known_tasks(app.engine) == before
-        [noted] = await app.audit()
+            await note_submit(app.session.engine, task, id, "ann", app.host.clock.now())
+        assert await known_tasks(app.session.engine) == before
+        [noted] = await app.store.audit()
         assert (noted.key, noted.verb, noted.by, noted.details) == ("task:resize", "submit", "ann", {"job": str(id)})

@@ -45,7 +45,7 @@ async def told(app: App, **of: Any) -> list[str]:
 
 async def end(app: App, delivery: Job, why: str | None = None) -> None:
     """End a delivery by hand."""
-    await app.handle(delivery.id).resolve(error=why or None)
+    await app.jobs.handle(delivery.id).resolve(error=why or None)
 
 
 # -- subscriptions
@@ -142,7 +142,7 @@ async def test_a_failing_job_is_told_of_each_retry_and_its_end(sums: Sums) -> No
     job = await sums.fail.submit("no")
     async with app.worker():
         await until(lambda: _is(app, job.last, Status.RETRYING) if job.last else False)
-        await app.handle(job.id).cancel()
+        await app.jobs.handle(job.id).cancel()
     assert await told(app) == ["job.retrying", "job.cancelled"]
 
 
@@ -204,8 +204,8 @@ async def test_a_submit_within_a_transaction_is_told_with_it(tmp_path: Path) -> 
         async with sums.app as app:
             await app.webhooks.add(URL, events=["submitted"])
             await sums.multiply.options(webhook={"url": URL, "events": ["failed"]}).submit(1, 2)
-            await app.handle((await app.deliveries()).items[0].id).resolve()
-            assert app.engine.transactions is not None
+            await app.jobs.handle((await app.webhooks.deliveries()).items[0].id).resolve()
+            assert app.session.engine.transactions is not None
             with suppress(ZeroDivisionError):
                 async with app.session.engine.transactions.transaction() as connection:
                     await sums.add.options(connection=connection).submit(1)
@@ -299,10 +299,13 @@ async def test_deliveries_have_no_webhooks_of_their_own(sums: Sums) -> None:
 async def test_a_rerun_is_told_of_to_its_own_webhook_and_to_who_subscribes_now(quick: Sums) -> None:
     app = quick.app
     job = await quick.add.options(webhook=URL).submit(1)
-    await app.handle(job.id).resolve(result=2)
-    new = (await app.add_webhook(URL)).webhook.id
-    again = await (await app.handle(job.id).rerun()).refresh()
-    assert {one.id for one in again.webhook or ()} == {new, *(one.id for one in (await app.get(job.id)).webhook or ())}
+    await app.jobs.handle(job.id).resolve(result=2)
+    new = (await app.webhooks.add(URL)).webhook.id
+    again = await (await app.jobs.handle(job.id).rerun()).refresh()
+    assert {one.id for one in again.webhook or ()} == {
+        new,
+        *(one.id for one in (await app.jobs.get(job.id)).webhook or ()),
+    }
     assert await told(app, job=again.id) == ["job.submitted"] * 2
 
 
@@ -312,11 +315,11 @@ async def test_a_rerun_for_another_customer_is_not_told_of_to_the_first_one(quic
     ours = (await app.webhooks.add(URL)).webhook.id
     job = await quick.add.options(customer="acme", webhook=URL).submit(1)
     assert len((await job.refresh()).webhook or ()) == 3
-    await app.handle(job.id).resolve(result=2)
-    again = await (await app.handle(job.id).rerun(customer="other")).refresh()
+    await app.jobs.handle(job.id).resolve(result=2)
+    again = await (await app.jobs.handle(job.id).rerun(customer="other")).refresh()
     assert [one.id for one in again.webhook or ()] == [ours]
     assert await told(app, job=again.id, customer="acme") == []
-    back = await (await app.handle(job.id).rerun()).refresh()
+    back = await (await app.jobs.handle(job.id).rerun()).refresh()
     assert {one.id for one in back.webhook or ()} >= {acme, ours}
 
 
@@ -324,12 +327,12 @@ async def test_a_rerun_tells_a_subscription_what_that_wants_now(quick: Sums) -> 
     app = quick.app
     hook = (await app.webhooks.add(URL)).webhook.id
     job = await quick.add.submit(1)
-    await app.handle(job.id).resolve(result=2)
-    await app.set_webhook(hook, events=["failed"])
-    again = await (await app.handle(job.id).rerun()).refresh()
+    await app.jobs.handle(job.id).resolve(result=2)
+    await app.webhooks.set(hook, events=["failed"])
+    again = await (await app.jobs.handle(job.id).rerun()).refresh()
     assert [one.events for one in again.webhook or ()] == [("failed",)]
-    await app.set_webhook(hook, tasks=["another"])
-    assert (await (await app.handle(job.id).rerun()).refresh()).webhook is None
+    await app.webhooks.set(hook, tasks=["another"])
+    assert (await (await app.jobs.handle(job.id).rerun()).refresh()).webhook is None
 
 
 async def test_an_address_that_was_removed_is_kept_again_when_a_submit_names_it(quick: Sums) -> None:
@@ -352,9 +355,9 @@ async def test_redeliver_does_what_the_delivery_needs(sums: Sums) -> None:
     job = await sums.add.submit(1)
     [delivery] = (await app.webhooks.deliveries()).items
     with pytest.raises(TransitionRefused):
-        await app.redeliver(delivery.id)
-    await app.handle(delivery.id).postpone(60)
-    assert (await app.redeliver(delivery.id)).status is Status.QUEUED
+        await app.webhooks.redeliver(delivery.id)
+    await app.jobs.handle(delivery.id).postpone(60)
+    assert (await app.webhooks.redeliver(delivery.id)).status is Status.QUEUED
     await end(app, delivery, "no")
     assert ((await app.webhooks.redeliver(delivery.id, by="ann")).id, await told(app)) == (
         delivery.id,

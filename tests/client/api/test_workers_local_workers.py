@@ -12,7 +12,7 @@ async def test_every_worker_is_told_of_before_and_after_somebody_asks() -> None:
     sums, told = Sums(), list[Worker]()
     async with sums.app as app:
         first = app.worker()
-        app.workers.local.tell(told.append)
+        app.workers.local.on_each(told.append)
         second = app.worker()
         assert told == [first, second] == app.workers.local.all()
 

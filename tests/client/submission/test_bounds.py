@@ -72,27 +72,27 @@ Door = Callable[[App, Any], Awaitable[Any]]
 
 
 def option(name: str) -> Door:
-    async def door(app: App, value: Any) -> Any:
-        return await app.tasks["work"].with_options({name: value}).submit()
+    async def authenticator(app: App, value: Any) -> Any:
+        return await app.tasks["work"]._with_options({name: value}).submit()
 
-    return door
+    return authenticator
 
 
 def by_name(name: str) -> Door:
-    async def door(app: App, value: Any) -> Any:
+    async def authenticator(app: App, value: Any) -> Any:
         options: Any = {name: value}
         return await app.submit("unheard_of", {"a": 1}, **options)
 
-    return door
+    return authenticator
 
 
 async def _acted(app: App, verb: str, **said: Any) -> Any:
     handle = await app.tasks["work"].submit()
     if verb == "discard":
-        await app.handle(handle.id).resolve()
+        await app.jobs.handle(handle.id).resolve()
     if verb == "retry":
-        await app.handle(handle.id).cancel()
-    before = await app.get(handle.id)
+        await app.jobs.handle(handle.id).cancel()
+    before = await app.jobs.get(handle.id)
     try:
         return await getattr(app, verb)(handle.id, **said)
     except HeadraceError:
@@ -103,12 +103,12 @@ async def _acted(app: App, verb: str, **said: Any) -> Any:
 async def _batch(app: App, value: Any) -> Any:
     async with app.batch() as batch:
         batch.add(app.tasks["work"].draft())
-        batch.add(app.tasks["work"].with_options({"tags": value}).draft())
+        batch.add(app.tasks["work"]._with_options({"tags": value}).draft())
 
 
 async def _many(app: App, value: Any) -> Any:
     task = app.tasks["work"]
-    return await app.submit_many([task.draft(), task.with_options({"dedup": value}).draft()])
+    return await app.submit_many([task.draft(), task._with_options({"dedup": value}).draft()])
 
 
 async def _cancelled_batch(app: App, value: Any) -> Any:
@@ -122,21 +122,21 @@ async def _cancelled_batch(app: App, value: Any) -> Any:
         raise
 
 
-def _ignored(door: Door) -> Door:
+def _ignored(authenticator: Door) -> Door:
     async def quiet(app: App, value: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnregisteredTask)
-            return await door(app, value)
+            return await authenticator(app, value)
 
     return quiet
 
 
 def _schedule(**rule: Any) -> Door:
-    async def door(app: App, value: Any) -> Any:
+    async def authenticator(app: App, value: Any) -> Any:
         made = {name: value if one is ... else one for name, one in rule.items()}
         return await app.schedules.set("nightly", Every(**made), app.tasks["work"].draft())
 
-    return door
+    return authenticator
 
 
 async def _named_schedule(app: App, value: Any) -> Any:
@@ -200,12 +200,12 @@ async def _stored(app: App) -> Any:
     return (await app.stats.counts()).ledger.accepted, await app.session.engine.documents.settings()
 
 
-async def _refusal(app: App, door: Door, value: Any) -> HeadraceError:
+async def _refusal(app: App, authenticator: Door, value: Any) -> HeadraceError:
     """What the door says to a value it must refuse; nothing of the call may be kept but what came before it."""
     settings = await app.session.engine.documents.settings()
     jobs = [job.id for job in (await app.jobs.list(limit=1000)).items]
     with pytest.raises(HeadraceError) as caught:
-        await door(app, value)
+        await authenticator(app, value)
     assert await app.session.engine.documents.settings() == settings
     new = [job for job in (await app.jobs.list(limit=1000)).items if job.id not in jobs]
     assert len(new) <= 1  # the job that was to be acted on
@@ -215,16 +215,17 @@ async def _refusal(app: App, door: Door, value: Any) -> HeadraceError:
 
 @pytest.mark.parametrize("name", TEXTS)
 async def test_text_has_a_bound_at_every_door(app: App, name: str) -> None:
-    door, most = TEXTS[name]
-    assert await door(app, "é" * most) is not False
-    too_long = await _refusal(app, door, "é" * (most + 1))
+    authenticator, most = TEXTS[name]
+    assert await authenticator(app, "é" * most) is not False
+    too_long = await _refusal(app, authenticator, "é" * (most + 1))
     assert isinstance(too_long, ConfigError)
     assert "at most" in str(too_long)
     assert len(str(too_long)) < 400
     for bad in BAD.values():
         # Half a character in an argument is refused as such, before a key is made of it.
         assert isinstance(
-            await _refusal(app, door, bad), InvalidPayload if "templ" in name and "\0" not in bad else ConfigError
+            await _refusal(app, authenticator, bad),
+            InvalidPayload if "templ" in name and "\0" not in bad else ConfigError,
         )
 
 
@@ -234,10 +235,10 @@ async def test_every_engine_says_the_same(tmp_path: Path) -> None:
         (tmp_path / kind).mkdir()
         async with apps(url_of(kind, tmp_path / kind)) as app:
             answers = said[kind] = []
-            for name, (door, most) in TEXTS.items():
+            for name, (authenticator, most) in TEXTS.items():
                 for value in (*BAD.values(), "x" * (most + 1), "x" * 1_000_000, "", " ", 5):
                     try:
-                        await door(app, value)
+                        await authenticator(app, value)
                     except HeadraceError as error:
                         answers.append((name, type(error).__name__, str(error)))
                     else:
@@ -250,17 +251,17 @@ async def test_documents_and_tags_have_a_bound(app: App) -> None:
     work = app.tasks["work"]
     just = {"k": "x" * (defaults.MAX_DOCUMENT_BYTES - len('{"k":""}'))}
     for name in ("metadata", "requires", "trace"):
-        assert await work.with_options({name: just}).submit()
+        assert await work._with_options({name: just}).submit()
         with pytest.raises(ConfigError, match=f"{name} must be at most 16384 bytes"):
-            work.with_options({name: {"k": just["k"] + "x"}})
+            work._with_options({name: {"k": just["k"] + "x"}})
         with pytest.raises(ConfigError, match=f"{name} must be JSON: .*surrogate"):
-            work.with_options({name: {"k": "\ud83d"}})
-    kept = await (await work.with_options({"metadata": {"k": "a\0b"}}).submit()).refresh()
+            work._with_options({name: {"k": "\ud83d"}})
+    kept = await (await work._with_options({"metadata": {"k": "a\0b"}}).submit()).refresh()
     assert kept.metadata == {"k": "a\0b"}
     tags = [f"{number}" for number in range(defaults.MAX_TAGS)]
-    assert (await (await work.with_options({"tags": tags * 2}).submit()).refresh()).tags == tuple(tags)
+    assert (await (await work._with_options({"tags": tags * 2}).submit()).refresh()).tags == tuple(tags)
     with pytest.raises(ConfigError, match="tags are at most 32, not 33"):
-        work.with_options({"tags": [*tags, "one more"]})
+        work._with_options({"tags": [*tags, "one more"]})
 
 
 async def test_payloads_have_a_bound_by_function_and_by_name(app: App) -> None:
@@ -378,26 +379,28 @@ async def test_a_result_set_by_hand_is_checked_as_one(app: App) -> None:
     for value in ("many", float("inf"), {1, 2}):
         handle = await count.submit()
         with pytest.raises(InvalidResult):
-            await app.handle(handle.id).resolve(result=value)
+            await app.jobs.handle(handle.id).resolve(result=value)
         assert (await handle.refresh()).status == "queued"
-    assert (await app.handle(handle.id).resolve(result=3)).result == 3
-    assert (await app.handle((await count.submit()).id).resolve()).result is None
+    assert (await app.jobs.handle(handle.id).resolve(result=3)).result == 3
+    assert (await app.jobs.handle((await count.submit()).id).resolve()).result is None
     strange = await _ignored(lambda app, _: app.submit("strange", {}))(app, None)
     with pytest.raises(InvalidResult, match="1048577 bytes, at most 1048576"):
-        await app.handle(strange.id).resolve(result="x" * (defaults.MAX_RESULT_BYTES - 1))
-    assert (await app.handle(strange.id).resolve(result="x" * (defaults.MAX_RESULT_BYTES - 2))).status == "completed"
+        await app.jobs.handle(strange.id).resolve(result="x" * (defaults.MAX_RESULT_BYTES - 1))
+    assert (
+        await app.jobs.handle(strange.id).resolve(result="x" * (defaults.MAX_RESULT_BYTES - 2))
+    ).status == "completed"
 
 
 async def test_an_error_set_by_hand_is_cut_as_one(app: App) -> None:
     for error in ("é" * 20_000 + "\0\ud83d", ErrorInfo("E", "x" * 20_000, "t" * 20_000, {"k": "\ud83d"})):
-        job = await app.handle((await app.by_name["work"].submit()).id).resolve(error=error)
+        job = await app.jobs.handle((await app.tasks["work"].submit()).id).resolve(error=error)
         assert job.status == "failed"
         assert job.error is not None
         kept = await app.jobs.get(job.id)
         assert kept.error == job.error
         assert len(str(kept.error.message)) < defaults.MAX_ERROR_BYTES
     with pytest.raises(ConfigError, match="error must be text"):
-        await app.handle((await app.by_name["work"].submit()).id).resolve(error=5)  # type: ignore[arg-type]
+        await app.jobs.handle((await app.tasks["work"].submit()).id).resolve(error=5)  # type: ignore[arg-type]
 
 
 # Depth, filters and cursors
@@ -420,19 +423,21 @@ async def test_what_is_nested_too_deep_is_refused_everywhere(app: App, depth: in
         "requires": lambda: option("requires")(app, value),
         "resolve": lambda: _acted(app, "resolve", result=value),
     }
-    for door in doors.values():
+    for authenticator in doors.values():
         with pytest.raises((ConfigError, InvalidPayload, InvalidResult), match="nested too deep"):
-            await door()
+            await authenticator()
 
 
 async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
     work, value, need = app.tasks["work"], _nested(defaults.MAX_JSON_DEPTH), _nested(32)
-    handle = await work.with_options({"metadata": value, "requires": need}).submit(_nested(defaults.MAX_JSON_DEPTH - 1))
+    handle = await work._with_options({"metadata": value, "requires": need}).submit(
+        _nested(defaults.MAX_JSON_DEPTH - 1)
+    )
     job = await handle.refresh()
     assert (job.metadata, job.requires, job.payload["value"]) == (value, need, value["k"])
     with pytest.raises(ConfigError, match="requires: nobody looks deeper than 32 levels"):
-        work.with_options({"requires": _nested(defaults.MAX_JSON_DEPTH)})
-    assert (await app.handle(handle.id).resolve(result=value)).result == value
+        work._with_options({"requires": _nested(defaults.MAX_JSON_DEPTH)})
+    assert (await app.jobs.handle(handle.id).resolve(result=value)).result == value
 
 
 async def test_questions_that_make_no_sense_are_refused_alike(app: App) -> None:
@@ -584,7 +589,7 @@ def test_no_door_lets_anything_out_but_a_typed_error(kind: str, tmp_path: Path) 
         @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(st.dictionaries(st.sampled_from(_OPTIONS + _MORE), _ANY, max_size=3), _ANY)
         def submits(options: dict[str, Any], value: Any) -> None:
-            loop.run(tried(lambda: app.tasks["work"].with_options(options).draft(value).submit()))
+            loop.run(tried(lambda: app.tasks["work"]._with_options(options).draft(value).submit()))
             loop.run(tried(lambda: app.submit("other", {"value": value}, **options)))
 
         @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -294,9 +294,9 @@ def test_what_cannot_be_called_around_a_submit_is_refused(fn: Any) -> None:
 async def test_what_the_store_submits_by_itself_does_not_pass(shop: Shop) -> None:
     """A schedule, the follow-up of a batch and a rerun: of these no program has a draft at that moment."""
     async with shop.app, shop.app.worker():
-        await shop.app.schedule("often", Every(hours=1), shop.add.draft(1))
-        fired = await shop.app.trigger_schedule("often")
-        rerun = await shop.app.handle((await _ended(shop)).id).rerun()
+        await shop.app.schedules.set("often", Every(hours=1), shop.add.draft(1))
+        fired = await shop.app.schedules.trigger("often")
+        rerun = await shop.app.jobs.handle((await _ended(shop)).id).rerun()
         assert (await fired.refresh()).metadata == {}
         assert (await rerun.refresh()).metadata == {"by": "me"}, "that of the job that is run again"
     assert shop.calls == [["add"]]

@@ -143,20 +143,20 @@ async def test_a_task_is_known_by_this_app_or_by_a_worker(tmp_path: Path) -> Non
 
 async def test_resolving_sets_the_end(sums: Sums) -> None:
     good, bad = await sums.add.submit(1), await sums.add.submit(2)
-    done = await sums.app.handle(good.id).resolve(result=7, by="me")
+    done = await sums.app.jobs.handle(good.id).resolve(result=7, by="me")
     assert (done.status, await good.result()) == (Status.COMPLETED, 7)
-    failed = await sums.app.handle(bad.id).resolve(error="not worth it")
+    failed = await sums.app.jobs.handle(bad.id).resolve(error="not worth it")
     assert failed.error is not None
     assert (failed.status, failed.error.message) == (Status.FAILED, "not worth it")
     with pytest.raises(TransitionRefused):
-        await sums.app.handle(good.id).resolve(result=8)
+        await sums.app.jobs.handle(good.id).resolve(result=8)
     with pytest.raises(InvalidResult):
-        await sums.app.handle(bad.id).resolve(result=object())
+        await sums.app.jobs.handle(bad.id).resolve(result=object())
     with pytest.raises(TransitionRefused):
-        await sums.app.handle(good.id).resolve(result=object())
+        await sums.app.jobs.handle(good.id).resolve(result=object())
     with pytest.raises(ConfigError, match="not with both"):
-        await sums.app.handle(bad.id).resolve(result=7, error="no")
-    (event,) = (await sums.app.history(good.id)).events
+        await sums.app.jobs.handle(bad.id).resolve(result=7, error="no")
+    (event,) = (await sums.app.jobs.history(good.id)).events
     assert (event.verb, event.by) == ("resolve", "me")
 
 
@@ -173,10 +173,10 @@ async def test_explaining_knows_of_paused_queues(sums: Sums) -> None:
 
 async def test_what_is_not_there_is_not_found(sums: Sums) -> None:
     nobody = UUID(int=1)
-    for verb in (sums.app.get, sums.app.history, sums.app.explain):
+    for verb in (sums.app.jobs.get, sums.app.jobs.history, sums.app.jobs.explain):
         with pytest.raises(JobNotFound):
             await verb(nobody)
-    for act in (sums.app.handle(nobody).cancel, sums.app.handle(nobody).rerun):
+    for act in (sums.app.jobs.handle(nobody).cancel, sums.app.handle(nobody).rerun):
         with pytest.raises(JobNotFound):
             await act()
 

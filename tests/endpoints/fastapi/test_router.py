@@ -682,7 +682,7 @@ async def test_a_store_that_is_away_is_a_503(service: Service, monkeypatch: pyte
         async def away(*args: Any) -> Any:
             raise Unavailable("no route to 10.0.0.7")
 
-        monkeypatch.setattr(service.jobs.session.lanes.submits, "insert", away)
+        monkeypatch.setattr(service.jobs.session.writer.inserts, "insert", away)
         answer = await web.client.post("/")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert "10.0.0.7" not in answer.text

@@ -131,8 +131,8 @@ async def test_the_result_of_a_failed_job_is_its_error(service: Service) -> None
 async def test_delete_cancels_and_an_ended_job_is_a_conflict(service: Service) -> None:
     async with serving(service.build()) as web:
         place = (await web.client.post("/wait/1")).headers["location"]
-        later = (await service.jobs.by_name["wait"].options(delay=3600).submit(2)).id
-        await service.jobs.handle(later).cancel()
+        later = (await service.jobs.tasks["wait"].options(delay=3600).submit(2)).id
+        await service.jobs.jobs.handle(later).cancel()
 
         async def running() -> bool:
             return bool((await web.client.get(place)).json()["status"] == "running")
@@ -235,7 +235,7 @@ async def test_a_reader_that_hangs_up_is_forgotten(service: Service) -> None:
         place = (await web.client.post("/wait/7")).headers["location"]
         async with web.client.stream("GET", within(place, "events")) as answer:
             assert answer.status_code == 200
-        audience = service.jobs.session.audience
+        audience = service.jobs.session.followers
         await until(lambda: not audience._followed)
 
 

@@ -164,11 +164,11 @@ BAD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 async def test_text_that_cannot_be_stored_fails_alone(lab: Lab, bad: dict[str, Any]) -> None:
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     good = [lab.job(dedup="k" if "dedup" in bad else None), *(lab.job(dedup=bad.get("dedup") and str(n)) for n in "ab")]
     jobs = [good[0], lab.job(**bad), *good[1:]]
-    answers = await asyncio.gather(*(lanes.submits.insert(job) for job in jobs), return_exceptions=True)
-    await lanes.close()
+    answers = await asyncio.gather(*(writer.inserts.insert(job) for job in jobs), return_exceptions=True)
+    await writer.close()
     assert [type(answer) for answer in answers] == [Inserted, Unstorable, Inserted, Inserted]
     assert (await lab.engine.records.ledger()).accepted == 3
     assert {job.id for job in await lab.claim(await lab.worker())} == {job.id for job in good}
@@ -220,10 +220,10 @@ async def test_keys_and_tags_of_any_length_work(lab: Lab, long: str) -> None:
 async def test_names_longer_than_an_index_takes_fail_alone_or_work(lab: Lab, name: str) -> None:
     dice = random.Random(5)
     long: Any = "".join(chr(dice.randrange(0x100, 0x1100)) for _ in range(6_000))  # cannot be compressed
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     jobs = [lab.job(), lab.job(**{name: long}), lab.job()]
-    answers = await asyncio.gather(*(lanes.submits.insert(job) for job in jobs), return_exceptions=True)
-    await lanes.close()
+    answers = await asyncio.gather(*(writer.inserts.insert(job) for job in jobs), return_exceptions=True)
+    await writer.close()
     assert isinstance(answers[0], Inserted)
     assert isinstance(answers[2], Inserted)
     assert isinstance(answers[1], Inserted | Unstorable), answers[1]

@@ -117,13 +117,13 @@ async def test_an_insert_that_is_under_way_delays_a_collection_and_fails_nobody(
         error = await refusal(lab)
         assert isinstance(error, Unavailable)
         assert error.outcome == "refused"
-    lanes = Writer(lab.engine, lab.host)
-    waiting = asyncio.create_task(lanes.submits.insert(lab.job("one too many")))
-    await lanes.submits.insert(lab.job("t2"))
+    writer = Writer(lab.engine, lab.host)
+    waiting = asyncio.create_task(writer.inserts.insert(lab.job("one too many")))
+    await writer.inserts.insert(lab.job("t2"))
     assert not waiting.done()
     await transaction.commit()
     assert isinstance(await waiting, Inserted)
-    await lanes.close()
+    await writer.close()
     await check_store(lab.engine)
 
 

@@ -134,20 +134,20 @@ async def test_the_end_of_a_job_in_an_open_transaction_frees_its_key_with_the_co
     from headrace.core.attempt import Completed
     from headrace.runtime.writes.writer import Writer
 
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     job = await lab.running(await lab.worker(), dedup="k")
     done = lab.stamp(lab.end(job, Completed()))
     connection = await connect()
     transaction = connection.transaction()
     await transaction.start()
     await lab.transactions.enlist(connection).run(await lab.transactions.applying(done, lab.now))
-    blocked = asyncio.create_task(lanes.submits.insert(lab.job(dedup="k")))
+    blocked = asyncio.create_task(writer.inserts.insert(lab.job(dedup="k")))
     for at in range(10):
-        assert isinstance(await lanes.submits.insert(lab.job(dedup=f"other{at}")), Inserted)
+        assert isinstance(await writer.inserts.insert(lab.job(dedup=f"other{at}")), Inserted)
     assert not blocked.done()
     await transaction.commit()
     assert isinstance(await blocked, Inserted)
-    await lanes.close()
+    await writer.close()
 
 
 async def test_transactions_lent_to_handlers_leave_the_session_its_own_connections(lab: Lab) -> None:

@@ -71,7 +71,7 @@ async def test_a_key_that_is_revoked_loses_the_store() -> None:
         async with serving(app) as hub, opened(hub, key) as engine:
             assert await engine.records.count(NOW) == []
             await app.keys.revoke("far")
-            await until(lambda: len(hub.hub.door._holders) == 0)
+            await until(lambda: len(hub.hub.authenticator._holders) == 0)
             with pytest.raises(StoreLost, match=r"no such key.*headrace keys create") as caught:
                 await engine.records.count(NOW)
             assert key[11:] not in str(caught.value)

@@ -49,7 +49,7 @@ async def test_connections_are_cut_again_and_again(tmp_path: Path, monkeypatch: 
                 disturbing.cancel()
         assert results == list(range(jobs))
         assert sorted(ran) == results, "none ran twice"
-        assert await near.jobs.count(status=Status.COMPLETED) == jobs == await near.count()
+        assert await near.jobs.count(status=Status.COMPLETED) == jobs == await near.jobs.count()
         for handle in handles:
             [attempt] = (await near.jobs.history(handle.id)).attempts
             assert attempt.outcome == "completed"

@@ -296,7 +296,7 @@ async def test_lines_end_when_the_hub_drains_and_say_so(open_: Open) -> None:
 
 async def test_lines_end_with_their_key_and_say_so(open_: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = await open_.shop.echo.map([(n,) for n in range(3)])
-    monkeypatch.setattr(open_.served.hub.door, "knows", lambda caller: False)  # it was revoked meanwhile
+    monkeypatch.setattr(open_.served.hub.authenticator, "knows", lambda caller: False)  # it was revoked meanwhile
     first, counts = _read(await open_.act_on("cancel", {"task": "echo"}, LINES))
     assert (first["id"], counts["done"], counts["problem"]["status"]) == (str(jobs[0].id), 1, 401)
     assert await open_.statuses(jobs) == ["cancelled", "queued", "queued"]

@@ -113,9 +113,9 @@ async def test_no_stream_and_no_socket_tells_of_an_error(tmp_path: Path) -> None
         async with listening(it.hub, "/api/events", **it.headers) as stream, connected(it.hub) as socket:
             await socket.ask("authenticate", key=it.key)
             await socket.ask("subscribe_job", job_id=str(it.retrying.id))
-            await it.app.handle(it.retrying.id).run_now()
+            await it.app.jobs.handle(it.retrying.id).run_now()
             hides(str(await socket.until("job_retry")), "socket")
-            await it.app.handle(it.retrying.id).resolve(error=SECRET)
+            await it.app.jobs.handle(it.retrying.id).resolve(error=SECRET)
             hides(str(await socket.until("job_error")), "socket")
             while (event := await stream.next()) is not None:
                 hides(str(event), "feed")

@@ -73,7 +73,7 @@ async def test_jobs_are_found_by_filters(kind: str, tmp_path: Path) -> None:
         first = await shop.echo.options(customer="ann", tags=["red"], queue="a").submit("findme")
         second = await shop.fail.options(customer="bob", queue="b").submit("why")
         await here.work()
-        third = await shop.app.handle(first.id).rerun()
+        third = await shop.app.jobs.handle(first.id).rerun()
         family = await shop.family.submit(2)
         await here.work()
         [failed] = (await here.get("", status="failed")).json()["items"]

@@ -227,7 +227,7 @@ async def test_lines_end_with_their_key(idle: bool) -> None:
             await talk.head()
             assert await talk.hear() is not None
             await app.keys.revoke("shop")
-            await until(lambda: key.key.prefix not in hub.hub.door._holders)
+            await until(lambda: key.key.prefix not in hub.hub.authenticator._holders)
             if not idle:
                 talk.line(2)
             last = await talk.hear()

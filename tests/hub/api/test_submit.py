@@ -344,7 +344,7 @@ async def test_a_store_that_goes_away_in_the_middle(small: Served, monkeypatch: 
         return stored
 
     monkeypatch.setattr(jobs, "insert", failing)
-    for lane in small.app.session.lanes.submits.lanes:
+    for lane in small.app.session.writer.inserts.writer:
         monkeypatch.setattr(lane, "_patience", patience)
     found = list[dict[str, Any]]()
     for _ in range(4):

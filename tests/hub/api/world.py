@@ -45,4 +45,4 @@ def acting_as(hub: Served, customer: str | None = None, *, tasks: frozenset[str]
     def let_in(connection: object, operation: Operation) -> Caller:
         return caller
 
-    hub.hub.door.caller = let_in  # type: ignore[method-assign]
+    hub.hub.authenticator.caller = let_in  # type: ignore[method-assign]

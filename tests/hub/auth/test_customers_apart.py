@@ -254,7 +254,7 @@ async def act_on_jobs(scene: Scene, operation: Operation) -> Faults:
         told = [(await told_of(**{name: str(one)})).without(one) for one in (of_bob, of_nobody)]
         if told[0] != told[1] or told[0][0] not in (200, 403):
             yield f"{name}: of Bob's {told[0]}, of nobody's {told[1]}"
-    count = await scene.app.where(customer=ALICE).preview("cancel")
+    count = await scene.app.jobs.where(customer=ALICE).preview("cancel")
     if (heard := await told_of(**ALL)).text != f'{{"count":{count}}}':
         yield f"she has {count} jobs that can be cancelled, and it counts {heard.text}"
     for one in OPERATIONS:
@@ -428,7 +428,7 @@ async def test_a_socket_is_told_nothing_of_bobs_jobs(tmp_path: Path) -> None:
             await socket.ask("subscribe_job", job_id=str(id))
         await socket.ask("subscribe_job", job_id=str(both.alice.jobs["queued"]))
         for whose in (both.bob, both.alice):
-            await both.app.handle(whose.jobs["queued"]).cancel()
+            await both.app.jobs.handle(whose.jobs["queued"]).cancel()
         said = ""
         while '"cancelled"' not in said:
             said += json.dumps(await socket.next())

@@ -111,11 +111,11 @@ async def test_whoever_cancels_and_retries_has_no_more_names(
                     now = [one["job_id"] for one in await flood(hub, key, f"{one}-{turn}", 7) if "job_id" in one]
                     assert len(now) == 5
                     for id in now:
-                        await app.handle(id).cancel()
+                        await app.jobs.handle(id).cancel()
                     made += now
                 for id in made[:4]:
                     assert (await hub.client.post(f"/api/jobs/{id}/retry", json={}, headers=bearer(key))).is_success
-                acted = [one async for one in app.where(status="cancelled", customer=one).retry()]
+                acted = [one async for one in app.jobs.where(status="cancelled", customer=one).retry()]
                 assert [one.answer for one in acted].count("done") == 1
                 assert {one.error for one in acted if one.answer == "refused"} == {"TooManyProfiles"}
                 late = await hub.client.post(f"/api/jobs/{made[-1]}/retry", json={}, headers=bearer(key))
@@ -135,12 +135,12 @@ async def test_what_is_moved_leaves_no_room_behind(kind: str, tmp_path: Path, mo
         monkeypatch.setattr(profiles, name, value)
     async with App(url_of(kind, tmp_path)) as app:
         for n in range(3):
-            await app.handle((await app.submit(f"mine-{n}", {}, customer="evil", queue="a")).id).move("b")
+            await app.jobs.handle((await app.submit(f"mine-{n}", {}, customer="evil", queue="a")).id).move("b")
         others = [(await app.submit(f"other-{n}", {}, customer=f"c{n}")).id for n in range(5)]
         with pytest.raises(TooManyProfiles):  # lines are collected, in vain
             await app.submit("late", {}, customer="late")
         for id in others:
-            await app.handle(id).cancel()
+            await app.jobs.handle(id).cancel()
         with pytest.raises(TooManyProfiles, match="evil"):
             await app.submit("mine-3", {}, customer="evil")
 
@@ -150,8 +150,8 @@ async def test_a_delivery_is_sent_again_as_it_is() -> None:
         key = (await app.keys.create("acme", ["submit", "act", "read"], customer="acme")).text
         await app.webhooks.add("https://example.com/hook", events=["submitted"], customer="acme")
         await app.submit("work", {}, customer="acme")
-        [message] = (await app.jobs(task=TASK)).items
-        await app.handle(message.id).cancel()
+        [message] = (await app.jobs.list(task=TASK)).items
+        await app.jobs.handle(message.id).cancel()
         again = f"/api/jobs/{message.id}/rerun"
         async with serving(app, HubOptions(maintenance=False, webhooks=False)) as hub:
             for body in (
@@ -164,7 +164,7 @@ async def test_a_delivery_is_sent_again_as_it_is() -> None:
                 {"delay": 1.0},
             ):
                 assert (await hub.client.post(again, json=body, headers=bearer(key))).status_code == 403
-                [acted] = [one async for one in app.where(task=TASK).rerun(**body)]
+                [acted] = [one async for one in app.jobs.where(task=TASK).rerun(**body)]
                 assert (acted.answer, acted.error) == ("refused", "TransitionRefused")
             assert (await hub.client.post(again, json={}, headers=bearer(key))).status_code == 201
 

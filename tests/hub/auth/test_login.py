@@ -71,7 +71,7 @@ async def test_a_hub_without_keys_needs_no_login(served: Served) -> None:
 async def test_whoever_has_a_key_logs_in_and_out(served: Served) -> None:
     made = await served.app.keys.create("ops", ["read", "act"])
     async with browser_of(served) as client:
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         sent = await client.get("/jobs?status=failed")
         assert (sent.status_code, sent.headers["location"]) == (303, "/login?next=%2Fjobs%3Fstatus%3Dfailed")
         assert (await client.get("/jobs", headers={"x-headrace-live": "1"})).status_code == 401
@@ -115,12 +115,12 @@ async def test_after_a_few_wrong_keys_one_has_to_wait_and_is_told_how_long(tmp_p
 async def test_a_session_ends_with_its_key(served: Served) -> None:
     made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         await log_in(client, made.text)
         assert (await client.get("/jobs")).status_code == 200
         await served.app.keys.revoke("ops")
         await served.app.keys.create("ops", ["read"])  # another key of this name is another key
-        await until(lambda: made.key.prefix not in served.hub.door._holders)
+        await until(lambda: made.key.prefix not in served.hub.authenticator._holders)
         assert (await client.get("/jobs")).status_code == 303
 
 
@@ -180,14 +180,14 @@ async def test_a_session_ends_after_a_while_and_cannot_be_forged(tmp_path: Path)
 async def test_a_login_leads_nowhere_else(served: Served, there: str) -> None:
     made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         assert (await log_in(client, made.text, there)).headers["location"] == "/"
 
 
 async def test_a_login_needs_the_form(served: Served) -> None:
     made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         for headers in ({}, {"sec-fetch-site": "cross-site"}):
             answer = await client.post("/login", data={"key": made.text, "token": "x"}, headers=headers)
             assert answer.status_code == 401
@@ -198,7 +198,7 @@ async def test_a_key_that_may_only_read_is_refused_every_act(served: Served) -> 
     reader = await served.app.keys.create("reader", ["read"])
     handle = await served.app.tasks["add"].options(delay=3600).submit(1)
     async with browser_of(served) as client:
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         await log_in(client, reader.text)
         page = (await client.get(f"/jobs/{handle.id}")).text
         assert "data-do" not in page
@@ -222,8 +222,8 @@ async def test_the_key_of_a_customer_is_kept_to_its_jobs_and_caps(tmp_path: Path
         own = [await add.options(customer="ann", delay=3600).submit(number) for number in range(2)]
         other = await add.options(customer="bob").submit(3)
         for handle in own:
-            await app.handle(handle.id).cancel()
-        await until(lambda: served.hub.door.keyed)
+            await app.jobs.handle(handle.id).cancel()
+        await until(lambda: served.hub.authenticator.keyed)
         await log_in(client, key.text)
         assert (await client.get("/")).headers["location"] == "/jobs"
         assert (await client.get("/workers")).status_code == 403
@@ -244,12 +244,12 @@ async def test_the_caps_of_a_customer_count_deliveries_apart(tmp_path: Path) -> 
         key = await app.keys.create("ann", ["read", "act"], customer="ann")
         added = await app.webhooks.add("https://hooks.example/", events=["failed"], tasks=["other"], customer="ann")
         webhook = added.webhook
-        sent = [await app.test_webhook(webhook.id) for _ in range(3)]
-        await app.handle(sent[0].id).resolve(error="no answer")
+        sent = [await app.webhooks.test(webhook.id) for _ in range(3)]
+        await app.jobs.handle(sent[0].id).resolve(error="no answer")
         ended = [await sums.add.options(customer="ann").submit(number) for number in range(2)]
         for job in ended:
             await job.cancel()
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         await log_in(client, key.text)
         token = {"x-headrace-token": await token_of(client)}
         for body, status in (
@@ -272,7 +272,7 @@ async def test_behind_a_proxy_everything_is_below_its_prefix(tmp_path: Path) -> 
             assert address.startswith("/jobs-hub/"), address
         assert "path=/jobs-hub" in page.headers["set-cookie"].lower()
         await served.app.keys.create("ops", ["read"])
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         sent = await client.get("/queues")
         assert sent.headers["location"] == "/jobs-hub/login?next=%2Fjobs-hub%2Fqueues"
 
@@ -281,7 +281,7 @@ async def test_after_the_login_people_are_where_they_wanted_to_be_whatever_its_n
     async with browser_of(served) as client:
         assert (await client.get("/login?next=/tasks/%E6%97%A5")).headers["location"] == "/tasks/%E6%97%A5"
         made = await served.app.keys.create("ops", ["read"])
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         sent = (await client.get("/tasks/%E6%97%A5%3Fb")).headers["location"]
         there = parse_qs(urlsplit(sent).query)["next"][0]
         assert (await log_in(client, made.text, there)).headers["location"] == "/tasks/%E6%97%A5%3Fb"
@@ -297,7 +297,7 @@ async def log_in_again(client: httpx2.AsyncClient, key: str, there: str) -> http
 async def test_behind_what_ends_tls_the_session_is_secure_too(served: Served) -> None:
     made = await served.app.keys.create("ops", ["read"])
     async with browser_of(served) as client:
-        await until(lambda: served.hub.door.keyed)
+        await until(lambda: served.hub.authenticator.keyed)
         page = await client.get("/login")
         found = re.search(r'name="token" value="([^"]+)"', page.text)
         assert found is not None

@@ -41,11 +41,11 @@ async def test_without_keys_it_stays_on_this_machine(options: HubOptions, said: 
     assert said in (unsafe(options) or "")
     app = App("memory://")
     with pytest.raises(ConfigError, match="headrace keys create"):
-        async with app, Hub(app, options).door.open():
+        async with app, Hub(app, options).authenticator.open():
             raise AssertionError("the door must not open")
     async with app:
         await app.keys.create("shop", ["read"])
-        async with Hub(app, options).door.open():
+        async with Hub(app, options).authenticator.open():
             pass
 
 
@@ -144,7 +144,7 @@ def test_a_socket_of_a_foreign_page_is_refused() -> None:
 async def test_the_first_key_shuts_the_door_and_the_last_one_does_not_open_it(tmp_path: Path) -> None:
     async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
         closed = list[str | None]()
-        undo = hub.hub.door.on_revoked(closed.append)
+        undo = hub.hub.authenticator.on_revoked(closed.append)
         made = await hub.client.post("/api/keys", json={"name": "shop", "scopes": ["read"]})
         assert (made.status_code, made.json()["key"]["created_by"]) == (201, "local")
 

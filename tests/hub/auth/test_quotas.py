@@ -67,21 +67,21 @@ def key(**bounds: Any) -> Caller:
     return Caller(name="shop", key="hr_1", scopes=frozenset(SCOPES), **bounds)
 
 
-async def refusal(caps: Quotas, caller: Caller, priority: int = 50) -> Problem:
+async def refusal(quotas: Quotas, caller: Caller, priority: int = 50) -> Problem:
     with pytest.raises(Problem) as raised:
-        await caps.admit(caller, "add", priority)
+        await quotas.admit(caller, "add", priority)
     return raised.value
 
 
 async def test_a_customer_is_not_as_urgent_as_the_operator() -> None:
     async with App("memory://") as app:
-        caps = Quotas(app, HubOptions())
-        await caps.admit(key(customer="acme"), "add", 89)
-        problem = await refusal(caps, key(customer="acme"), 90)
+        quotas = Quotas(app, HubOptions())
+        await quotas.admit(key(customer="acme"), "add", 89)
+        problem = await refusal(quotas, key(customer="acme"), 90)
         assert (problem.status, "at most 89, not 90" in problem.details.detail) == (403, True)
         assert problem.details.errors[0].field == "priority"
         for caller in (key(), LOCAL):
-            await caps.admit(caller, "add", 100)
+            await quotas.admit(caller, "add", 100)
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -95,21 +95,21 @@ async def test_a_customer_has_so_many_live_jobs_and_no_more(kind: str, tmp_path:
             return await app.submit("add", {}, customer=customer)
 
     async with app:
-        caps, acme = Quotas(app, HubOptions(customer_jobs=3, customer_messages=4)), key(customer="acme")
+        quotas, acme = Quotas(app, HubOptions(customer_jobs=3, customer_messages=4)), key(customer="acme")
         jobs = [await submit("acme") for _ in range(2)]
         await submit("other")
         await jobs[0].cancel()
         for _ in range(2):  # one is live, and these
-            await caps.admit(acme, "add", 50)
-        problem = await refusal(caps, acme)
+            await quotas.admit(acme, "add", 50)
+        problem = await refusal(quotas, acme)
         assert problem.status == 429
         assert "may have 3 jobs that have not ended" in problem.details.detail
         assert int(problem.headers["Retry-After"]) >= 1
         clock.advance(2)  # those that were let in were not stored, as is seen when they are counted again
         with pytest.raises(Problem):
-            await caps.live(acme, 3)
-        await caps.live(acme, 2)
-        await caps.live(key(), 10)
+            await quotas.live(acme, 3)
+        await quotas.live(acme, 2)
+        await quotas.live(key(), 10)
         await Quotas(app, HubOptions(customer_jobs=None)).live(acme, 10)
 
 
@@ -181,7 +181,7 @@ async def test_jobs_that_other_acts_make_are_counted_as_submits() -> None:
             assert (await ask(key, f"jobs/{job.id}/rerun"))[0] == 201
             assert (await ask(key, "jobs/act", act="rerun", filter={"task": "add"}))[0] == 200  # one, as a bulk is
             _, sent = await ask(key, f"webhooks/{webhook.id}/test")
-            await app.handle(sent["id"]).resolve(result={})
+            await app.jobs.handle(sent["id"]).resolve(result={})
             assert (await ask(key, f"webhooks/deliveries/{sent['id']}/redeliver"))[0] == 202
             made = await app.jobs.count()
             for path, body in (
@@ -223,8 +223,8 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
             answer = await ask("jobs", task="add", payload={"a": 1})
             assert answer.status_code == 429
             assert "may have 2 jobs that have not ended" in answer.json()["detail"]
-            ended = await app.test_webhook(webhook.id)
-            await app.handle(ended.id).resolve(error="no answer")
+            ended = await app.webhooks.test(webhook.id)
+            await app.jobs.handle(ended.id).resolve(error="no answer")
             for path in (
                 f"webhooks/deliveries/{ended.id}/redeliver",
                 f"jobs/{ended.id}/retry",
@@ -233,7 +233,7 @@ async def test_a_dead_receiver_does_not_keep_its_customer_from_submitting(kind: 
                 assert (await ask(path)).status_code == 429, path
             filter = {"task": TASK}
             assert (await ask("jobs/act", act="retry", filter=filter)).status_code == 429
-            async for _ in app.where(task=TASK).cancel():
+            async for _ in app.jobs.where(task=TASK).cancel():
                 pass
             await until(lambda: is_let_in(ask(f"webhooks/deliveries/{ended.id}/redeliver")))
 
@@ -280,7 +280,7 @@ async def test_messages_count_where_they_would_come_from(kind: str, tmp_path: Pa
             assert (await ask(acme, "jobs", **named)).status_code == 429
             assert (await ask(ours, "jobs", **one)).status_code == 201
             job = verdicts[0]["job_id"]
-            await app.handle(job).resolve(error="no")
+            await app.jobs.handle(job).resolve(error="no")
             assert (await ask(acme, f"jobs/{job}/rerun")).status_code == 429
             assert (await ask(acme, "jobs/act", act="rerun", filter={"task": "add"})).status_code == 429
 
@@ -357,7 +357,7 @@ async def test_jobs_that_come_alive_count_for_whoever_hears_of_them(
     async def add() -> None: ...
 
     async with app:
-        caps, acme = Quotas(app, HubOptions(customer_messages=50)), key(customer="acme")
+        quotas, acme = Quotas(app, HubOptions(customer_messages=50)), key(customer="acme")
         for number in range(5):
             url = f"https://hooks.example/{number}"
             await app.webhooks.add(url, events=["completed"], customer="acme", tasks=tasks)
@@ -367,10 +367,10 @@ async def test_jobs_that_come_alive_count_for_whoever_hears_of_them(
         for filter in filters:
             mine: Filters = {**filter, "customer": "acme"}
             with pytest.raises(Problem, match="50 messages"):
-                await caps.revive(acme, Verb.RETRY, mine, 11)  # which would make 55
+                await quotas.revive(acme, Verb.RETRY, mine, 11)  # which would make 55
         clock.advance(2)
-        await caps.revive(acme, Verb.RETRY, {"customer": "acme", "queue": "elsewhere"}, 0)
-        await caps.live(acme, 50, task=TASK)  # nothing of what was refused is left
+        await quotas.revive(acme, Verb.RETRY, {"customer": "acme", "queue": "elsewhere"}, 0)
+        await quotas.live(acme, 50, task=TASK)  # nothing of what was refused is left
 
 
 async def test_one_job_that_comes_alive_counts_for_whoever_hears_of_it() -> None:
@@ -417,22 +417,22 @@ async def test_deliveries_are_counted_for_themselves(kind: str, tmp_path: Path) 
 
     async with app:
         await app.webhooks.add("https://hooks.example/", events=["submitted", "ended"], customer="acme")
-        caps, acme = Quotas(app, HubOptions(customer_jobs=3, customer_messages=7)), key(customer="acme")
+        quotas, acme = Quotas(app, HubOptions(customer_jobs=3, customer_messages=7)), key(customer="acme")
         jobs = [await add.options(customer="acme").submit() for _ in range(3)]
         assert await app.jobs.count(task=TASK, customer="acme") == 3
         await jobs[0].cancel()  # which is told, too; and two are to come
-        await caps.live(acme)
+        await quotas.live(acme)
         with pytest.raises(Problem):
-            await caps.live(acme)
+            await quotas.live(acme)
         with pytest.raises(Problem):
-            await caps.live(acme, 2, task=TASK)
-        async for _ in app.where(task=TASK).cancel():
+            await quotas.live(acme, 2, task=TASK)
+        async for _ in app.jobs.where(task=TASK).cancel():
             pass
         clock.advance(2)
-        await caps.revive(
+        await quotas.revive(
             acme, Verb.RETRY, {"customer": "acme"}, 1 + 4
         )  # the job, what was to be told of it, and what will be
         with pytest.raises(Problem):
-            await caps.revive(acme, Verb.RETRY, {"customer": "acme", "task": "add"}, 1)
+            await quotas.revive(acme, Verb.RETRY, {"customer": "acme", "task": "add"}, 1)
         with pytest.raises(Problem):
-            await caps.revive(acme, Verb.RETRY, {"customer": "acme", "task": ["add", TASK]}, 3)
+            await quotas.revive(acme, Verb.RETRY, {"customer": "acme", "task": ["add", TASK]}, 3)

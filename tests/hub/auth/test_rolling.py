@@ -136,7 +136,7 @@ async def test_what_signed_before_is_removed_by_whoever_maintains(url: str) -> N
     async with App(url, clock=clock) as bare, serving(App(url, clock=clock), QUIET) as old:
         await old.hub.fleet.signing.lease(None, lease)
         await Tokens(bare).admits(id, None)
-        pruner = Pruner(bare.session.engine, bare.session.lanes, bare.host, uuid4())
+        pruner = Pruner(bare.session.engine, bare.session.writer, bare.host, uuid4())
         async with serving(App(url, clock=clock, secret=SECRET), QUIET) as new:
             text = await new.hub.fleet.signing.lease(None, lease)
 

@@ -66,7 +66,7 @@ async def test_what_comes_while_the_hub_drains_is_resumed_at_another(tmp_path: P
         assert seen.id is not None
         async with listening(second, path, last_event_id=seen.id) as stream:
             await stream.until("snapshot")
-            await one.app.handle(job.id).cancel()
+            await one.app.jobs.handle(job.id).cancel()
             await stream.until("status", status="cancelled")
 
 
@@ -107,7 +107,7 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
         await doing.app.keys.create("other", ["read"])
     async with serving(doing.app) as hub:
         job = await doing.work.submit(1)
-        caller, paths = hub.hub.door.authenticate(key.text), (f"/api/jobs/{job.id}/events", "/api/events")
+        caller, paths = hub.hub.authenticator.authenticate(key.text), (f"/api/jobs/{job.id}/events", "/api/events")
         let_in = list[None]()
 
         async def revoke() -> None:
@@ -115,7 +115,7 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
             let_in.append(None)
             if len(let_in) == len(paths):
                 await doing.app.keys.revoke("shop")
-            await until(lambda: not hub.hub.door.knows(caller))
+            await until(lambda: not hub.hub.authenticator.knows(caller))
 
         follow, join = doing.app.jobs.follow, hub.hub.live.feed.join
 
@@ -127,7 +127,7 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
             await revoke()
             return await join(*of, **options)
 
-        monkeypatch.setattr(doing.app, "follow", followed)
+        monkeypatch.setattr(doing.app.jobs, "follow", followed)
         monkeypatch.setattr(hub.hub.live.feed, "join", joined)
 
         async def opened(path: str) -> None:
@@ -137,7 +137,7 @@ async def test_a_stream_that_is_opened_while_its_key_is_revoked_is_closed(
 
         await asyncio.gather(*map(opened, paths))
         await until(lambda: not len(hub.hub.live.connections))
-        assert not len(doing.app.session.audience)
+        assert not len(doing.app.session.followers)
 
 
 async def test_who_a_socket_is_is_said_once(doing: Doing) -> None:
@@ -156,8 +156,8 @@ async def test_who_a_socket_is_is_said_once(doing: Doing) -> None:
                 for text in (bob.text, ann.text, "hr_wrong"):
                     assert (await socket.ask("authenticate", key=text))["problem"]["status"] == 409
                 assert (await socket.ask("subscribe_job", job_id=str(of["bob"].id)))["problem"]["status"] == 404
-            await doing.app.revoke_key("bob")  # which is nothing to them
-            await doing.app.handle(of["ann"].id).cancel()
+            await doing.app.keys.revoke("bob")  # which is nothing to them
+            await doing.app.jobs.handle(of["ann"].id).cancel()
             for socket in (said, known):
                 await socket.until("job_status", status="cancelled")
             await doing.app.keys.revoke("ann")
@@ -198,8 +198,8 @@ async def test_a_foreign_job_is_answered_like_one_that_is_not_there(doing: Doing
         answer = await hub.client.get("/api/events?customer=bob", headers=bearer(ann.text))
         assert answer.status_code == 403
         async with listening(hub, "/api/events", **bearer(ann.text)) as feed:
-            await doing.app.handle(foreign.id).cancel()
-            await doing.app.handle(own.id).cancel()
+            await doing.app.jobs.handle(foreign.id).cancel()
+            await doing.app.jobs.handle(own.id).cancel()
             assert (await feed.until("job")).data["id"] == str(own.id)
 
 
@@ -264,6 +264,6 @@ async def test_a_half_closed_connection_is_let_go(doing: Doing) -> None:
             await until(lambda: len(hub.hub.live.connections) == 1)
             connection.shutdown(sockets.SHUT_WR)
             await until(lambda: not len(hub.hub.live.connections))
-            assert not len(doing.app.session.audience)
+            assert not len(doing.app.session.followers)
         finally:
             connection.close()

@@ -65,7 +65,7 @@ async def test_each_sees_what_it_asked_for(sums: Sums) -> None:
     slow, ended = await shared.join(filter_of({"queue": "slow"})), await shared.join(filter_of({"status": "cancelled"}))
     one, two = await sums.add.submit(1), await sums.multiply.submit(1, 2)
     assert [event["id"] for _, event in await all_told(slow, 1)] == [str(two.id)]
-    await sums.app.handle(one.id).cancel()
+    await sums.app.jobs.handle(one.id).cancel()
     assert [event["id"] for _, event in await all_told(ended, 1)] == [str(one.id)]
     shared.close()
 
@@ -76,7 +76,7 @@ async def test_a_job_that_changed_often_waits_once_and_as_it_is_now(sums: Sums) 
     job = (await sums.add.submit(1)).last
     assert job is not None
     shared._offer(Changed((job,)))
-    later = await sums.app.handle(job.id).cancel()
+    later = await sums.app.jobs.handle(job.id).cancel()
     shared._offer(Changed((later,)))
     events = told(await seat.next(5))
     assert [event["status"] for _, event in events] == ["cancelled"]
@@ -89,7 +89,7 @@ async def test_a_job_that_no_longer_matches_is_told_no_more(sums: Sums) -> None:
     assert one is not None
     assert other is not None
     seat.offer([module._Change(job) for job in (one, other)], dropped=0)
-    seat.offer([module._Change(await sums.app.handle(one.id).cancel())], dropped=0)
+    seat.offer([module._Change(await sums.app.jobs.handle(one.id).cancel())], dropped=0)
     assert [event["id"] for _, event in told(await seat.next(5))] == [str(other.id)]
     assert await seat.next(0.01) == b""
 
@@ -103,7 +103,7 @@ async def test_a_job_that_waits_already_takes_no_room_and_waits_behind_what_chan
     assert one is not None
     assert other is not None
     seat.offer([module._Change(job) for job in (one, other)], dropped=0)
-    seat.offer([module._Change(await sums.app.handle(one.id).cancel())], dropped=0)
+    seat.offer([module._Change(await sums.app.jobs.handle(one.id).cancel())], dropped=0)
     events = told(await seat.next(5))
     assert [(name, event.get("id")) for name, event in events] == [("job", str(other.id)), ("job", str(one.id))]
     assert events[-1][1]["status"] == "cancelled"

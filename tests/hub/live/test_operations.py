@@ -167,13 +167,13 @@ async def test_a_resume_tells_acts_since(doing: Doing) -> None:
     async with serving(doing.app) as hub:
         job = await doing.work.submit(1)
         path = f"/api/jobs/{job.id}/events"
-        await doing.app.handle(job.id).reprioritise(70, by="ann")
+        await doing.app.jobs.handle(job.id).reprioritise(70, by="ann")
         async with listening(hub, path) as stream:
             first = await stream.next()
         assert first is not None
         assert first.id is not None
         assert [one["verb"] for one in first.data["acts"]] == ["reprioritise"]
-        await doing.app.handle(job.id).cancel(by="bob")
+        await doing.app.jobs.handle(job.id).cancel(by="bob")
         async with listening(hub, path, last_event_id=first.id) as stream:
             events = await stream.rest()
         assert [(one["verb"], one["by"]) for one in events[0].data["acts"]] == [("cancel", "bob")]
@@ -220,12 +220,12 @@ async def test_however_many_follow_a_job_the_store_is_asked_once(tmp_path: Path)
         opened: list[object] = []
         readers = [asyncio.create_task(follow()) for _ in range(20)]
         await until(lambda: len(opened) == 20)
-        assert len(doing.app.session.audience) == 1
-        doing.app.engine.jobs.get = counted  # type: ignore[assignment,method-assign]
-        await doing.app.handle(job.id).cancel()
+        assert len(doing.app.session.followers) == 1
+        doing.app.session.engine.jobs.get = counted  # type: ignore[assignment,method-assign]
+        await doing.app.jobs.handle(job.id).cancel()
         await asyncio.gather(*readers)
         assert len(asked) < 10, "one question for each change, not for each reader"
-        await until(lambda: not len(doing.app.session.audience))
+        await until(lambda: not len(doing.app.session.followers))
 
 
 async def test_who_leaves_is_forgotten(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_who_leaves_is_forgotten(tmp_path: Path) -> None:
             await stream.next()
             assert len(hub.hub.live.connections) == 1
         await until(lambda: not len(hub.hub.live.connections))
-        assert not len(doing.app.session.audience)
+        assert not len(doing.app.session.followers)
 
 
 # All jobs
@@ -276,7 +276,7 @@ async def test_a_stream_that_is_over_before_it_began_leaves_nothing(feed: bool, 
         )
         stream = await operation.do(ask)
         assert isinstance(stream, EventStream)
-        assert (len(live.feed._seats), len(doing.app.session.audience)) == ((1, 0) if feed else (0, 1))
+        assert (len(live.feed._seats), len(doing.app.session.followers)) == ((1, 0) if feed else (0, 1))
         sent = list[Message]()
 
         async def send(message: Message) -> None:
@@ -288,7 +288,7 @@ async def test_a_stream_that_is_over_before_it_began_leaves_nothing(feed: bool, 
             raise AssertionError
 
         await stream(scope, receive, send)
-        assert (len(live.feed._seats), len(doing.app.session.audience)) == (0, 0)
+        assert (len(live.feed._seats), len(doing.app.session.followers)) == (0, 0)
         assert b'"status":401' in sent[-1]["body"]
 
 

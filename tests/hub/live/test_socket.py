@@ -41,7 +41,7 @@ async def test_a_job_is_followed_from_its_submit_to_its_result(doing: Doing) -> 
             doing.gate.set()
             await socket.until("job_status", status="completed", ended=True)
             assert (await socket.until("job_result"))["result"] == 8
-        await until(lambda: not len(doing.app.session.audience))
+        await until(lambda: not len(doing.app.session.followers))
 
 
 async def test_who_waits_hears_that_the_queue_moves(doing: Doing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +81,8 @@ async def test_after_unsubscribing_nothing_is_told(here: Doing) -> None:
         await socket.ask("subscribe_job", job_id=str(job.id))
         await socket.ask("subscribe_job", job_id=str(job.id))  # a second time changes nothing
         assert (await socket.ask("unsubscribe_job", job_id=str(job.id)))["type"] == "unsubscribed"
-        assert not len(here.app.session.audience)
-        await here.app.handle(job.id).cancel()
+        assert not len(here.app.session.followers)
+        await here.app.jobs.handle(job.id).cancel()
         await socket.send("ping")
         assert (await socket.next())["type"] == "pong"
 
@@ -185,7 +185,7 @@ async def test_a_socket_without_subscriptions_is_closed_when_it_is_silent(
         job = await here.work.submit(1)
     async with serving(here.app) as hub, connected(hub) as socket:
         await socket.ask("subscribe_job", job_id=str(job.id))
-        await here.app.handle(job.id).cancel()
+        await here.app.jobs.handle(job.id).cancel()
         await socket.until("job_status", status="cancelled")
 
 
@@ -207,4 +207,4 @@ async def test_a_subscription_that_fails_leaves_nothing(here: Doing, monkeypatch
         answer = await socket.ask("subscribe_job", job_id=str(job.id))
         assert answer["problem"]["status"] == 503
         assert "10.1.2.3" not in answer["problem"]["detail"], "where the store is, is nobody's business"
-        assert not len(here.app.session.audience)
+        assert not len(here.app.session.followers)

@@ -183,8 +183,8 @@ class Things:
             hook = (await self.app.webhooks.add("https://hooks.example/", events=["failed"])).webhook.id
             if operation.name != "redeliver":
                 return hook
-            delivery = await self.app.test_webhook(hook)
-            await self.app.handle(delivery.id).resolve(error="as asked")
+            delivery = await self.app.webhooks.test(hook)
+            await self.app.jobs.handle(delivery.id).resolve(error="as asked")
             return str(delivery.id)
         return str(await self._job(operation.name))
 

@@ -43,11 +43,11 @@ async def test_what_waits_at_a_hub_is_bounded_by_bytes(
             job = await work(hub.client, "claim_job", worker_id="far", token=given["token"], wait=20)
             await work(hub.client, "start_job", lease=job["lease"])
             leases.append(job["lease"])
-        lanes = app.session.lanes
-        real = lanes.engine
+        writer = app.session.writer
+        real = writer.engine
         apply, append, tail = (Gate(one) for one in (real.jobs.apply, real.entries.append, real.entries.tail))
         entries = Instead(real.entries, append=append, tail=tail)
-        lanes.engine = Instead(real, jobs=Instead(real.jobs, apply=apply), entries=entries)
+        writer.engine = Instead(real, jobs=Instead(real.jobs, apply=apply), entries=entries)
 
         def send(lease: str) -> asyncio.Task[Any]:
             return asyncio.create_task(said(hub.client, message, lease=lease, **MESSAGES[message]))
@@ -59,16 +59,16 @@ async def test_what_waits_at_a_hub_is_bounded_by_bytes(
             assert {one.status_code for one in refused} == {503}
             assert {one.json()["type"].rpartition("/")[2] for one in refused} == {"overloaded"}
             assert all(int(one.headers["retry-after"]) >= 1 for one in refused)
-            assert 2 * MIB <= lanes.load.bytes < 5 * MIB  # each is there as it came, and as it is to be written
+            assert 2 * MIB <= writer.load.bytes < 5 * MIB  # each is there as it came, and as it is to be written
         finally:
             for gate in (apply, append, tail):
                 gate.open.set()
         for lease, one in zip(leases, sent, strict=True):
             if (await one).status_code == 503:
-                await until(lambda: not lanes.load.full)
+                await until(lambda: not writer.load.full)
                 assert (await send(lease)).status_code == 200
             else:
                 assert one.result().status_code == 200
-        assert lanes.load.bytes == 0
+        assert writer.load.bytes == 0
         if message == "complete_job":
             assert await app.jobs.count(status=Status.COMPLETED) == count

@@ -172,7 +172,7 @@ async def held(hub: Served, socket: Socket, *messages: str, **fields: Any) -> st
 async def test_a_cancel_of_what_was_offered_ends_it(calm: Served) -> None:
     async with connected(calm) as socket:
         id = await held(calm, socket)
-        await calm.app.handle(id).cancel()
+        await calm.app.jobs.handle(id).cancel()
         assert await status_of(calm, id) is Status.CANCELLED
         assert (await socket.ask("accept_job", **ME, job_id=id))["type"] == "stale_job"
 
@@ -192,7 +192,7 @@ async def test_a_cancel_is_told_and_ends_as_the_lifecycle_says(
 ) -> None:
     async with connected(calm) as socket:
         id = await held(calm, socket, *messages)
-        await calm.app.handle(id).cancel()
+        await calm.app.jobs.handle(id).cancel()
         assert await socket.until("cancel_job", job_id=id) == {
             "type": "cancel_job",
             "job_id": id,
@@ -208,8 +208,8 @@ async def test_a_cancel_is_told_and_ends_as_the_lifecycle_says(
 async def test_a_hint_that_names_no_job_keeps_no_cancel_from_being_told(calm: Served) -> None:
     async with connected(calm) as socket:
         id = await held(calm, socket, "accept_job", "start_job")
-        calm.app.engine.bus.send(Hint(Topic.CANCEL, ("no job", id)))
-        await calm.app.handle(id).cancel()
+        calm.app.session.engine.bus.send(Hint(Topic.CANCEL, ("no job", id)))
+        await calm.app.jobs.handle(id).cancel()
         assert (await socket.until("cancel_job", job_id=id))["reason"] == "cancelled"
 
 
@@ -217,7 +217,7 @@ async def test_over_http_a_cancel_is_told_with_the_heartbeat(calm: Served) -> No
     token = await joined(calm)
     job = await given_to(calm, token)
     await work(calm.client, "start_job", lease=job["lease"])
-    await calm.app.handle(job["job_id"]).cancel()
+    await calm.app.jobs.handle(job["job_id"]).cancel()
     assert (await work(calm.client, "heartbeat", token=token))["cancel"] == [job["job_id"]]
 
 
@@ -238,7 +238,7 @@ async def test_what_the_sweeper_ended_is_no_longer_the_workers(calm: Served) -> 
     await work(calm.client, "start_job", lease=job["lease"])
     stored = await calm.app.jobs.get(job["job_id"])
     rules, now = calm.app.session.engine.rules, calm.app.host.clock.now()
-    await calm.app.session.lanes.apply(lose(stored, Cause.TIMEOUT, now, 0.0, rules))
+    await calm.app.session.writer.apply(lose(stored, Cause.TIMEOUT, now, 0.0, rules))
     for message, fields in (("fail_job", {"error": "late"}), ("complete_job", {}), ("release_job", {})):
         late = await said(calm.client, message, lease=job["lease"], **fields)
         assert late.json()["type"].endswith("/stale-job"), message

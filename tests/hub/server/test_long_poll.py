@@ -64,9 +64,9 @@ async def test_a_result_that_comes_with_the_revocation_is_not_told() -> None:
             text: str = await result
             return text
 
-        async with hub.door.open():
-            caller = hub.door.authenticate(key.text)
-            hub.door.on_revoked(lambda key: result.set_result("a secret"))  # both in one turn of the loop
+        async with hub.authenticator.open():
+            caller = hub.authenticator.authenticate(key.text)
+            hub.authenticator.on_revoked(lambda key: result.set_result("a secret"))  # both in one turn of the loop
             waiting = asyncio.create_task(wait_within(asked(hub, caller), 50, work()))
             await asyncio.sleep(0)
             assert not waiting.done()
@@ -85,10 +85,10 @@ async def test_a_request_whose_key_was_revoked_before_it_waits_is_told_nothing()
         async def work() -> str:
             return "a secret"
 
-        async with hub.door.open():
-            caller = hub.door.authenticate(key.text)
+        async with hub.authenticator.open():
+            caller = hub.authenticator.authenticate(key.text)
             await app.keys.revoke("shop")
-            await until(lambda: not hub.door.knows(caller))
+            await until(lambda: not hub.authenticator.knows(caller))
             with pytest.raises(Problem) as refused:
                 await wait_within(asked(hub, caller), 50, work())
             assert refused.value.status == 401

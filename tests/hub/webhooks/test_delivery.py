@@ -95,7 +95,7 @@ async def test_one_that_fails_holds_back_the_next_of_its_job_and_no_other(sums: 
         await app.webhooks.add(url(broken), events=["status_change"])
         await app.webhooks.add(url(fine), events=["status_change"])
         job = await sums.add.submit(1)
-        await app.handle(job.id).cancel()
+        await app.jobs.handle(job.id).cancel()
         await until(lambda: len(fine.requests) == 2)
         await until(lambda: len(broken.requests) >= 1)
         assert set(types(broken)) == {"job.submitted"}, "the end is not told before the beginning"
@@ -252,8 +252,8 @@ async def test_who_floods_waits_in_turn_with_all_others(sums: Sums) -> None:
 
 async def _give_up(app: App) -> None:
     """Cancel what is under way, so that nobody waits for it at the end."""
-    await app.pause_queue(QUEUE)
-    async for _ in app.where(task=TASK).cancel():
+    await app.queues.pause(QUEUE)
+    async for _ in app.jobs.where(task=TASK).cancel():
         pass
 
 
@@ -276,8 +276,8 @@ async def test_what_cannot_be_noted_decides_nothing(quick: Sums, monkeypatch: py
         raise Unavailable("the store is away")
 
     app = quick.app
-    monkeypatch.setattr(App, "note_delivered", away)
-    monkeypatch.setattr(App, "note_undelivered", away)
+    monkeypatch.setattr(delivery, "note_delivered", away)
+    monkeypatch.setattr(delivery, "note_undelivered", away)
     async with receiving() as receiver, delivering(app):
         await app.webhooks.add(url(receiver), events=["submitted"])
         await quick.add.submit(1)
@@ -320,7 +320,7 @@ async def test_the_last_attempt_that_fails_counts_against_the_subscription(quick
 async def _tried_out(app: App) -> bool:
     [delivery] = (await app.webhooks.deliveries()).items
     if delivery.status is Status.RETRYING:
-        await app.handle(delivery.id).run_now()
+        await app.jobs.handle(delivery.id).run_now()
     return delivery.ended
 
 
@@ -335,7 +335,7 @@ async def test_a_rerun_with_another_payload_reaches_nobody_elses_webhook(quick: 
         other = (await app.webhooks.add(url(theirs), customer="b", events=["submitted"])).webhook.id
         await quick.add.options(customer="a").submit(1)
         [delivery] = await ended(app)
-        forged = await app.handle(delivery.id).rerun(payload={**delivery.payload, "webhook": other})
+        forged = await app.jobs.handle(delivery.id).rerun(payload={**delivery.payload, "webhook": other})
         await until(lambda: _status(app, forged.last, Status.FAILED) if forged.last else False)
         assert theirs.connections == 0
 

@@ -24,8 +24,8 @@ def guard(*answers: list[str], allow: list[str] | None = None) -> tuple[Guard, N
 
 async def test_a_message_is_posted() -> None:
     async with receiving("202 Accepted") as receiver:
-        door, names = guard()
-        assert await send(door, f"http://hooks.example:{receiver.port}/a?b=c", b'{"x":1}', HEADERS) == 202
+        authenticator, names = guard()
+        assert await send(authenticator, f"http://hooks.example:{receiver.port}/a?b=c", b'{"x":1}', HEADERS) == 202
         [request] = receiver.requests
         assert request.line == "POST /a?b=c HTTP/1.1"
         assert request.body == b'{"x":1}'
@@ -38,12 +38,12 @@ async def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing() -> No
     """The receiver on this machine stands for a service of the operator's. The name is first a harmless address."""
     async with receiving() as inner, receiving(host="127.0.0.2") as harmless:
         # Only the harmless one is allowed; whoever asks again is led to the other.
-        door, names = guard(["127.0.0.2"], ["127.0.0.1"], allow=["127.0.0.2/32"])
-        await send(door, f"http://rebind.example:{harmless.port}/", b"{}", HEADERS)
+        authenticator, names = guard(["127.0.0.2"], ["127.0.0.1"], allow=["127.0.0.2/32"])
+        await send(authenticator, f"http://rebind.example:{harmless.port}/", b"{}", HEADERS)
         assert (len(harmless.requests), inner.connections) == (1, 0)
         assert names.asked == ["rebind.example"], "it is asked for once, and the answer is what is connected to"
         with pytest.raises(Forbidden):
-            await send(door, f"http://rebind.example:{inner.port}/", b"{}", HEADERS)
+            await send(authenticator, f"http://rebind.example:{inner.port}/", b"{}", HEADERS)
         assert inner.connections == 0
 
 
@@ -51,18 +51,18 @@ async def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing() -> No
 async def test_a_redirect_is_a_failure_and_is_not_followed(status: str) -> None:
     async with receiving() as inner:
         async with receiving(f"{status}\r\nlocation: http://127.0.0.1:{inner.port}/") as outer:
-            door, _ = guard()
+            authenticator, _ = guard()
             with pytest.raises(Undelivered, match="redirects are not followed"):
-                await send(door, f"http://hooks.example:{outer.port}/", b"{}", HEADERS)
+                await send(authenticator, f"http://hooks.example:{outer.port}/", b"{}", HEADERS)
         assert inner.connections == 0
 
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "404 Not Found", "500 Oops", "503 Later"])
 async def test_every_other_answer_but_2xx_is_a_failure(status: str) -> None:
     async with receiving(status) as receiver:
-        door, _ = guard()
+        authenticator, _ = guard()
         with pytest.raises(Undelivered, match=f"HTTP {status[:3]}") as told:
-            await send(door, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS)
+            await send(authenticator, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS)
         assert told.value.status == int(status[:3])
 
 
@@ -70,17 +70,17 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.Monkey
     async with receiving() as proxy, receiving() as receiver:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        door, _ = guard()
-        await send(door, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS)
+        authenticator, _ = guard()
+        await send(authenticator, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS)
         assert (proxy.connections, len(receiver.requests)) == (0, 1)
 
 
 async def test_one_that_does_not_answer_is_given_up() -> None:
     async with receiving() as receiver:
         receiver.silent = True
-        door, _ = guard()
+        authenticator, _ = guard()
         with pytest.raises(Undelivered, match="no answer within"):
-            await send(door, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS, patience=0.05)
+            await send(authenticator, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS, patience=0.05)
 
 
 async def test_a_resolver_that_does_not_answer_is_given_up() -> None:
@@ -94,11 +94,11 @@ async def test_a_resolver_that_does_not_answer_is_given_up() -> None:
 
 async def test_where_nobody_listens_the_next_address_is_tried() -> None:
     async with receiving(host="127.0.0.2") as receiver:
-        door, _ = guard(["127.0.0.1", "127.0.0.2"])
-        assert await send(door, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS) == 204
-    door, _ = guard(["127.0.0.1"])
+        authenticator, _ = guard(["127.0.0.1", "127.0.0.2"])
+        assert await send(authenticator, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS) == 204
+    authenticator, _ = guard(["127.0.0.1"])
     with pytest.raises(Undelivered, match="no connection"):
-        await send(door, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS)
+        await send(authenticator, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS)
 
 
 async def test_an_unknown_name_is_a_failure() -> None:
@@ -111,8 +111,8 @@ async def test_an_unknown_name_is_a_failure() -> None:
 
 async def test_ipv6_is_called_too() -> None:
     async with receiving(host="::1") as receiver:
-        door, _ = guard(["::1"])
-        assert await send(door, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS) == 204
+        authenticator, _ = guard(["::1"])
+        assert await send(authenticator, f"http://hooks.example:{receiver.port}/", b"{}", HEADERS) == 204
 
 
 async def test_tls_is_for_the_name_and_goes_to_the_address() -> None:
@@ -122,22 +122,22 @@ async def test_tls_is_for_the_name_and_goes_to_the_address() -> None:
     context.sni_callback = lambda _, name, __: seen.append(name)
     trust = ssl.create_default_context(cafile=str(HERE / "certificate.pem"))
     async with receiving(context=context) as receiver:
-        door, _ = guard()
+        authenticator, _ = guard()
         url = f"https://hooks.example:{receiver.port}/"
-        assert await send(door, url, b"{}", HEADERS, trust=trust) == 204
+        assert await send(authenticator, url, b"{}", HEADERS, trust=trust) == 204
         assert seen == ["hooks.example"]
         with pytest.raises(Undelivered, match="certificate is not valid"):
-            await send(door, f"https://other.example:{receiver.port}/", b"{}", HEADERS, trust=trust)
+            await send(authenticator, f"https://other.example:{receiver.port}/", b"{}", HEADERS, trust=trust)
         with pytest.raises(Undelivered, match="certificate is not valid"):
-            await send(door, url, b"{}", HEADERS)
+            await send(authenticator, url, b"{}", HEADERS)
         assert len(receiver.requests) == 1, "nothing was sent to the others"
 
 
 async def test_what_went_wrong_does_not_repeat_what_was_sent() -> None:
     async with receiving("not http at all") as receiver:
-        door, _ = guard()
+        authenticator, _ = guard()
         with pytest.raises(Undelivered) as told:
-            await send(door, f"http://hooks.example:{receiver.port}/?token=abc", b"{}", HEADERS)
+            await send(authenticator, f"http://hooks.example:{receiver.port}/?token=abc", b"{}", HEADERS)
         assert "tok" not in str(told.value)
 
 

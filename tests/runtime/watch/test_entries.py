@@ -41,7 +41,7 @@ async def running(shop: Shop) -> Job:
     profiles = frozenset(profile.id for profile in (await shop.engine.documents.profiles()).profiles)
     claimed = await shop.engine.jobs.claim(info.id, ClaimRequest(n=1, free=1, profiles=profiles), 1, host.clock.now())
     assert isinstance(claimed, Claimed)
-    await shop.lanes.apply(start(claimed.jobs[0], host.clock.now(), shop.engine.rules))
+    await shop.writer.apply(start(claimed.jobs[0], host.clock.now(), shop.engine.rules))
     return await shop.get(id)
 
 
@@ -53,13 +53,13 @@ async def add(shop: Shop, job: Job, *numbers: int, quietly: bool = False) -> Non
     if quietly:
         assert await shop.engine.entries.append([append], shop.host.clock.now()) == ["kept"]
     else:
-        assert await shop.lanes.append(append)
+        assert await shop.writer.append(append)
 
 
 async def end(shop: Shop, job: Job) -> None:
     """Complete it."""
     rules, now = shop.engine.rules, shop.host.clock.now()
-    await shop.lanes.apply(finish(job, Completed(), now, 0.5, rules, job.started_at))
+    await shop.writer.apply(finish(job, Completed(), now, 0.5, rules, job.started_at))
 
 
 class Reader:
@@ -79,7 +79,7 @@ class Reader:
 async def test_entries_come_until_the_job_has_ended(shop: Shop) -> None:
     job = await running(shop)
     await add(shop, job, 1, 2)
-    reader = Reader(shop.lanes.entry_reader, job.id)
+    reader = Reader(shop.writer.entry_reader, job.id)
     await until(lambda: reader.numbers == [1, 2])
     await add(shop, job, 3)
     await until(lambda: reader.numbers == [1, 2, 3])
@@ -93,7 +93,7 @@ async def test_entries_come_until_the_job_has_ended(shop: Shop) -> None:
 
 async def test_without_a_hint_they_are_found_by_asking(shop: Shop) -> None:
     job = await running(shop)
-    reader = Reader(shop.lanes.entry_reader, job.id)
+    reader = Reader(shop.writer.entry_reader, job.id)
     await add(shop, job, 1, quietly=True)
     await until(lambda: reader.numbers == [1])
     await end(shop, job)
@@ -105,7 +105,7 @@ async def test_more_than_a_page(shop: Shop) -> None:
     for first in range(1, 3 * MAX_BATCH, MAX_BATCH):
         await add(shop, job, *range(first, first + MAX_BATCH))
     await end(shop, job)
-    reader = Reader(shop.lanes.entry_reader, job.id, (1, 500))
+    reader = Reader(shop.writer.entry_reader, job.id, (1, 500))
     await asyncio.wait_for(reader.task, 45)
     assert reader.numbers == list(range(501, 3 * MAX_BATCH + 1))
 
@@ -120,14 +120,14 @@ def test_the_larger_the_entries_the_fewer_at_a_time() -> None:
 async def test_what_is_there_can_be_read_without_waiting(shop: Shop) -> None:
     job = await running(shop)
     await add(shop, job, 1)
-    found = [batch async for batch in shop.lanes.entry_reader.follow(job.id, Kind.ITEM, wait=False)]
+    found = [batch async for batch in shop.writer.entry_reader.follow(job.id, Kind.ITEM, wait=False)]
     assert [[entry.number for entry in entries] for entries, _ in found] == [[1]]
     assert found[-1][1] is not None
-    assert [batch[0] async for batch in shop.lanes.entry_reader.follow(job.id, Kind.LOG, wait=False)] == [[]]
+    assert [batch[0] async for batch in shop.writer.entry_reader.follow(job.id, Kind.LOG, wait=False)] == [[]]
 
 
 async def test_a_job_that_is_not_there(shop: Shop) -> None:
-    reader = Reader(shop.lanes.entry_reader, UUID(int=7))
+    reader = Reader(shop.writer.entry_reader, UUID(int=7))
     with pytest.raises(JobNotFound):
         await asyncio.wait_for(reader.task, 45)
 
@@ -136,7 +136,7 @@ async def test_all_who_follow_share_a_subscription_and_leave_none_behind(shop: S
     heard: list[Hint] = []
     job = await running(shop)
     before = shop.engine.bus.wanted(Topic.ENTRIES)
-    readers = [Reader(shop.lanes.entry_reader, job.id) for _ in range(20)]
+    readers = [Reader(shop.writer.entry_reader, job.id) for _ in range(20)]
     await until(lambda: shop.engine.bus.wanted(Topic.ENTRIES))
     unlisten = shop.engine.bus.listen(frozenset({Topic.ENTRIES}), heard.append)
     await add(shop, job, 1)
@@ -147,9 +147,9 @@ async def test_all_who_follow_share_a_subscription_and_leave_none_behind(shop: S
     readers[0].task.cancel()
     await end(shop, job)
     await asyncio.gather(*(reader.task for reader in readers[1:]))
-    assert shop.lanes.entry_reader._listeners == {}
+    assert shop.writer.entry_reader._listeners == {}
     assert before is False or shop.engine.name == "postgresql"
-    assert shop.lanes.entry_reader._unlisten is None
+    assert shop.writer.entry_reader._unlisten is None
 
 
 async def test_a_store_that_is_away_is_waited_for(shop: Shop) -> None:

@@ -135,8 +135,8 @@ async def test_a_filter_is_that_of_jobs(here: Sums) -> None:
         told = Told(feed)
         one, other = await here.multiply.submit(1, 2), await here.add.submit(2)
         await until(lambda: told.statuses(one.id) == ["queued"])
-        await here.app.handle(parent.id).cancel()
-        await here.app.handle(one.id).resolve(error="no")
+        await here.app.jobs.handle(parent.id).cancel()
+        await here.app.jobs.handle(one.id).resolve(error="no")
         await until(lambda: told.statuses(one.id) == ["queued", "failed"])
         assert told.statuses(other.id) == told.statuses(parent.id) == []
 

@@ -93,14 +93,14 @@ async def test_a_look_that_is_older_than_what_is_known_changes_nothing(scene: Sc
     assert job is not None
     async with await scene.app.jobs.follow(job) as reader:
         assert (await anext(reader)).job.status is Status.QUEUED
-        postponed = await scene.app.handle(job.id).postpone(3600)
+        postponed = await scene.app.jobs.handle(job.id).postpone(3600)
         while (await anext(reader)).job.rev < postponed.rev:
             pass
         async with await scene.app.jobs.follow(job) as late:  # who read the job before that, and comes behind
             first = await anext(late)
             assert (first.job.status, first.job.rev) == (postponed.status, postponed.rev)
             assert reader.job.rev == postponed.rev
-        await scene.app.handle(job.id).cancel()
+        await scene.app.jobs.handle(job.id).cancel()
         async with asyncio.timeout(30):
             rest = [news.job async for news in reader]
         assert [one.status for one in rest if one.rev > postponed.rev][-1] is Status.CANCELLED
@@ -152,13 +152,13 @@ async def test_readers_at_the_same_place_share_a_question(here: Scene, monkeypat
     async with here.app.worker():
         found = await asyncio.gather(*following)
     assert [lines(one) for one in found] == [[1, 2]] * 10
-    assert len(here.app.session.audience) == 0
+    assert len(here.app.session.followers) == 0
     assert len([of for of in asked if of[1] is Kind.LOG]) < 40
 
 
 async def test_a_hint_that_was_lost_is_made_up_for(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_POLL_FIRST_SECONDS", 0.02)
-    monkeypatch.setattr(here.app.session.audience, "_hear", lambda hint: None)
+    monkeypatch.setattr(here.app.session.followers, "_hear", lambda hint: None)
     async with here.app.worker():
         job = await here.talk.submit(1)
         async with await here.app.jobs.follow(job.id) as reader:
@@ -219,10 +219,10 @@ async def test_a_job_that_is_retried_while_somebody_still_reads_its_end_is_follo
     job = await here.talk.submit(1)
     slow = await here.app.jobs.follow(job.id)
     await slow.take()
-    await here.app.handle(job.id).cancel()
+    await here.app.jobs.handle(job.id).cancel()
     await until(lambda: slow.job.ended and slow._followed._task.done())
-    await here.app.handle(job.id).retry()
-    async with await here.app.follow(job.id) as reader:
+    await here.app.jobs.handle(job.id).retry()
+    async with await here.app.jobs.follow(job.id) as reader:
         assert (await anext(reader)).job.status is Status.QUEUED
         here.gate.set()
         async with here.app.worker(), asyncio.timeout(30):
@@ -256,9 +256,9 @@ async def test_closing_the_app_ends_it() -> None:
 async def test_the_last_who_leaves_ends_the_listening(here: Scene) -> None:
     job = await here.talk.submit(1)
     one, two = [await here.app.jobs.follow(job.id) for _ in range(2)]
-    assert len(here.app.session.audience) == 1
+    assert len(here.app.session.followers) == 1
     one.close()
-    assert len(here.app.session.audience) == 1
+    assert len(here.app.session.followers) == 1
     two.close()
-    assert len(here.app.session.audience) == 0
+    assert len(here.app.session.followers) == 0
     assert not here.app.session.engine.bus.wanted(Topic.ENTRIES)

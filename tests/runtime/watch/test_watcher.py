@@ -51,7 +51,7 @@ class Store:
         if quietly:  # as another process would whose hint was lost
             await self.session.engine.jobs.apply([change], self.session.host.clock.now())
         else:
-            await self.session.lanes.apply(change)
+            await self.session.writer.apply(change)
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ class Transitions:
         self.app, self.heard, self.told = app, list[str](), set[tuple[UUID, str]]()
         self.hold = asyncio.Event()
         self.leave = other.bus.listen(CHANGED, lambda hint: self.heard.extend(hint.names))
-        changes = app.session.lanes.changes
+        changes = app.session.writer.changes
         tell = changes.tell
 
         def telling(jobs: Iterable[Job]) -> None:
@@ -194,7 +194,7 @@ async def test_every_transition_is_told_to_other_sessions(seen: Transitions) -> 
     await seen.hear(lasts.id, "queued")  # released, because the worker stopped
     await holds.retry()
     await seen.hear(holds.id, "queued")
-    await app.handle(holds.id).resolve(error="by hand")
+    await app.jobs.handle(holds.id).resolve(error="by hand")
     await seen.hear(holds.id, "failed")
     seen.told.clear()
     await holds.discard()

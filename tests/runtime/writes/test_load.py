@@ -106,25 +106,25 @@ async def test_slots_wait_while_much_is_unwritten(
             return text
 
     async with app:
-        lanes = app.session.lanes
+        writer = app.session.writer
         handles = await make.map([(n,) for n in range(jobs)])
-        real, apply, peak = lanes.engine, Gate(lanes.engine.jobs.apply), 0
-        lanes.engine = Instead(real, jobs=Instead(real.jobs, apply=apply))
-        finish = lanes.finish
+        real, apply, peak = writer.engine, Gate(writer.engine.jobs.apply), 0
+        writer.engine = Instead(real, jobs=Instead(real.jobs, apply=apply))
+        finish = writer.finish
 
         def watched(change: Change, ticket: Any) -> None:
             nonlocal peak
             finish(change, ticket)
-            peak = max(peak, lanes.load.bytes)
+            peak = max(peak, writer.load.bytes)
 
-        lanes.finish = watched  # type: ignore[method-assign]
+        writer.finish = watched  # type: ignore[method-assign]
         async with app.worker(concurrency=slots) as worker:
-            await until(lambda: lanes.load.full and not worker.running())
+            await until(lambda: writer.load.full and not worker.running())
             for _ in range(50):  # nothing more begins, whatever else goes on
                 await asyncio.sleep(0)
             stood = len(began)
             assert stood < jobs
-            assert lanes.load.full
+            assert writer.load.full
             apply.open.set()
             for handle in handles:
                 ended = await handle.ended(timeout=30)
@@ -133,7 +133,7 @@ async def test_slots_wait_while_much_is_unwritten(
         held = slots * (2 if mode == "bulk" else 1) * MIB
         assert peak <= most + held
         assert len(began) == jobs
-        assert lanes.load.bytes == 0
+        assert writer.load.bytes == 0
 
 
 async def test_submits_wait_while_much_is_unwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ async def test_submits_wait_while_much_is_unwritten(tmp_path: Path, monkeypatch:
     async def take(text: str) -> None: ...
 
     async with app:
-        submits = app.session.lanes.submits
+        submits = app.session.writer.inserts
         gate = Gate(submits.engine.jobs.insert)
         submits.engine = Instead(submits.engine, jobs=Instead(submits.engine.jobs, insert=gate))
         submits._plain._begin = None  # the short way leads past the gate

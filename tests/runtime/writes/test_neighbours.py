@@ -120,7 +120,7 @@ async def test_text_of_another_class_is_text_wherever_it_is_said(kind: str, tmp_
             {"after": [Id(int=parent.id.int)]},
         ]
         plain = [work.submit() for _ in range(INNOCENT)]
-        odd = [work.with_options(options).submit() for options in said]
+        odd = [work._with_options(options).submit() for options in said]
         handles = await asyncio.gather(*plain, *odd)
         for handle, options in zip(handles[INNOCENT:], said, strict=True):
             spec = (await app.jobs.get(handle.id)).spec
@@ -136,12 +136,12 @@ async def test_acts_and_settings_take_them_too(kind: str, tmp_path: Path) -> Non
     async with opened(kind, tmp_path) as app:
         work = app.tasks["work"]
         job = await work.submit()
-        await app.handle(job.id).move(text, by=who)
-        await app.handle(job.id).reprioritise(Level.HIGH, by=who)
-        await app.handle(job.id).postpone(Moment(2999, 1, 1, tzinfo=UTC), by=who)
-        await app.handle(job.id).cancel(by=who)
-        again = await app.handle(job.id).rerun(queue=text, by=who)
-        assert (await app.get(again.id)).queue == "odd"
+        await app.jobs.handle(job.id).move(text, by=who)
+        await app.jobs.handle(job.id).reprioritise(Level.HIGH, by=who)
+        await app.jobs.handle(job.id).postpone(Moment(2999, 1, 1, tzinfo=UTC), by=who)
+        await app.jobs.handle(job.id).cancel(by=who)
+        again = await app.jobs.handle(job.id).rerun(queue=text, by=who)
+        assert (await app.jobs.get(again.id)).queue == "odd"
         await app.submit(Safe("work"), {Safe("value"): Safe("x")})
         await app.queues.set(text, priority=Number(3), rates=[text], by=who)
         await app.queues.pause(text, by=who)
@@ -192,7 +192,7 @@ GUILTY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("guilty", GUILTY)
 async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tmp_path: Path, guilty: str) -> None:
     async with opened(kind, tmp_path) as app:
-        lanes, now = app.session.lanes, await app.session.lanes.now()
+        writer, now = app.session.writer, await app.session.writer.now()
 
         def job(**fields: Any) -> Any:
             return submit(uuid4(), Spec(task="work", created_at=now, **fields), "{}", now)
@@ -202,7 +202,7 @@ async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tm
         keyed = "dedup" in GUILTY[guilty]
         jobs = [job(**({"dedup": f"d{n}"} if keyed else {})) for n in range(INNOCENT)]
         jobs.insert(20, odd)
-        answers = await asyncio.gather(*map(lanes.submits.insert, jobs), return_exceptions=True)
+        answers = await asyncio.gather(*map(writer.inserts.insert, jobs), return_exceptions=True)
         failed = [answer for answer in answers if not isinstance(answer, Inserted)]
         assert failed == [answers[20]]
         [error] = failed
@@ -214,11 +214,11 @@ async def test_one_that_cannot_be_written_fails_alone_and_is_named(kind: str, tm
         # Of what is stored together, those are named that are the cause.
         more = [job(), job(**GUILTY["document"]), job()]
         with pytest.raises(Unstorable) as caught:
-            await lanes.submits.insert_many(more)
+            await writer.inserts.insert_many(more)
         assert caught.value.ids == (more[1].id,)
         graph = [*more, job(after=(more[0].id,))]
         with pytest.raises(Unstorable) as caught:
-            await lanes.submits.insert_many(graph)
+            await writer.inserts.insert_many(graph)
         assert caught.value.ids == (more[1].id,)
-        each = await lanes.submits.insert_each(more)
+        each = await writer.inserts.insert_each(more)
         assert [isinstance(one, HeadraceError) for one in each] == [False, True, False]

@@ -34,7 +34,7 @@ async def test_it_is_logged_counted_and_on_record(
         lost = submit(app.host.new_id(now), spec, "{}", now, available_at=now, not_after=None, waits=1)
         change = actions.cancel(job, now, app.session.engine.rules)
         assert change is not None
-        await app.session.lanes.apply(replace(change, inserts=(lost,)))
+        await app.session.writer.apply(replace(change, inserts=(lost,)))
         [line] = [one for one in caplog.records if one.name == "headrace.changes"]
         assert str(lost.id) in line.getMessage()
         assert COUNTED["lost"] == 1

@@ -105,7 +105,7 @@ async def test_those_that_are_off_or_cannot_be_read_are_left_out() -> None:
 
 async def test_an_address_is_kept_once_and_its_use_noted_by_the_day() -> None:
     async with world() as made:
-        known = made.lanes.submits.webhooks
+        known = made.writer.inserts.webhooks
 
         async def used() -> list[int]:
             job: Job = await known.wished(await made.submit(), WISH)
@@ -123,7 +123,7 @@ async def test_an_address_is_kept_once_and_its_use_noted_by_the_day() -> None:
 @pytest.mark.parametrize("credentials", [{}, {"bearer": "token", "secret": "whsec_" + 32 * "A"}])
 async def test_two_customers_with_one_address_have_a_webhook_each(credentials: dict[str, str]) -> None:
     async with world() as made:
-        known = made.lanes.submits.webhooks
+        known = made.writer.inserts.webhooks
         wish = Wish(WISH.url, EVENTS, **credentials)
 
         async def named(customer: str | None) -> Target:
@@ -143,7 +143,7 @@ async def test_two_customers_with_one_address_have_a_webhook_each(credentials: d
 async def test_only_so_many_addresses_are_kept_for_a_customer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WEBHOOK_ADDRESSES", 2)
     async with world() as made:
-        known = made.lanes.submits.webhooks
+        known = made.writer.inserts.webhooks
 
         async def name(n: int, customer: str) -> None:
             job = await made.submit(customer=customer)

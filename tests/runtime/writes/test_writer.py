@@ -73,7 +73,7 @@ async def test_a_decision_waits_for_a_transaction_that_holds_the_job(
 ) -> None:
     job = await lab.running(await lab.worker())
     await complete(lab, user, job)
-    lanes = Writer(lab.engine, host)
+    writer = Writer(lab.engine, host)
     made = 0
 
     def verb(job: Job, now: datetime) -> Change | None:
@@ -81,7 +81,7 @@ async def test_a_decision_waits_for_a_transaction_that_holds_the_job(
         made += 1
         return actions.cancel(job, now, lab.rules)
 
-    decided = asyncio.create_task(lanes.decide(job.id, verb))
+    decided = asyncio.create_task(writer.decide(job.id, verb))
     await until(lambda: len(host.slept) > 3)
     assert not decided.done()
     assert host.slept[:4] == [0.02, 0.04, 0.08, 0.16]
@@ -93,7 +93,7 @@ async def test_a_decision_waits_for_a_transaction_that_holds_the_job(
         assert (await lab.get(job)).status is Status.COMPLETED
     else:
         assert (await decided).cancel_requested_at is not None
-    await lanes.close()
+    await writer.close()
 
 
 async def test_a_transaction_that_stays_open_is_said(
@@ -101,11 +101,11 @@ async def test_a_transaction_that_stays_open_is_said(
 ) -> None:
     job = await lab.running(await lab.worker())
     await complete(lab, user, job)
-    lanes = Writer(lab.engine, host, patience=0.1)
+    writer = Writer(lab.engine, host, patience=0.1)
     with pytest.raises(Unavailable, match="in a transaction that is still open") as caught:
-        await lanes.decide(job.id, lambda job, now: actions.cancel(job, now, lab.rules))
+        await writer.decide(job.id, lambda job, now: actions.cancel(job, now, lab.rules))
     assert caught.value.outcome == "refused"
     assert caught.value.ids == (job.id,)
     await user.execute("ROLLBACK")
     assert (await lab.get(job)).rev == job.rev
-    await lanes.close()
+    await writer.close()

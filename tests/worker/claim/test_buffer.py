@@ -45,7 +45,7 @@ class Bench:
         self.began, self.gate = asyncio.Event(), asyncio.Event()
         self.id = shop.host.dice.new_id(self.clock.now())
         self.slots = Slots(
-            shop.handlers, shop.lanes, shop.host, concurrency=1, may_start=lambda: True, hungry=lambda: None
+            shop.handlers, shop.writer, shop.host, concurrency=1, may_start=lambda: True, hungry=lambda: None
         )
         self._requests = 0
 

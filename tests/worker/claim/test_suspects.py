@@ -176,7 +176,7 @@ async def test_it_begins_when_what_was_done_before_is_stored(shop: Shop, monkeyp
     async with shop.worker(concurrency=8) as worker:
         await until(asked.is_set, what="a finish is on its way")
         [other] = [replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)]
-        await shop.lanes.submits.insert(other)
+        await shop.writer.inserts.insert(other)
         try:
             finish = worker._slots.owned[first.int]
             await until(lambda: early or finish._landing is not None, what="the suspect waits for it, or begins")
@@ -213,7 +213,7 @@ async def test_it_begins_when_it_is_stored_what_else_runs(shop: Shop) -> None:
     async with shop.worker(concurrency=8):
         await running.wait()
         other = replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)
-        await shop.lanes.submits.insert(other)
+        await shop.writer.inserts.insert(other)
         await shop.ended(other.id)
         await shop.ended(first)
     assert seen == [Status.RUNNING]
@@ -235,10 +235,10 @@ async def test_beside_it_what_was_lost_with_several_workers_is_stored_before_it_
     shop.task(work)
     async with shop.worker(concurrency=8):
         suspect = replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)
-        await shop.lanes.submits.insert(suspect)
+        await shop.writer.inserts.insert(suspect)
         await running.wait()
         lost = replace(shop.job("work", retry=AT_ONCE), attempt=1, unstarted_losses=1, blameless_losses=1)
-        await shop.lanes.submits.insert(lost)
+        await shop.writer.inserts.insert(lost)
         await shop.ended(lost.id)
         await shop.ended(suspect.id)
     assert seen == [Status.RUNNING]
@@ -360,7 +360,7 @@ async def test_suspects_that_find_no_slot_are_handed_back(shop: Shop, monkeypatc
         slots = worker._slots
         await until(lambda: bool(slots.runs))
         other = replace(shop.job("blocks", retry=AT_ONCE), suspect=1, attempt=1, charged=1)
-        await shop.lanes.submits.insert(other)
+        await shop.writer.inserts.insert(other)
         monkeypatch.setattr(type(slots), "turns_over", True)  # as if the handler had been expected to end
         await until(lambda: len(slots.suspects.waiting) == 1, what="the suspect waits for a slot")
         monkeypatch.undo()

@@ -69,9 +69,9 @@ async def test_it_is_called_with_the_number_of_the_retry_and_the_error(app: App)
         job, other = await fails.submit("a"), await fails_in_thread.submit("b")
         assert await waits(app, job) == 5000, "neither cap nor jitter has a say"
         assert await waits(app, other) == 5000
-        await app.handle(job.id).run_now()
+        await app.jobs.handle(job.id).run_now()
         assert await waits(app, job, charged=2) == 7200
-        await app.handle(job.id).run_now()
+        await app.jobs.handle(job.id).run_now()
         assert (await ends(job)).status is Status.FAILED
         stored = (await job.refresh()).retry
     assert sorted(seen) == [(1, "ValueError('a')"), (1, "ValueError('b')"), (2, "ValueError('a')")]

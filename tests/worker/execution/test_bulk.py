@@ -297,7 +297,7 @@ async def test_jobs_that_find_no_slot_are_handed_back(shop: Shop) -> None:
     claimed = await shop.engine.jobs.claim(me, ClaimRequest(n=1, free=0, profiles=profiles), 1, now)
     assert isinstance(claimed, Claimed)
     options: dict[str, Any] = {"may_start": lambda: True, "hungry": lambda: None}
-    slots = Slots(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
+    slots = Slots(shop.handlers, shop.writer, shop.host, concurrency=1, **options)
     (collector,) = slots.collectors
     assert collector.names == {handler.name}
     slots.calls = 1  # the only slot is taken
@@ -481,7 +481,7 @@ async def test_replies_that_get_lost_neither_double_nor_lose_nor_charge(shop: Sh
     async with store.worker(concurrency=3):
         ids = await asyncio.gather(*(store.submit("note", payload={"numbers": n}) for n in range(200)))
         jobs = await shop.all_ended(ids)
-    await store.lanes.close()
+    await store.writer.close()
     assert all(lossy.dropped[verb] for verb in ("claim", "apply"))
     assert sorted(ran) == list(range(200))
     assert {(job.status, job.charged, job.attempt) for job in jobs} == {(Status.COMPLETED, 1, 1)}
@@ -548,6 +548,6 @@ async def test_other_jobs_do_not_have_bulk_jobs_claimed(shop: Shop) -> None:
     async with store.worker(concurrency=2):
         await shop.all_ended(ids)
         by_bulk, by_others = counts.claims[1], counts.claims[2]
-    await store.lanes.close()
+    await store.writer.close()
     assert by_bulk < by_others
     assert by_bulk <= 10

@@ -33,13 +33,13 @@ async def items(shop: Shop, id: object) -> list[tuple[int, int, str]]:
 
 async def freeze(worker: Worker, until: asyncio.Event) -> None:
     """Let a worker beat no more, and add nothing before it is let go on."""
-    keep = worker.lanes.append
+    keep = worker.writer.append
 
     async def late(append: Append) -> bool:
         await until.wait()
         return await keep(append)
 
-    worker.lanes.append = late  # type: ignore[method-assign]
+    worker.writer.append = late  # type: ignore[method-assign]
     heartbeat = worker._heartbeat
     assert heartbeat is not None
     await heartbeat.stop()
@@ -102,7 +102,7 @@ async def test_what_a_worker_adds_after_it_lost_the_job_is_refused(shop: Shop) -
         await asyncio.wait_for(began.wait(), 45)
         await until(lambda: _has(shop, id, 1))
         rules, now = shop.engine.rules, shop.host.clock.now()
-        await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
+        await shop.writer.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
         await shop.ended(id)
         go_on.set()
         await asyncio.wait_for(closed.wait(), 45)
@@ -128,11 +128,11 @@ async def test_a_stale_owner_is_answered_as_such(shop: Shop) -> None:
         await asyncio.wait_for(began.wait(), 45)
         job = await shop.get(id)
         entry = Entry(Kind.ITEM, 1, 1, "1", shop.host.clock.now())
-        assert not await shop.lanes.append(Append(id, worker.id, job.epoch + 1, (entry,)))
-        assert await shop.lanes.append(Append(id, worker.id, job.epoch, (entry,)))
+        assert not await shop.writer.append(Append(id, worker.id, job.epoch + 1, (entry,)))
+        assert await shop.writer.append(Append(id, worker.id, job.epoch, (entry,)))
         go_on.set()
         await shop.ended(id)
-        assert not await shop.lanes.append(Append(id, worker.id, job.epoch, (entry,)))
+        assert not await shop.writer.append(Append(id, worker.id, job.epoch, (entry,)))
 
 
 async def test_lost_replies_lose_and_double_nothing(shop: Shop) -> None:
@@ -144,7 +144,7 @@ async def test_lost_replies_lose_and_double_nothing(shop: Shop) -> None:
 
     shop.task(count)
     lossy = LosesReplies(shop.engine, {"append": 2})
-    shop.lanes = Writer(lossy, shop.host)
+    shop.writer = Writer(lossy, shop.host)
     async with shop.worker():
         id = await shop.submit("count", payload={"n": 3000})
         job = await shop.ended(id)
@@ -163,14 +163,14 @@ async def test_a_generator_is_held_up_by_a_store_that_does_not_keep_up(shop: Sho
             yield number
 
     shop.task(flood)
-    keep, gate = shop.lanes.append, asyncio.Event()
+    keep, gate = shop.writer.append, asyncio.Event()
 
     async def slow(append: Append) -> bool:
         full.set()
         await gate.wait()
         return await keep(append)
 
-    shop.lanes.append = slow  # type: ignore[method-assign]
+    shop.writer.append = slow  # type: ignore[method-assign]
     async with shop.worker():
         id = await shop.submit("flood")
         await asyncio.wait_for(full.wait(), 45)
@@ -193,14 +193,14 @@ async def test_items_that_the_store_refuses_at_the_end_fail_the_job(shop: Shop, 
         yield "last"
 
     shop.task(few)
-    keep = shop.lanes.append
+    keep = shop.writer.append
 
     async def picky(append: Append) -> bool:
         if any(entry.data == '"last"' for entry in append.entries):
             raise Unstorable("this item is not for me")
         return await keep(append)
 
-    shop.lanes.append = picky  # type: ignore[method-assign]
+    shop.writer.append = picky  # type: ignore[method-assign]
     async with shop.worker():
         id = await shop.submit("few", retry=Retry(0))
         job = await shop.ended(id)
@@ -216,7 +216,7 @@ async def test_many_streams_at_once_share_writes(shop: Shop) -> None:
 
     shop.task(few)
     calls = LosesReplies(shop.engine, {"append": 10**9})
-    shop.lanes = Writer(calls, shop.host)
+    shop.writer = Writer(calls, shop.host)
     async with shop.worker(concurrency=50):
         ids = await shop.submit_many("few", 200, payload={"n": 3})
         jobs = await shop.all_ended(ids)
@@ -257,7 +257,7 @@ async def test_a_run_that_adds_nothing_has_no_scribe(shop: Shop) -> None:
 
     shop.task(plain)
     calls = LosesReplies(shop.engine, {"append": 10**9, "apply": 10**9, "tail": 10**9})
-    shop.lanes = Writer(calls, shop.host)
+    shop.writer = Writer(calls, shop.host)
     async with shop.worker():
         await shop.ended(await shop.submit("plain"))
     assert seen == [None]

@@ -267,7 +267,7 @@ async def test_a_job_that_was_taken_away_takes_the_writes_with_it(shop: Shop, ti
             return "by another"
         (job,) = await shop.engine.jobs.get([ctx.job_id])
         assert job is not None
-        await shop.lanes.apply(release(job, shop.host.clock.now()))
+        await shop.writer.apply(release(job, shop.host.clock.now()))
         try:
             async with ctx.transaction() as tx:
                 await till.write(tx.connection, ctx)

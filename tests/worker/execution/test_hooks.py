@@ -229,7 +229,7 @@ async def test_a_job_cancelled_in_the_buffer_is_told_by_the_worker_that_held_it(
     claimed = await shop.engine.jobs.claim(me, ClaimRequest(n=1, free=1, profiles=profiles), 1, shop.host.clock.now())
     assert isinstance(claimed, Claimed)
     options: dict[str, Any] = {"may_start": lambda: False, "hungry": lambda: None}
-    slots = Slots(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
+    slots = Slots(shop.handlers, shop.writer, shop.host, concurrency=1, **options)
     try:
         slots.take(claimed.jobs, {})
         await shop.cancel(id)
@@ -248,7 +248,7 @@ async def test_a_repeated_write_tells_once(shop: Shop) -> None:
     shop.task(fine)
     shop.handlers["fine"].callbacks = {Status.COMPLETED: (told.note("done"),)}
     engine: Any = LosesReplies(shop.engine, {"apply": 2})
-    async with Worker(engine, shop.handlers, host=shop.host, lanes=Writer(engine, shop.host)):
+    async with Worker(engine, shop.handlers, host=shop.host, writer=Writer(engine, shop.host)):
         ids = await shop.submit_many("fine", 5)
         ids += [await shop.submit("fine") for _ in range(5)]
         await shop.all_ended(ids)
@@ -282,7 +282,7 @@ async def test_a_stale_end_is_told_to_nobody(shop: Shop) -> None:
     shop.task(fine)
     shop.handlers["fine"].callbacks = dict.fromkeys(Status, (told.note("told"),))
     engine: Any = _Usurped(shop.engine)
-    worker = Worker(engine, shop.handlers, host=shop.host, lanes=Writer(engine, shop.host))
+    worker = Worker(engine, shop.handlers, host=shop.host, writer=Writer(engine, shop.host))
     async with worker:
         await shop.submit("fine")
         await until(lambda: worker.stats.stale == 1)

@@ -221,7 +221,7 @@ async def test_the_result_is_durable_before_the_next_line(shop: Shop) -> None:
         await asyncio.wait_for(stepped.wait(), 45)
         assert (await shop.get(id)).status is Status.RUNNING, "its start was on record first"
         rules, now = shop.engine.rules, shop.host.clock.now()
-        await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
+        await shop.writer.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
         assert (await shop.ended(id)).result == "done"
         go_on.set()
     assert bank.calls == ["charge"]
@@ -249,7 +249,7 @@ async def test_a_step_of_a_worker_that_lost_the_job_is_refused(shop: Shop) -> No
         id = await shop.submit("order")
         await asyncio.wait_for(began.wait(), 45)
         rules, now = shop.engine.rules, shop.host.clock.now()
-        await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
+        await shop.writer.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
         await shop.ended(id)
         go_on.set()
         assert isinstance(await asyncio.wait_for(told, 45), Stopped | asyncio.CancelledError)

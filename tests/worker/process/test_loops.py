@@ -356,7 +356,7 @@ async def test_embedded_in_a_loop_of_somebody_elses_the_call_itself_is_guarded(s
 
 async def test_what_was_said_before_an_exit_closed_the_handler_is_kept(shop: Shop) -> None:
     """A GeneratorExit that is thrown in by what a handler waits for closes every coroutine around it."""
-    keep = shop.lanes.append
+    keep = shop.writer.append
 
     async def slow(append: Append) -> bool:
         for _ in range(100):  # the end of the attempt, if it did not wait, would be first
@@ -367,7 +367,7 @@ async def test_what_was_said_before_an_exit_closed_the_handler_is_kept(shop: Sho
         logging.getLogger("odd").warning("the last words")
         await asyncio.create_task(raises(GeneratorExit))
 
-    shop.lanes.append = slow  # type: ignore[method-assign]
+    shop.writer.append = slow  # type: ignore[method-assign]
     shop.task(talks)
     async with shop.worker():
         job = await shop.ended(await shop.submit("talks", retry=Retry(0)))

@@ -87,7 +87,7 @@ async def act(app: App, id: UUID | str, action: Action, by: str | None, only: Fi
             raise TransitionRefused(job, action.verb, why)
         return change
 
-    return await app.session.lanes.decide(as_id(id), judged)
+    return await app.session.writer.decide(as_id(id), judged)
 
 
 async def result_of(app: App, id: UUID, action: Action, by: str | None, only: Filter | None = None) -> ActionResult:
@@ -164,7 +164,7 @@ async def rerun(app: App, id: UUID | str, action: RerunAction, by: str | None) -
         text, keys = draft.payload_text, ("dedup", "concurrency_key")
         # Where a key is a template of the parameters, it is that of the new ones.
         changed = {name: draft.options[name] for name in keys if draft.options.get(name) is not None} | changed
-    now = await session.lanes.now()
+    now = await session.writer.now()
     delay, due = changed.pop("delay", None), changed.pop("not_before", None)
     raises = changed.get("on_duplicate") == "raise"
     job = actions.rerun(
@@ -176,7 +176,7 @@ async def rerun(app: App, id: UUID | str, action: RerunAction, by: str | None) -
         available_at=due if delay is None else after(now, delay),
         changed=changed,
     )
-    answer = await session.lanes.submits.insert(job)
+    answer = await session.writer.inserts.insert(job)
     if not isinstance(answer, Duplicated):
         await _note_rerun(app, old.id, answer.job.id, by)
     elif raises:
@@ -186,7 +186,7 @@ async def rerun(app: App, id: UUID | str, action: RerunAction, by: str | None) -
 
 async def _note_rerun(app: App, old: UUID, new: UUID, by: str | None) -> None:
     try:
-        await app.session.lanes.decide(old, lambda job, now: actions.note_rerun(job, new, now, by=by))
+        await app.session.writer.decide(old, lambda job, now: actions.note_rerun(job, new, now, by=by))
     except (EngineError, JobNotFound) as error:
         # The new job is stored, and names the old one.
         _log.warning("job %s was rerun as %s, but that could not be put on its record: %s", old, new, error)

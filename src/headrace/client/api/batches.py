@@ -18,8 +18,6 @@ __all__ = ["BatchesApi"]
 class BatchesApi(Noun):
     """The batches of the store; ``app.batch`` makes one."""
 
-    __slots__ = ()
-
     def handle(self, id: UUID | str) -> BatchHandle:
         """A batch by its id, without a look into the store."""
         return BatchHandle(self._app, as_id(id))

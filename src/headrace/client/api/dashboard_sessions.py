@@ -27,8 +27,6 @@ _MAX_PAUSE_SECONDS = 1.0
 class DashboardSessions(Noun):
     """The sessions of people at the dashboard. ``key``, everywhere: the digest of the key with this prefix."""
 
-    __slots__ = ()
-
     async def begin(self, prefix: str, key: str) -> str:
         """Begin a session of somebody who has shown this key; its text is for their browser, and kept nowhere else."""
         text = session_text(prefix, secret_bytes(SESSION_RANDOM_BYTES))

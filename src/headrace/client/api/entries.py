@@ -101,7 +101,7 @@ async def _page(
 ) -> Page[T]:
     """What ``read`` makes of the entries behind a cursor; without a cursor of its own if nothing more can come."""
     found, size = list[T](), 0
-    async with aclosing(session.lanes.entry_reader.follow(id, kind, after, wait=False)) as chunks:
+    async with aclosing(session.writer.entry_reader.follow(id, kind, after, wait=False)) as chunks:
         async for entries, job in chunks:
             for entry in entries:
                 if attempt is not None and entry.attempt != attempt:

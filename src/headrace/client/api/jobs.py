@@ -50,8 +50,6 @@ _MAX_HOLDERS = 1000
 class JobsApi(Noun):
     """The jobs of the store; ``:raises JobNotFound:`` every method that takes an id, if there is no such job."""
 
-    __slots__ = ()
-
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id, without a look into the store; its actions are methods of the handle."""
         return JobHandle(self._app, as_id(id))
@@ -180,7 +178,7 @@ class JobsApi(Noun):
         called whenever there may be an update, for ``reader.take``. ``job``: its id, or the job as it was just read.
         """
         seen = job if isinstance(job, Job) else await self.get(job)
-        return self._session.audience.follow(seen, since, entries=entries, wake=wake)
+        return self._session.followers.follow(seen, since, entries=entries, wake=wake)
 
     def feed(self, **filters: Unpack[Filters]) -> Feed:
         """The changes of the jobs that match, as they happen: ``async for changed in app.jobs.feed(task="resize")``.
@@ -199,7 +197,7 @@ class JobsApi(Noun):
         """The log lines of the job's handler, oldest first; ``follow``: also new ones, until the job has ended."""
         if attempt is not None:
             validation.whole(attempt, "attempt", 0)
-        reader, after = self._session.lanes.entry_reader, BEGIN if attempt is None else (attempt, BEGIN[1])
+        reader, after = self._session.writer.entry_reader, BEGIN if attempt is None else (attempt, BEGIN[1])
         async with aclosing(reader.follow(as_id(id), Kind.LOG, after, wait=follow)) as following:
             async for entries, _ in following:
                 for entry in entries:

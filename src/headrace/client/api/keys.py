@@ -68,8 +68,6 @@ class NewKey(msgspec.Struct, Record, frozen=True, kw_only=True):
 class KeysApi(Noun):
     """The keys of the hub."""
 
-    __slots__ = ()
-
     async def create(
         self,
         name: str,

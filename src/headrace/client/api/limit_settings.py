@@ -63,7 +63,6 @@ _NAMES: dict[Named, str] = {"queue": "a queue's name", "task": "a task's name", 
 class RuleNoun(Noun):
     """Queues, limits or rates: code declares them, and what is set while workers run overrides the code."""
 
-    __slots__ = ()
     _kind: ClassVar[Named]
 
     async def reset(self, name: str, *, by: str | None = None) -> None:

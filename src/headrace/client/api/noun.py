@@ -19,8 +19,6 @@ class Noun:
     ``by``, of every method that has it: who does it, for ``app.store.audit``.
     """
 
-    __slots__ = ("_app",)
-
     def __init__(self, app: App) -> None:
         self._app = app
 

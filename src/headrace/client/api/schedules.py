@@ -150,14 +150,14 @@ class SchedulesApi(Noun):
 
     async def trigger(self, name: str, *, by: str | None = None) -> JobHandle[Any]:
         """Submit a schedule's job now, besides its fires; :raises UnknownSchedule:"""
-        job = await schedules.trigger_schedule(self._engine, self._session.lanes, self._host, name, by)
+        job = await schedules.trigger_schedule(self._engine, self._session.writer, self._host, name, by)
         return JobHandle(self._app, job.id, last=job)
 
     async def delete(self, name: str, *, by: str | None = None) -> None:
         """Remove a schedule; its jobs stay, but runs of a continuous one are cancelled; :raises UnknownSchedule:"""
         await schedules.delete_schedule(self._engine, name, self._act("delete", by))
         # What fails would be tried again and again, and nobody would be left to end that.
-        await cancel_surplus(self._engine, self._session.lanes, self._host, name, running=True)
+        await cancel_surplus(self._engine, self._session.writer, self._host, name, running=True)
 
     def _act(self, verb: str, by: str | None, task: str | None = None) -> Event:
         return audit.act(verb, self._host.clock.now(), by, None if task is None else {"task": task})

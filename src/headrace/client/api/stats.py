@@ -119,8 +119,6 @@ class Stats(msgspec.Struct, Record, frozen=True):
 class StatsApi(Noun):
     """Numbers about the store."""
 
-    __slots__ = ()
-
     async def counts(self) -> Stats:
         """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
         engine, now = self._engine, self._host.clock.now()

@@ -61,7 +61,7 @@ class Maintenance:
     def __init__(self, session: Session) -> None:
         host, engine = session.host, session.engine
         holder = host.dice.new_id(host.clock.now())
-        duties = services(engine, session.lanes, host, holder, worker=False)
+        duties = services(engine, session.writer, host, holder, worker=False)
         # Before the duties, so that it can be seen of whoever has one.
         self._services: Sequence[Service] = (Attendance(engine, host, holder), *duties)
 
@@ -260,8 +260,6 @@ async def _settings(engine: Engine, limits: Limits) -> list[Check]:
 
 class StoreApi(Noun):
     """The store as a whole."""
-
-    __slots__ = ()
 
     async def exists(self) -> bool:
         """Whether there is a store to open; entering the App makes one where there is none. It need not be open."""

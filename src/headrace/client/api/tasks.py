@@ -230,8 +230,6 @@ class TaskInfo(msgspec.Struct, Record, frozen=True):
 class TasksApi(Noun):
     """The tasks of an App, by name and by alias (``app.tasks["add"]``), and all that its store knows."""
 
-    __slots__ = ()
-
     def __getitem__(self, name: str) -> Task[Any, Any]:
         return self._app._register.tasks[name]
 

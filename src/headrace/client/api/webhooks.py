@@ -76,8 +76,6 @@ class NewWebhook(msgspec.Struct, Record, frozen=True, kw_only=True):
 class WebhooksApi(Noun):
     """The webhooks of the store, and what is sent to them."""
 
-    __slots__ = ()
-
     async def list(self, *, customer: str | None = None) -> builtins.list[Webhook]:
         """Every subscription, the oldest first; ``customer``: only those of this one."""
         found = read_webhooks(await self._engine.documents.settings(SUBSCRIPTIONS))
@@ -241,10 +239,10 @@ class WebhooksApi(Noun):
     async def test(self, id: str, *, by: str | None = None) -> JobHandle[Any]:
         """Send a message of type ``webhook.test``, now and also if it is switched off; :raises UnknownWebhook:"""
         webhook, session = (await _find(self._engine, id))[1], self._session
-        now = await session.lanes.now()
+        now = await session.writer.now()
         data = {"webhook": webhook.id, "by": checked_note(by, "by")}
         message = {"type": "webhook.test", "timestamp": now, "data": data}
-        answer = await session.lanes.submits.insert(delivery(session.host.new_id(now), webhook.target, message, now))
+        answer = await session.writer.inserts.insert(delivery(session.host.new_id(now), webhook.target, message, now))
         return JobHandle(self._app, answer.job.id, last=answer.job)
 
     # -- writing
@@ -272,7 +270,7 @@ class WebhooksApi(Noun):
         text = None if value is None else msgspec.json.encode(value).decode()
         if await self._engine.documents.put_setting(key, text, rev, act) is None:
             return False
-        self._session.lanes.submits.webhooks.forget()
+        self._session.writer.inserts.webhooks.forget()
         self._engine.bus.send(Hint(Topic.SETTINGS, (key,)))
         return True
 

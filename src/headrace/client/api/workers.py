@@ -81,8 +81,6 @@ async def workers(session: Session) -> list[WorkerRow]:
 class WorkersApi(Noun):
     """The workers of the store; ``app.worker`` makes one."""
 
-    __slots__ = ("local",)
-
     def __init__(self, app: App) -> None:
         super().__init__(app)
         self.local = LocalWorkers()
@@ -148,7 +146,7 @@ def own_worker(app: App, handlers: Sequence[Handler], *, queue: str, concurrency
         session.engine,
         own,
         host=session.host,
-        lanes=session.lanes,
+        writer=session.writer,
         announce=lambda: app._announced(lambda: announce_limits(session.engine, {}, own)),
         version=installed_version(),
         **options,

@@ -53,9 +53,9 @@ def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     direct = None if session is None else session.engine.direct
     if session is None or direct is None or draft.options.get("requires") or current.get() is not None:
         return None
-    if "webhook" in draft.options or not session.lanes.submits.webhooks.silent:
+    if "webhook" in draft.options or not session.writer.inserts.webhooks.silent:
         return None
-    now = session.lanes.now_unless_old()
+    now = session.writer.now_unless_old()
     if now is None:
         return None
     job, thread = draft._job(now), get_ident()

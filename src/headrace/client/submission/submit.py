@@ -39,8 +39,8 @@ async def submit(draft: Draft[R], *, passed: bool = False) -> JobHandle[R]:
     session, connection = app.session, draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
-    parentage, lanes = None if current.get() is None else child_of_handler(app), session.lanes
-    now, submits = lanes.now_unless_old() or await lanes.now(), lanes.submits
+    parentage, writer = None if current.get() is None else child_of_handler(app), session.writer
+    now, submits = writer.now_unless_old() or await writer.now(), writer.inserts
     job = draft._job(now, parentage)
     if "webhook" in draft.options:
         job = await submits.webhooks.wished(job, draft.options["webhook"])
@@ -65,8 +65,8 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = await within.submit(session, unique, connection)
     else:
         parentage = child_of_handler(app)
-        jobs = await wished(session, unique, jobs_of(unique, await session.lanes.now(), parentage))
-        answers = await session.lanes.submits.insert_many(jobs)
+        jobs = await wished(session, unique, jobs_of(unique, await session.writer.now(), parentage))
+        answers = await session.writer.inserts.insert_many(jobs)
         handles = [handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]
@@ -105,7 +105,7 @@ async def wished(session: Session, drafts: Sequence[Draft[Any]], jobs: list[Job]
     """The jobs of these drafts, those with a webhook of their own with a reference to it."""
     if not any("webhook" in options for options in {id(draft.options): draft.options for draft in drafts}.values()):
         return jobs
-    webhooks = session.lanes.submits.webhooks
+    webhooks = session.writer.inserts.webhooks
     pairs = zip(drafts, jobs, strict=True)
     return [await webhooks.wished(job, draft.options.get("webhook")) for draft, job in pairs]
 
@@ -116,19 +116,19 @@ async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     if app._submit_middlewares or any(draft.options.get("connection") is not None for draft in drafts):
         return [await _alone(draft) for draft in drafts]
     session = app.session
-    jobs = jobs_of(drafts, await session.lanes.now(), child_of_handler(app))
+    jobs = jobs_of(drafts, await session.writer.now(), child_of_handler(app))
     asked: list[Job | Exception] = [
         await _wished_or_error(session, draft, job) if "webhook" in draft.options else job
         for draft, job in zip(drafts, jobs, strict=True)
     ]
-    answers = iter(await session.lanes.submits.insert_each([one for one in asked if isinstance(one, Job)]))
+    answers = iter(await session.writer.inserts.insert_each([one for one in asked if isinstance(one, Job)]))
     found = [next(answers) if isinstance(one, Job) else one for one in asked]
     return [_handle_or_error(draft, answer) for draft, answer in zip(drafts, found, strict=True)]
 
 
 async def _wished_or_error(session: Session, draft: Draft[Any], job: Job) -> Job | Exception:
     try:
-        return await session.lanes.submits.webhooks.wished(job, draft.options["webhook"])
+        return await session.writer.inserts.webhooks.wished(job, draft.options["webhook"])
     except (ConfigError, EngineError) as error:
         return error
 

@@ -119,7 +119,7 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequence[Job], Companions]:
     """The jobs, and the deliveries that tell of them."""
-    now, parentage, submits = await session.lanes.now(), parentage_here(drafts[0]._app), session.lanes.submits
+    now, parentage, submits = await session.writer.now(), parentage_here(drafts[0]._app), session.writer.inserts
     try:
         wishes = [(draft._job(now, parentage), draft.options.get("webhook")) for draft in drafts]
         jobs = [await submits.webhooks.wished(job, wish) for job, wish in wishes]

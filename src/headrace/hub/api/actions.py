@@ -48,23 +48,23 @@ async def act(ask: OperationRequest) -> OperationReply:
         return await _rerun(ask, action, job)
     app, by, written = ask.hub.app, ask.caller.name, ExitStack()
     if action.revives:
-        await ask.hub.caps.live(ask.caller, task=job.task)
-        await ask.hub.caps.told(ask.caller, job.task, job.queue, job.spec.webhook or ())
+        await ask.hub.quotas.live(ask.caller, task=job.task)
+        await ask.hub.quotas.admit_messages(ask.caller, job.task, job.queue, job.spec.webhook or ())
     if isinstance(action, ResolveAction):  # as the result of a worker
-        written.enter_context(app.session.lanes.load.taking(len(msgspec.json.encode(action.result))))
+        written.enter_context(app.session.writer.load.taking(len(msgspec.json.encode(action.result))))
     with written:
         job = await app.jobs.act(job.id, action, by=by)
     return OperationReply(job_view(job), 202 if action.verb is Verb.CANCEL and not job.ended else 200)
 
 
 async def _rerun(ask: OperationRequest, action: RerunAction, job: Job) -> OperationReply:
-    ask.hub.door.spend(ask.caller)  # as a submit
+    ask.hub.authenticator.spend(ask.caller)  # as a submit
     if action.payload is not None or action.options:
         _not_ours("task", job.task)
     queue = job.queue if action.queue is UNSET else action.queue
     may_submit(ask, job.task, queue)
-    await ask.hub.caps.admit(ask.caller, job.task, job.priority if action.priority is UNSET else action.priority)
-    await ask.hub.caps.told(ask.caller, job.task, queue, job.spec.webhook or ())
+    await ask.hub.quotas.admit(ask.caller, job.task, job.priority if action.priority is UNSET else action.priority)
+    await ask.hub.quotas.admit_messages(ask.caller, job.task, queue, job.spec.webhook or ())
     answer = await rerun(ask.hub.app, job.id, action, ask.caller.name)
     status = 200 if isinstance(answer, Duplicated) else 201
     return OperationReply(job_view(answer.job), status, location_of(ask, answer.job))
@@ -82,7 +82,7 @@ def _check(ask: OperationRequest, action: Action) -> None:
         _not_ours("queue", queue)
         may_submit(ask, None, queue)
     if priority is not UNSET:
-        ask.hub.caps.urgent(ask.caller, priority)
+        ask.hub.quotas.urgent(ask.caller, priority)
 
 
 def _kept(ask: OperationRequest, action: RerunAction, filter: Filters) -> Filters:
@@ -213,9 +213,9 @@ async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
         text = f"{count:,} match, and a document has room for {MAX_ACTION_VERDICTS:,}: {remedy}"
         raise Problem(409, "too-many", "Too many jobs match", text)
     if isinstance(body, RerunAction):  # as a submit
-        ask.hub.door.spend(ask.caller)
+        ask.hub.authenticator.spend(ask.caller)
     if is_capped:
-        await ask.hub.caps.revive(ask.caller, body.verb, filter, count)
+        await ask.hub.quotas.revive(ask.caller, body.verb, filter, count)
     acting = jobs.act(body, by=ask.caller.name)
     if lines:
         first = await anext(acting, None)  # here, where an error is a problem
@@ -237,7 +237,7 @@ async def _lines(
                 if ask.hub.draining.is_set():
                     stopped = "the hub is about to stop"
                     break
-                if not ask.hub.door.knows(ask.caller):
+                if not ask.hub.authenticator.knows(ask.caller):
                     stopped, problem = "the key does not count any more", REVOKED.details
                     break
                 acted = await anext(acting, None)

@@ -131,9 +131,9 @@ async def draft_of(ask: OperationRequest, said: Submission) -> tuple[Draft[Any],
     if (wish := draft.options.get("webhook")) is not None:
         guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
-        await ask.hub.caps.admit(ask.caller, draft.task, draft.options.get("priority", 50))
+        await ask.hub.quotas.admit(ask.caller, draft.task, draft.options.get("priority", 50))
         named = () if wish is None else (Target("", wish.events, ask.caller.customer),)
-        await ask.hub.caps.told(ask.caller, draft.task, queue, named)
+        await ask.hub.quotas.admit_messages(ask.caller, draft.task, queue, named)
     return draft, warnings
 
 
@@ -183,9 +183,9 @@ class _Bulk:
         """Check the jobs; None stands for a line that is too long."""
         ready = _Ready(self._count, [])
         self._count += len(texts)
-        if self._owes and (why := self._ask.hub.door.too_fast(self._ask.caller)) is not None:
+        if self._owes and (why := self._ask.hub.authenticator.too_fast(self._ask.caller)) is not None:
             ready.drafts += [why] * len(texts)  # they are not decoded
-            self._ask.hub.door.owe(self._ask.caller, len(texts))
+            self._ask.hub.authenticator.owe(self._ask.caller, len(texts))
             return ready
         for number, text in enumerate(texts, 1):
             try:
@@ -204,7 +204,7 @@ class _Bulk:
         answers = await self._ask.hub.app.submit_each(drafts)
         if owed := sum(isinstance(answer, TooManyProfiles) for answer in answers):
             self._owes = True
-            self._ask.hub.door.owe(self._ask.caller, owed)
+            self._ask.hub.authenticator.owe(self._ask.caller, owed)
         stored = iter(answers)
         found = list[SubmitVerdict]()
         for index, one in enumerate(ready.drafts, ready.first):

@@ -237,8 +237,8 @@ async def test_webhook(ask: OperationRequest) -> OperationReply:
     """Send a test message."""
     webhook = await _own(ask)
     _may_change(ask)
-    ask.hub.door.spend(ask.caller)
-    await ask.hub.caps.live(ask.caller, task=TASK)
+    ask.hub.authenticator.spend(ask.caller)
+    await ask.hub.quotas.live(ask.caller, task=TASK)
     handle = await ask.hub.app.webhooks.test(webhook.id, by=ask.caller.name)
     return OperationReply(job_view(await handle.refresh()), 202)
 
@@ -268,8 +268,8 @@ async def redeliver(ask: OperationRequest) -> OperationReply:
     """Send a message again."""
     job = await job_of(ask, ask.path["id"])
     if job.ended and job.task == TASK:
-        ask.hub.door.spend(ask.caller)
-        await ask.hub.caps.live(ask.caller, task=TASK)
+        ask.hub.authenticator.spend(ask.caller)
+        await ask.hub.quotas.live(ask.caller, task=TASK)
     return OperationReply(job_view(await ask.hub.app.webhooks.redeliver(job.id, by=ask.caller.name)), 202)
 
 

@@ -130,7 +130,7 @@ class DashboardLogin:
     async def enter(self, request: Request) -> Viewer | Response:
         """Return the viewer: the caller of a session, or everyone on this machine if there are no keys."""
         try:
-            caller = self._hub.door.local(request) or await self._remembered(request)
+            caller = self._hub.authenticator.local(request) or await self._remembered(request)
         except Problem as problem:
             return problem_response(problem)
         if caller is None:
@@ -161,13 +161,13 @@ class DashboardLogin:
     async def admit(self, viewer: Viewer, job: Job) -> None:
         """Apply the limits of customers, as everywhere else in the hub."""
         with _refused():
-            await self._hub.caps.admit(_caller(viewer), job.task, job.priority)
-            await self._hub.caps.told(_caller(viewer), job.task, job.queue, job.spec.webhook or ())
+            await self._hub.quotas.admit(_caller(viewer), job.task, job.priority)
+            await self._hub.quotas.admit_messages(_caller(viewer), job.task, job.queue, job.spec.webhook or ())
 
     async def admit_all(self, viewer: Viewer, verb: Verb, filters: Filters, count: int) -> None:
         """Apply them to an action on many jobs."""
         with _refused():
-            await self._hub.caps.revive(_caller(viewer), verb, filters, count)
+            await self._hub.quotas.revive(_caller(viewer), verb, filters, count)
 
     # -- sessions
 
@@ -175,7 +175,7 @@ class DashboardLogin:
         """Return the caller of the browser's session; None: it has none, or the session is no longer valid."""
         text = request.cookies.get(SESSION, "")
         prefix = prefix_of(text)
-        known = None if prefix is None else self._hub.door.holder_of(prefix)
+        known = None if prefix is None else self._hub.authenticator.holder_of(prefix)
         if known is None:
             return None
         caller, key = known
@@ -193,7 +193,7 @@ class DashboardLogin:
 
     async def _login_page(self, request: Request) -> Response:
         try:
-            caller = self._hub.door.local(request) or await self._remembered(request)
+            caller = self._hub.authenticator.local(request) or await self._remembered(request)
         except Problem as problem:
             return secured(problem_response(problem))
         there = _inside(request, request.query_params.get("next", ""))
@@ -222,14 +222,14 @@ class DashboardLogin:
             return await self._closed(request, there, wait)
         try:
             text = given.get("key", "").strip()
-            caller = self._hub.door.authenticate(text)
+            caller = self._hub.authenticator.authenticate(text)
         except Problem as problem:
             if problem.status != 401:
                 return secured(problem_response(problem))
             self._guesses.wrong(whence, now)
             _log.warning("a wrong key at the login of the dashboard, from %s", whence)
             return await self._form(request, there, "There is no such key: it was revoked, has expired, or never was.")
-        known = self._hub.door.holder_of(text[:SHOWN_KEY_CHARACTERS])
+        known = self._hub.authenticator.holder_of(text[:SHOWN_KEY_CHARACTERS])
         assert known is not None
         response = Response(status_code=303, headers={"Location": there})
         value = await DashboardSessions(self._hub.app).begin(caller.key or "", known[1])
@@ -259,7 +259,7 @@ class DashboardLogin:
     async def _session(self, request: Request) -> Response:
         """Return whether there is a session; requested by the login page."""
         try:
-            caller = self._hub.door.local(request) or await self._remembered(request)
+            caller = self._hub.authenticator.local(request) or await self._remembered(request)
         except Problem as problem:
             return secured(problem_response(problem))
         known = b"false" if caller is None else b"true"

@@ -110,14 +110,14 @@ class Quotas:
             self.urgent(caller, priority)
             await self.live(caller, task=task)
 
-    async def told(self, caller: Caller, task: str, queue: str, targets: Sequence[Target] = ()) -> None:
+    async def admit_messages(self, caller: Caller, task: str, queue: str, targets: Sequence[Target] = ()) -> None:
         """Check that the caller's customer may have the messages of an admitted job of this task in this queue;
         ``targets``: the receivers that the job notifies already, or names.
 
         :raises Problem: 429
         """
         if caller.customer is not None and task != TASK:  # of messages nobody is told
-            ahead = await self._app.session.lanes.submits.webhooks.messages_of(caller.customer, task, queue, targets)
+            ahead = await self._app.session.writer.inserts.webhooks.messages_of(caller.customer, task, queue, targets)
             try:
                 await self.live(caller, ahead, task=TASK)
             except Problem:
@@ -204,7 +204,7 @@ class Quotas:
     ) -> int:
         """Return how many messages are expected of jobs; ``count_of`` counts the jobs of some tasks; none: of all."""
         counts, ahead = dict[tuple[str, ...], int](), 0
-        for tasks, each in await self._app.session.lanes.submits.webhooks.audience(customer, new=new):
+        for tasks, each in await self._app.session.writer.inserts.webhooks.followers(customer, new=new):
             if tasks not in counts:
                 counts[tasks] = await count_of(tasks)
             ahead += each * counts[tasks]

@@ -100,7 +100,7 @@ class Live:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run while the hub serves; close connections when their key is revoked, and all when the hub drains."""
-        undo = self._hub.door.on_revoked(self.connections.revoke)
+        undo = self._hub.authenticator.on_revoked(self.connections.revoke)
         draining = asyncio.create_task(self._drain(), name="headrace-hub-drain")
         try:
             yield

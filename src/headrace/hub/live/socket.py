@@ -52,7 +52,7 @@ _encode = msgspec.json.Encoder().encode
 
 def socket_route(hub: Hub) -> WebSocketRoute:
     """Return the route of sockets."""
-    return route_of("/ws", "socket", hub, hub.door.socket, Socket)
+    return route_of("/ws", "socket", hub, hub.authenticator.socket, Socket)
 
 
 class Subscription:
@@ -214,13 +214,13 @@ class Socket(ServedSocket):
             return
         if self._caller is None:
             raise Problem(401, "key", "A key is needed", 'send {"type": "authenticate", "key": …} first')
-        self.hub.door.admit(self._caller, message.scope, message.bounded)
+        self.hub.authenticator.admit(self._caller, message.scope, message.bounded)
 
     def authenticate(self, key: str) -> Caller:
         """Authenticate the socket; :raises Problem: 401, or 409 if it is authenticated already"""
         if self._caller is not None and self._caller.key is not None:
             raise Problem(409, "refused", "It is known who this is", "open another socket to be somebody else")
-        self._caller = self.hub.door.authenticate(key)
+        self._caller = self.hub.authenticator.authenticate(key)
         self._websocket.state.caller = self._caller  # for the access log
         return self._caller
 

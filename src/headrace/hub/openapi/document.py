@@ -352,7 +352,7 @@ def _made(root_path: str, keyed: bool) -> bytes:
 async def openapi(ask: OperationRequest) -> Response:
     """Return the document of this hub."""
     # In a thread: it takes almost a second, in which other requests are served.
-    data = await asyncio.to_thread(_encoded, ask.hub.options.root_path, ask.hub.door.keyed)
+    data = await asyncio.to_thread(_encoded, ask.hub.options.root_path, ask.hub.authenticator.keyed)
     return Response(data, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
 

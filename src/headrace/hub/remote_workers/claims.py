@@ -397,7 +397,7 @@ class Claims:
                 kept |= self._fitting.kept(kind, line.wants, self._profiles) & ask.profiles
                 if kept and not (ask := replace(ask, profiles=ask.profiles - kept)).profiles:
                     return None, None
-            now = await session.lanes.now()
+            now = await session.writer.now()
             begin_by = self._fleet.monotonic() + LEAD_SECONDS
             answer = await self._surely(worker, ask, waiting.request, now)
             if isinstance(answer, Dead):
@@ -421,7 +421,7 @@ class Claims:
         held = self._fleet.hold(worker, job, begin_by=begin_by if job.id in answer.paced else None)
         held.offers += 1
         worker.claimed_at, worker.loaded = now, loaded_by(job.requires)
-        self._fleet.lanes.changes.tell([job])
+        self._fleet.writer.changes.tell([job])
         if job.queue.startswith(OURS):
             await self._fleet.give_back(worker, held)
             return None

@@ -56,7 +56,7 @@ async def _held(peer: Peer, given: OfJob) -> HeldJob:
 
 def _taking(peer: Peer, texts: Sequence[str]) -> AbstractContextManager[None]:
     """Count them with what waits for the store, or refuse them; those that wait for one another as well."""
-    return peer.fleet.session.lanes.load.taking(sum(map(size_at_most, texts)))
+    return peer.fleet.session.writer.load.taking(sum(map(size_at_most, texts)))
 
 
 async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
@@ -69,7 +69,7 @@ async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
     part, size = list[Entry](), 0
     for entry in (*entries, None):
         if part and (entry is None or size + len(entry.data) > MAX_WRITE_BYTES):
-            if not await held.lanes.append(Append(job.id, job.worker, held.epoch, tuple(part))):
+            if not await held.writer.append(Append(job.id, job.worker, held.epoch, tuple(part))):
                 raise held.stale("the job was taken back, or has ended")
             part, size = [], 0
         if entry is not None:
@@ -85,7 +85,7 @@ async def job_log(peer: Peer, given: JobLog) -> LogAcknowledged:
 
 async def _lines(held: HeldJob, given: JobLog) -> LogAcknowledged:
     async with held.lock:
-        job, now = await held.started(), held.lanes.host.clock.now()
+        job, now = await held.started(), held.writer.host.clock.now()
         lines = [log_data(one.level, one.logger, storable(cut_line(one.message))) for one in given.lines]
         kept = [
             Entry(Kind.LOG, job.attempt, number, data, now)
@@ -109,7 +109,7 @@ async def job_items(peer: Peer, given: JobItems) -> ItemsAcknowledged:
 
 async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsAcknowledged:
     async with held.lock:
-        job, now = await held.started(), held.lanes.host.clock.now()
+        job, now = await held.started(), held.writer.host.clock.now()
         items = [Entry(Kind.ITEM, job.attempt, number, text, now) for number, text in enumerate(texts, given.first)]
         if given.first == 1 and job.attempt > 1:
             items.insert(0, Entry(Kind.ITEM, job.attempt, 0, "null", now))
@@ -134,7 +134,7 @@ async def _step(held: HeldJob, given: JobStep, text: str | None) -> StepResult:
                 result = None if found is None else msgspec.json.decode(found)
                 return StepResult(job_id=job.id, name=given.name, found=found is not None, result=result)
             # Another hub may take the same number at the same time: so it is looked at again.
-            entry = Entry(Kind.STEP, job.attempt, last + 1, text, held.lanes.host.clock.now(), given.name)
+            entry = Entry(Kind.STEP, job.attempt, last + 1, text, held.writer.host.clock.now(), given.name)
             await _append(held, [entry])
     raise Unavailable(f"step {given.name!r} could not be stored beside others", ids=[job.id])
 
@@ -143,7 +143,7 @@ async def _steps(held: HeldJob, job: Job, name: str) -> tuple[str | None, int]:
     """The result of the step, if it was kept; and the last number that this attempt has used."""
     after: Cursor = BEGIN
     last, text = 0, None
-    while found := await held.lanes.engine.entries.tail(job.id, Kind.STEP, after):
+    while found := await held.writer.engine.entries.tail(job.id, Kind.STEP, after):
         for entry in found:
             last = entry.number if entry.attempt == job.attempt else last
             text = entry.data if entry.name == name else text
@@ -158,7 +158,7 @@ async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
     held = await _held(peer, given)
     async with held.lock:
         parent = await held.started()
-        lanes = held.lanes
+        writer = held.writer
         caller = replace(peer.caller, customer=parent.customer)
         # To whoever asks what may be submitted, a message is asked for like an operation.
         ask = OperationRequest(hub=peer.hub, caller=caller, request=cast(Request, None), path={}, query=None, body=None)
@@ -166,11 +166,11 @@ async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
         draft, _ = await draft_of(ask, said)
         call = f"{draft.task}({draft.payload_text})"
         parentage = Parentage.of(parent, parent.trace)
-        job = replace(draft._job(await lanes.now(), parentage), id=child_id(parent.id, call, given.number))
+        job = replace(draft._job(await writer.now(), parentage), id=child_id(parent.id, call, given.number))
         if "webhook" in draft.options:
-            job = await lanes.submits.webhooks.wished(job, draft.options["webhook"])
-        answer = await lanes.submits.insert(job)
+            job = await writer.inserts.webhooks.wished(job, draft.options["webhook"])
+        answer = await writer.inserts.insert(job)
     handle_of(draft, answer)  # which raises if that is how it wants to hear of a duplicate
     stored = answer.job
-    status, there = seen_status(stored, lanes.host.clock.now()), stored.created_at != job.created_at
+    status, there = seen_status(stored, writer.host.clock.now()), stored.created_at != job.created_at
     return ChildSubmitted(job_id=parent.id, child_id=stored.id, status=status, duplicate=there)

@@ -46,7 +46,7 @@ async def complete_job(peer: Peer, given: CompleteJob) -> JobCompleted:
     """Keep the result, and complete the job."""
     result = encode_value(ANY, given.result, "result")
     ends = Completed(result)
-    with peer.fleet.session.lanes.load.taking(size_at_most(result)):
+    with peer.fleet.session.writer.load.taking(size_at_most(result)):
         return await _finished(
             peer, given, lambda job, now: ends, given.processing_time, _completed, {Outcome.COMPLETED}
         )
@@ -72,7 +72,7 @@ async def fail_job(peer: Peer, given: FailJob) -> JobFailed:
         return reported(job, failed, now, rules)
 
     outcomes = {Outcome.FAILED, Outcome.TIMED_OUT}
-    with peer.fleet.session.lanes.load.taking(size_at_most(given.error) + size_at_most(error.traceback)):
+    with peer.fleet.session.writer.load.taking(size_at_most(given.error) + size_at_most(error.traceback)):
         return await _finished(peer, given, ends, given.processing_time, _failed, outcomes)
 
 

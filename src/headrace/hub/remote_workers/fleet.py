@@ -98,9 +98,9 @@ class Fleet:
         return self._hub.app.session
 
     @property
-    def lanes(self) -> Writer:
-        """The lanes that write jobs."""
-        return self.session.lanes
+    def writer(self) -> Writer:
+        """The App's, which writes jobs."""
+        return self.session.writer
 
     @property
     def draining(self) -> asyncio.Event:
@@ -156,7 +156,7 @@ class Fleet:
             raise Problem(429, "too-many", "Too many workers", detail, headers={"Retry-After": "10"})
         session = self.session
         host, engine = session.host, session.engine
-        now = await session.lanes.now()
+        now = await session.writer.now()
         worker = RemoteWorker(host.dice.new_id(now), caller, self.monotonic(), name=name)
         worker.wants, worker.concurrency = wants, concurrency
         worker.voice.came(0)
@@ -266,7 +266,7 @@ class Fleet:
         """What the worker holds, from now on this as well; ``begin_by``: it must begin until then."""
         held = worker.held.get(job.id)
         if held is None or held.epoch < job.epoch:
-            held = worker.held[job.id] = HeldJob(job, self.lanes, lambda held: self.drop(worker, held))
+            held = worker.held[job.id] = HeldJob(job, self.writer, lambda held: self.drop(worker, held))
             worker.measure(self.monotonic())
         held.begin_by = held.begin_by or begin_by
         return held

@@ -31,7 +31,7 @@ class LeaseLost(Exception):
 class HeldJob:
     """A job at one epoch. What is written is decided from the job as last seen, and again if it moved since."""
 
-    def __init__(self, job: Job, lanes: Writer, lost: Callable[[HeldJob], None] = lambda held: None) -> None:
+    def __init__(self, job: Job, writer: Writer, lost: Callable[[HeldJob], None] = lambda held: None) -> None:
         """``lost`` is called when it turns out that the worker holds the job no longer."""
         self._lost = lost
         self.job, self.epoch = job, job.epoch
@@ -40,7 +40,7 @@ class HeldJob:
         """Until when it must begin, by monotonic time, if it spent a permit of a rate."""
         self.offers = 0
         """Claims that are answered with it: more than one, if the claim was repeated."""
-        self.since = lanes.host.clock.monotonic()
+        self.since = writer.host.clock.monotonic()
         self.lock = asyncio.Lock()
         """Whoever writes about the job has it: messages about one job are served in the order in which they came."""
         self.ending = False
@@ -48,7 +48,7 @@ class HeldJob:
         self._reports = ReportThrottle()
         self.told_to_stop = False
         """Whether the worker was told to stop."""
-        self.lanes = lanes
+        self.writer = writer
 
     @property
     def must_stop(self) -> Literal["cancelled", "timeout"] | None:
@@ -56,7 +56,7 @@ class HeldJob:
         if self.job.cancel_requested_at is not None:
             return "cancelled"
         at = self.job.timeout_at if self.job.status is Status.RUNNING else None
-        return "timeout" if at is not None and at <= self.lanes.host.clock.now() else None
+        return "timeout" if at is not None and at <= self.writer.host.clock.now() else None
 
     def saw(self, job: Job) -> None:
         """Take note of the job as somebody else read it, unless what is known is newer."""
@@ -81,7 +81,7 @@ class HeldJob:
                 raise self.stale(_why(job))
             return decide(job, now)
 
-        _, verdict = await write_decision(self.lanes, self.job, decide_held)
+        _, verdict = await write_decision(self.writer, self.job, decide_held)
         if isinstance(verdict, WasStale):
             raise self.stale(_why(verdict.job))
         self.job = verdict.job
@@ -94,8 +94,8 @@ class HeldJob:
         """
 
         def decide(job: Job, now: datetime) -> Change | None:
-            late = self.begin_by is not None and self.lanes.host.clock.monotonic() > self.begin_by
-            return start_or_release(job, now, self.lanes.engine.rules, gives_back=late)
+            late = self.begin_by is not None and self.writer.host.clock.monotonic() > self.begin_by
+            return start_or_release(job, now, self.writer.engine.rules, gives_back=late)
 
         job = await self.written(decide)
         if job.status is not Status.RUNNING:
@@ -109,9 +109,9 @@ class HeldJob:
 
     async def report(self, report: Progress) -> None:
         """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""
-        clock, self._reports.newest = self.lanes.host.clock, report
+        clock, self._reports.newest = self.writer.host.clock, report
         if (wait := self._reports.wait(clock.monotonic())) > 0:
-            await self.lanes.host.sleep(wait)
+            await self.writer.host.sleep(wait)
         async with self.lock:
             if not self.ending and (newest := self._reports.take(clock.monotonic())) is not None:
                 await self.started()
@@ -124,13 +124,13 @@ class HeldJob:
 
         ``starts``: its start is written along if that is not on record.
         """
-        lanes, chance, closed = self.lanes, self.lanes.host.dice.chance(), list[Attempt | None]()
+        writer, chance, closed = self.writer, self.writer.host.dice.chance(), list[Attempt | None]()
 
         def decide(job: Job, now: datetime) -> Change:
             began = None
             if starts:
                 began = now if took is None else max(job.assigned_at or now, _before(now, took))
-            change = finish(job, ends(job, now), now, chance, lanes.engine.rules, began, took)
+            change = finish(job, ends(job, now), now, chance, writer.engine.rules, began, took)
             closed.append(change.attempt)
             return change
 

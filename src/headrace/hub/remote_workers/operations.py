@@ -295,7 +295,7 @@ async def _asked(ask: OperationRequest, message: WorkMessage) -> OperationReply:
     leaving: asyncio.Task[None] | None = None
     if message.waits:
         leaving = asyncio.create_task(_leave(ask.request, peer))
-        forget = ask.hub.door.on_revoked(lambda key: peer.leave() if key == ask.caller.key else None)
+        forget = ask.hub.authenticator.on_revoked(lambda key: peer.leave() if key == ask.caller.key else None)
     try:
         answer = await message.do(peer, ask.body)
     except LeaseLost as stale:
@@ -305,7 +305,7 @@ async def _asked(ask: OperationRequest, message: WorkMessage) -> OperationReply:
             leaving.cancel()
         if forget is not None:
             forget()
-    revoked = message.waits and not ask.hub.door.knows(ask.caller)
+    revoked = message.waits and not ask.hub.authenticator.knows(ask.caller)
     if revoked or peer.gone:
         await peer.undelivered(answer)
     if revoked:

@@ -34,7 +34,7 @@ async def _held(peer: Peer, given: OfJob) -> HeldJob:
 async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
     """Take a job that was offered; one that was taken before is answered alike."""
     held = await _held(peer, given)
-    rules = held.lanes.engine.rules
+    rules = held.writer.engine.rules
 
     def decide(job: Job, now: datetime) -> Change | None:
         return accept(job, now, rules) if job.status is Status.ASSIGNED else None
@@ -45,7 +45,7 @@ async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
 async def prepare_job(peer: Peer, given: PrepareJob) -> JobAccepted:
     """Take a job, and have more time to start it."""
     held = await _held(peer, given)
-    rules = held.lanes.engine.rules
+    rules = held.writer.engine.rules
     return _accepted(await held.write(lambda job, now: prepare(job, now, rules)))
 
 

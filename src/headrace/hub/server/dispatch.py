@@ -110,7 +110,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
 
     async def endpoint(request: Request) -> Response:
         try:
-            caller = hub.door.caller(request, operation)
+            caller = hub.authenticator.caller(request, operation)
             state = request.scope["state"]
             state["caller"] = caller
             query = _query(request, operation)

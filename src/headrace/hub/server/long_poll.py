@@ -23,11 +23,11 @@ async def wait_within(ask: OperationRequest, seconds: float, work: Coroutine[Any
     :raises Problem: 401, the caller's key was revoked meanwhile
     """
     working, revoked = asyncio.create_task(work), asyncio.Event()
-    forget = ask.hub.door.on_revoked(lambda key: revoked.set() if key == ask.caller.key else None)
+    forget = ask.hub.authenticator.on_revoked(lambda key: revoked.set() if key == ask.caller.key else None)
     leaving, *others = map(asyncio.create_task, (_left(ask.request), ask.hub.draining.wait(), revoked.wait()))
     tasks = (working, leaving, *others)
     try:
-        if ask.hub.door.knows(ask.caller):  # it may have been revoked between the check and this subscription
+        if ask.hub.authenticator.knows(ask.caller):  # it may have been revoked between the check and this subscription
             await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         else:
             revoked.set()

@@ -110,7 +110,7 @@ class Followed:
     """One job that is followed, for all who look at it."""
 
     def __init__(self, audience: Followers, job: Job) -> None:
-        self.audience, self.id, self.job = audience, job.id, job
+        self.followers, self.id, self.job = audience, job.id, job
         self.place: Place | None = None
         self.error: Exception | None = None
         """Why it cannot be followed any more."""
@@ -129,13 +129,13 @@ class Followed:
     async def _run(self) -> None:
         while not self.job.ended:
             try:
-                async for job in self.audience.watcher.follow(self.id):
+                async for job in self.followers.watcher.follow(self.id):
                     self.see(job)
             except HeadraceError as error:
                 if not isinstance(error, Unavailable) or isinstance(error, StoreLost):
                     return self.fail(error)
                 _log.debug("job %s cannot be followed for now: %s", self.id, error)
-                await self.audience.host.sleep(_STORE_RETRY_SECONDS)
+                await self.followers.host.sleep(_STORE_RETRY_SECONDS)
             except Exception as error:
                 _log.exception("job %s cannot be followed", self.id)
                 return self.fail(error)
@@ -153,7 +153,7 @@ class Followed:
         if self._task.done() and not job.ended and self.error is None:
             self._task = self._begin()  # it had ended, and somebody has it retried
         if job.status is Status.QUEUED:
-            self.audience.places.expect(job.queue)
+            self.followers.places.expect(job.queue)
         else:
             self.place = None
         if job.ended:
@@ -198,7 +198,7 @@ class Followed:
         if page is None:
             if len(self._pages) >= _MAX_CACHED_PAGES:
                 self._pages.clear()
-            page = asyncio.ensure_future(self.audience.engine.entries.tail(self.id, kind, after, most))
+            page = asyncio.ensure_future(self.followers.engine.entries.tail(self.id, kind, after, most))
             page.add_done_callback(_heard)
             self._pages[kind, after, most] = page
         return page
@@ -255,7 +255,7 @@ class Reader:
         followed = self._followed
         followed.readers.discard(self)
         if not followed.readers:
-            followed.audience.leave(followed)
+            followed.followers.leave(followed)
 
     @property
     def job(self) -> Job:
@@ -264,7 +264,7 @@ class Reader:
 
     async def next(self, timeout: float | None) -> Update | None:
         """The next news, once there are some; None if that takes longer than the timeout."""
-        host = self._followed.audience.host
+        host = self._followed.followers.host
         pauses = Pauses(host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
@@ -352,7 +352,7 @@ class Reader:
         return Update(job=job, before=None, mark=self._mark, history=history)
 
     async def _history(self, job: Job, since: ResumeToken | None) -> History:
-        history = (await self._followed.audience.engine.records.history(job.id)).timed()
+        history = (await self._followed.followers.engine.records.history(job.id)).timed()
         return history if since is None else happened_since(history, since)
 
 

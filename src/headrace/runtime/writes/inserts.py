@@ -150,13 +150,13 @@ class Inserts:
             distinct=_lot_id,
             **bounds,
         )
-        self.lanes: tuple[Batcher[Any, Any], ...] = (self._plain, self._looked_up, self._whole)
+        self.batchers: tuple[Batcher[Any, Any], ...] = (self._plain, self._looked_up, self._whole)
         """All of them."""
 
     async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
         """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
         if job.spec.webhook is not None or not self.webhooks.silent:
-            job, told = await self.told(job)
+            job, told = await self.with_deliveries(job)
             companions = (*companions, *told)
         if len(companions) >= MAX_ROWS:
             raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
@@ -177,7 +177,7 @@ class Inserts:
             return None
         return self._plain.put_alone(job)
 
-    async def told(self, job: Job) -> tuple[Job, Sequence[Job]]:
+    async def with_deliveries(self, job: Job) -> tuple[Job, Sequence[Job]]:
         """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""
         await self._look([job])
         return self.webhooks.told(job)

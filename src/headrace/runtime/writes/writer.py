@@ -1,4 +1,4 @@
-"""How jobs are written: submits, finishes and acts as lanes of group commit, with hints after success."""
+"""How jobs are written: inserts, finishes and actions, each in a batcher, with hints after the commit."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Writer:
         """Reads what runs added."""
         self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
         """Does what follows from changes for other jobs."""
-        self.submits = Inserts(
+        self.inserts = Inserts(
             engine, host, patience=patience, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
         )
         """Stores new jobs."""
@@ -134,7 +134,7 @@ class Writer:
 
     async def cancel_batch(self, id: UUID, by: str | None) -> Batch | None:
         """Let a batch take no more jobs, and stop those it has; how it stood then, None if there is no such batch."""
-        found = await self.submits.surely(lambda: self.engine.families.cancel_batch(id, self.host.clock.now(), by))
+        found = await self.inserts.surely(lambda: self.engine.families.cancel_batch(id, self.host.clock.now(), by))
         if found is not None:
             await self.notes.at_once()  # whoever cancels may rely on it that none goes on unasked
         return found
@@ -193,13 +193,13 @@ class Writer:
     async def close(self) -> None:
         """Write what is waiting and answer everybody."""
         # All at once: a store that is away is waited for once, not once for each lane.
-        lanes = (*self.submits.lanes, self._acts, self._finishes, self._appends)
-        await asyncio.gather(*(lane.close() for lane in lanes))
+        batchers = (*self.inserts.batchers, self._acts, self._finishes, self._appends)
+        await asyncio.gather(*(batcher.close() for batcher in batchers))
         await self.notes.close()
         self.changes.close()
 
     async def _told(self, job: Job) -> tuple[Job, Sequence[Job]]:
-        return await self.submits.told(job)
+        return await self.inserts.with_deliveries(job)
 
     def _stamped(self, change: Change) -> Change:
         return change if change.id else replace(change, id=self.host.dice.token())

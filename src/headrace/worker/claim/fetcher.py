@@ -105,7 +105,7 @@ class Fetcher(Service):
                 if claimed.jobs:
                     self._polls.reset()
                     self._worker.taken()
-                    self._worker.lanes.changes.tell(claimed.jobs)
+                    self._worker.writer.changes.tell(claimed.jobs)
                     self._taker.take(claimed.jobs, self._priorities, permits)
                 fresh = await self._catch_up(claimed) or self._heed(claimed.full)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():

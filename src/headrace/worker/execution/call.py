@@ -47,14 +47,14 @@ async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
     for name, codec in handler.sources.items():
         if isinstance(ref := kwargs.get(name), StreamRef):
             decode = partial(decode_value, codec, what=f"{handler.name}: {name}")
-            kwargs[name] = Stream(lambda: writer.lanes.entry_reader, ref.stream, decode, ref.start)
+            kwargs[name] = Stream(lambda: writer.writer.entry_reader, ref.stream, decode, ref.start)
     args = (ctx,) if handler.takes_context else ()
     if not handler.streams:
         return await handler.fn(*args, **kwargs)
     if writer.streamed:
         raise HeadraceError(f"{handler.name}: an attempt has one stream, which has begun; call_next was called again")
     if writer.attempt > 1:
-        last = await writer.lanes.engine.entries.tail(job.id, Kind.ITEM, limit=1, newest=True)
+        last = await writer.writer.engine.entries.tail(job.id, Kind.ITEM, limit=1, newest=True)
         writer.position = last[0].number if last else 0
     return await _consume(handler, handler.fn(*args, **kwargs), writer)
 

@@ -48,8 +48,8 @@ class Completion:
     def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]]) -> None:
         """``flush`` writes what the run added to its job."""
         self._owned, self._loop, self._flush = owned, loop, flush
-        self._lanes = owned.lanes
-        self._engine, self._host = owned.lanes.engine, owned.lanes.host
+        self._writer = owned.writer
+        self._engine, self._host = owned.writer.engine, owned.writer.host
         self._enlisted: Enlisted | None = None
         self._busy = 0
         """While this is not 0, the transaction is not over, whatever its connection says of itself."""
@@ -258,8 +258,8 @@ class Completion:
         self._owned.completed(self._change.job)
         if self._engine.bus.wanted(Topic.ENDED):
             self._engine.bus.send(Hint(Topic.ENDED, (str(self._owned.job.id),)))
-        self._lanes.changes.tell([self._owned.job])
-        self._lanes.notes.ask()  # others may wait for it
+        self._writer.changes.tell([self._owned.job])
+        self._writer.notes.ask()  # others may wait for it
 
     def _given_up(self) -> None:
         """Go on with the attempt, because the transaction was rolled back."""

@@ -320,7 +320,7 @@ class Run(Caller):
         with _making:
             if self._entry_writer is None:
                 attempt = 0 if self._ctx is None else self._ctx.attempt
-                self._entry_writer = EntryWriter(self.owned.lanes, attempt, self._on_record, self._loop)
+                self._entry_writer = EntryWriter(self.owned.writer, attempt, self._on_record, self._loop)
             return self._entry_writer
 
     async def _on_record(self) -> Job | None:

@@ -86,7 +86,7 @@ async def _begin(writer: EntryWriter, ctx: Context, name: str) -> str | None:
 async def _earlier(writer: EntryWriter, ctx: Context) -> dict[str, str]:
     steps: dict[str, str] = {}
     after = BEGIN
-    while found := await writer.lanes.engine.entries.tail(ctx.job_id, Kind.STEP, after):
+    while found := await writer.writer.engine.entries.tail(ctx.job_id, Kind.STEP, after):
         steps |= {entry.name: entry.data for entry in found if entry.name is not None}
         after = found[-1].cursor
         if len(found) < MAX_BATCH:

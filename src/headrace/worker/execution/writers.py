@@ -38,9 +38,9 @@ Started = Callable[[], Awaitable[Job | None]]
 class EntryWriter:
     """Writes the entries of one run, on the loop of its worker."""
 
-    def __init__(self, lanes: Writer, attempt: int, started: Started, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, writer: Writer, attempt: int, started: Started, loop: asyncio.AbstractEventLoop) -> None:
         """May be made on any thread; what it does, unless it says otherwise, it does on the loop."""
-        self.lanes, self.attempt, self.loop = lanes, attempt, loop
+        self.writer, self.attempt, self.loop = writer, attempt, loop
         self._started = started
         self._numbers = dict.fromkeys(Kind, 0)
         self._lines: deque[tuple[str, datetime]] = deque()
@@ -70,11 +70,11 @@ class EntryWriter:
     def add(self, kind: Kind, data: str, name: str | None = None, *, at: datetime | None = None) -> None:
         """Add an entry, which is written soon."""
         self._numbers[kind] += 1
-        self._take(Entry(kind, self.attempt, self._numbers[kind], data, at or self.lanes.host.clock.now(), name))
+        self._take(Entry(kind, self.attempt, self._numbers[kind], data, at or self.writer.host.clock.now(), name))
 
     def begin_anew(self) -> None:
         """Add an entry that says that the stream of this attempt replaces those of earlier ones."""
-        self._take(Entry(Kind.ITEM, self.attempt, 0, "null", self.lanes.host.clock.now()))
+        self._take(Entry(Kind.ITEM, self.attempt, 0, "null", self.writer.host.clock.now()))
 
     def _take(self, entry: Entry) -> None:
         if self._error is not None:
@@ -91,7 +91,7 @@ class EntryWriter:
             self._dropped += 1
             return
         self._logged += 1
-        self._lines.append((data, self.lanes.host.clock.now()))
+        self._lines.append((data, self.writer.host.clock.now()))
         if len(self._lines) == 1:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is written any more
                 self.loop.call_soon_threadsafe(self._take_lines)
@@ -142,7 +142,7 @@ class EntryWriter:
                 if (
                     job is None
                     or job.worker is None
-                    or not await self.lanes.append(Append(job.id, job.worker, job.epoch, entries))
+                    or not await self.writer.append(Append(job.id, job.worker, job.epoch, entries))
                 ):
                     self._error = Stopped("lost")
         except HeadraceError as error:
@@ -220,7 +220,7 @@ class ProgressWriter:
         if report is None or self._owned.ending is not None:
             return
         self._reporting = True
-        clock = self._owned.lanes.host.clock
+        clock = self._owned.writer.host.clock
         self._owned.write_start()
         self._owned.write(lambda job: progress(job, clock.now(), report), self._reported)
 

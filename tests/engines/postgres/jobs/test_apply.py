@@ -215,7 +215,7 @@ async def test_a_repeat_after_the_commit_of_the_transaction_is_recognised(
 
 
 async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: Lab, connect: Connect) -> None:
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     ended = await lab.cancel(await lab.put(dedup="k"))
     others = await lab.put_all(*(lab.job() for _ in range(3)))
     user = await connect()
@@ -223,10 +223,10 @@ async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: 
     await transaction.start()
     steps = await lab.transactions.inserting([lab.job(dedup="k")], lab.now)
     [taken] = await lab.transactions.enlist(user).run(steps)
-    blocked = asyncio.create_task(lanes.decide(ended.id, actions.retry))
-    await until(lambda: bool(lanes._acts._pumps))
+    blocked = asyncio.create_task(writer.decide(ended.id, actions.retry))
+    await until(lambda: bool(writer._acts._pumps))
     for job in others:
-        cancelled = await lanes.decide(job.id, lambda job, now: actions.cancel(job, now, lab.rules))
+        cancelled = await writer.decide(job.id, lambda job, now: actions.cancel(job, now, lab.rules))
         assert cancelled.status is Status.CANCELLED
     assert not blocked.done()
     await transaction.commit()
@@ -234,21 +234,21 @@ async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: 
         await blocked
     assert isinstance(taken, Inserted)
     assert caught.value.job.id == taken.job.id
-    await lanes.close()
+    await writer.close()
 
 
 async def test_a_key_in_a_transaction_that_is_rolled_back_can_be_taken(lab: Lab, connect: Connect) -> None:
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     ended = await lab.cancel(await lab.put(dedup="k"))
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
     await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job(dedup="k")], lab.now))
-    blocked = asyncio.create_task(lanes.decide(ended.id, actions.retry))
-    await until(lambda: bool(lanes._acts._pumps))
+    blocked = asyncio.create_task(writer.decide(ended.id, actions.retry))
+    await until(lambda: bool(writer._acts._pumps))
     await transaction.rollback()
     assert not (await blocked).ended
-    await lanes.close()
+    await writer.close()
 
 
 async def _all(lab: Lab, jobs: list[Job]) -> list[Job]:

@@ -79,15 +79,15 @@ async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab)
     others = [lab.engine.another_session() for _ in range(3)]
     for other in others:
         await other.open()
-    lanes = [Writer(engine, lab.host) for engine in (lab.engine, *others)]
+    writer = [Writer(engine, lab.host) for engine in (lab.engine, *others)]
     for at in range(10):
-        wishes = [(lane, lab.job(dedup=f"k{at}")) for lane in lanes for _ in range(5)]
-        answers = await asyncio.gather(*(lane.submits.insert(job) for lane, job in wishes))
+        wishes = [(lane, lab.job(dedup=f"k{at}")) for lane in writer for _ in range(5)]
+        answers = await asyncio.gather(*(lane.inserts.insert(job) for lane, job in wishes))
         winners = {answer.job.id for answer in answers if isinstance(answer, Inserted)}
         assert len(winners) == 1
         assert {answer.job.id for answer in answers} == winners
         assert sum(isinstance(answer, Duplicated) for answer in answers) == 19
-    for lane in lanes:
+    for lane in writer:
         await lane.close()
     for other in others:
         await other.close()
@@ -96,12 +96,12 @@ async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab)
 
 async def test_submits_whose_replies_are_lost_are_repeated_and_stored_once(lab: Lab) -> None:
     faulty = LosesReplies(lab.engine, {"insert": 2})
-    lanes = Writer(faulty, lab.host)
+    writer = Writer(faulty, lab.host)
     jobs = [lab.job(dedup=f"k{at}" if at % 3 == 0 else None) for at in range(60)]
     answers = []
     for start in range(0, 60, 10):
-        answers += await asyncio.gather(*(lanes.submits.insert(job) for job in jobs[start : start + 10]))
-    await lanes.close()
+        answers += await asyncio.gather(*(writer.inserts.insert(job) for job in jobs[start : start + 10]))
+    await writer.close()
     assert faulty.dropped["insert"] >= 3
     assert [(type(answer), answer.job.id) for answer in answers] == [(Inserted, job.id) for job in jobs]
     assert (await lab.engine.records.ledger()).accepted == 60
@@ -389,9 +389,9 @@ async def test_an_id_that_is_here_goes_the_long_way_and_is_answered_as_it_stands
     job = await lab.put()
     assert await insert_one(lab, replace(job, seq=0)) is None
     await lab.cancel(job)
-    lanes = Writer(lab.engine, lab.host)
-    answer = await lanes.submits.insert(replace(job, seq=0))
-    await lanes.close()
+    writer = Writer(lab.engine, lab.host)
+    answer = await writer.inserts.insert(replace(job, seq=0))
+    await writer.close()
     assert isinstance(answer, Inserted)
     assert answer.job.status is Status.CANCELLED
     assert (await lab.engine.records.ledger()).accepted == 1
@@ -401,14 +401,14 @@ async def test_one_job_is_one_round_trip(lab: Lab, tmp_path: Path) -> None:
     async with Proxy(shared().url()) as proxy:
         engine = PostgresEngine(proxy.url, rules=lab.rules, host=lab.host, schema=schema_of(tmp_path))
         await engine.open()
-        lanes = Writer(engine, lab.host)
+        writer = Writer(engine, lab.host)
         for _ in range(2):  # the first learns the line, and the second how the statement is called
-            await lanes.submits.insert(lab.job())
+            await writer.inserts.insert(lab.job())
         before = proxy.asked
         for _ in range(5):
-            await lanes.submits.insert(lab.job())
+            await writer.inserts.insert(lab.job())
         assert proxy.asked - before == 5
-        await lanes.close()
+        await writer.close()
         await engine.close()
 
 
@@ -427,38 +427,38 @@ async def test_the_hint_of_one_job_comes_with_its_commit(lab: Lab) -> None:
 async def test_a_caller_cancelled_in_the_middle_leaves_at_once_and_the_job_is_stored(
     lab: Lab, schema: str, connect: Connect
 ) -> None:
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     for _ in range(2):
-        await lanes.submits.insert(lab.job())
+        await writer.inserts.insert(lab.job())
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
     await user.execute(f"LOCK TABLE {schema}.ledger IN EXCLUSIVE MODE")
     jobs = [lab.job() for _ in range(4)]
-    first = asyncio.create_task(lanes.submits.insert(jobs[0]))
+    first = asyncio.create_task(writer.inserts.insert(jobs[0]))
     await until(lambda: _waits(user))
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     # What comes meanwhile waits for that write, and is then written together.
-    rest = [asyncio.create_task(lanes.submits.insert(job)) for job in jobs[1:]]
+    rest = [asyncio.create_task(writer.inserts.insert(job)) for job in jobs[1:]]
     await asyncio.sleep(0)
     assert await _waits(user) <= 1
     await transaction.rollback()
     answers = await asyncio.gather(*rest)
     assert [answer.job.id for answer in answers] == [job.id for job in jobs[1:]]
     assert (await lab.get(jobs[0])).status is Status.QUEUED
-    await lanes.close()
+    await writer.close()
     assert (await lab.engine.records.ledger()).accepted == 6
 
 
 async def test_lanes_that_are_closed_in_the_middle_wait_for_the_job(lab: Lab) -> None:
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     for _ in range(2):
-        await lanes.submits.insert(lab.job())
-    inserting = asyncio.create_task(lanes.submits.insert(lab.job()))
+        await writer.inserts.insert(lab.job())
+    inserting = asyncio.create_task(writer.inserts.insert(lab.job()))
     await asyncio.sleep(0)  # now it is on its way
-    await lanes.close()
+    await writer.close()
     assert inserting.done() or isinstance(await inserting, Inserted)
     assert (await lab.engine.records.ledger()).accepted == 3
 
@@ -466,15 +466,15 @@ async def test_lanes_that_are_closed_in_the_middle_wait_for_the_job(lab: Lab) ->
 async def test_a_connection_that_is_cut_in_the_middle_costs_no_job_and_stores_none_twice(
     lab: Lab, schema: str, connect: Connect
 ) -> None:
-    lanes = Writer(lab.engine, lab.host)
+    writer = Writer(lab.engine, lab.host)
     for _ in range(2):
-        await lanes.submits.insert(lab.job())
+        await writer.inserts.insert(lab.job())
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
     await user.execute(f"LOCK TABLE {schema}.ledger IN EXCLUSIVE MODE")
     job = lab.job()
-    inserting = asyncio.create_task(lanes.submits.insert(job))
+    inserting = asyncio.create_task(writer.inserts.insert(job))
     await until(lambda: _waits(user))
     await user.execute(
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_WAITING}", user.get_server_pid()
@@ -483,7 +483,7 @@ async def test_a_connection_that_is_cut_in_the_middle_costs_no_job_and_stores_no
     answer = await inserting
     assert isinstance(answer, Inserted)
     assert answer.job.id == job.id
-    await lanes.close()
+    await writer.close()
     assert (await lab.engine.records.ledger()).accepted == 3
     await check_store(lab.engine)
 

@@ -288,7 +288,7 @@ async def test_two_schemas_of_one_database_know_nothing_of_each_other(connection
 
     async with one, two:
         await one.submit("add", {"a": 1, "b": 2})
-        assert ((await one.stats.counts()).ledger.accepted, (await two.stats()).ledger.accepted) == (1, 0)
+        assert ((await one.stats.counts()).ledger.accepted, (await two.stats.counts()).ledger.accepted) == (1, 0)
 
 
 # By command
