@@ -342,7 +342,8 @@ class Inserts:
         self, jobs: Sequence[Job], companions: Companions, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
         own = {job.id: others for job in jobs if (others := companions.get(job.id))}
-        answers = await self.engine.jobs.insert(jobs, self.host.clock.now(), batch, whole=whole, companions=own or None)
+        now = self.host.clock.now()
+        answers = await self.engine.jobs.insert(jobs, now, batch=batch, whole=whole, companions=own or None)
         self._tell_ready((*jobs, *(one for others in own.values() for one in others)))
         return answers
 
