@@ -11,22 +11,18 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import folders
-from tests.support.engines import pytest_addoption, pytest_collection_modifyitems
-from tests.support.seed import pytest_configure, pytest_report_header
+from tests.support import folders, seed
+from tests.support.engines import OPTION, pytest_addoption, pytest_collection_modifyitems
+from tests.support.repeats import THOROUGH, examples
+from tests.support.seed import pytest_report_header
 from tests.support.turns import pytest_xdist_make_scheduler
 
 __all__ = [
     "pytest_addoption",
     "pytest_collection_modifyitems",
-    "pytest_configure",
     "pytest_report_header",
     "pytest_xdist_make_scheduler",
 ]
-
-# How long an example takes says how busy the machine is, and nothing else.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 # In the background of a script interrupts are ignored, and whatever a process starts inherits that. An answer to them
 # is not inherited, even one that does nothing: the tests go on ignoring interrupts, what they start does not.
@@ -41,6 +37,17 @@ sys.dont_write_bytecode = False
 folders.choose()
 
 _failed = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed and the number of examples, before tests are read; other processes of this run inherit both."""
+    seed.pytest_configure(config)
+    if config.getoption(OPTION):
+        os.environ[THOROUGH] = "1"
+    # How long an example takes says how busy the machine is, and nothing else.
+    patient = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("patient", patient)
+    settings.load_profile("patient")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,6 +20,7 @@ from headrace.runtime.host import Host
 from tests.model.machine import Machine
 from tests.model.sides import Make
 from tests.support.hubs import Hubs
+from tests.support.repeats import examples as some
 from tests.support.seed import told
 from tests.support.servers.schemas import postgres_engine
 
@@ -53,7 +54,7 @@ def test_the_same_story_through_a_hub() -> None:
 
     try:
         with told() as number:
-            tell(Story, number, examples=500 if LONG else 20, steps=100 if LONG else 50)
+            tell(Story, number, examples=500 if LONG else some(20), steps=100 if LONG else 50)
     finally:
         hubs.close()
 
@@ -68,7 +69,7 @@ def test_the_same_story(subject: Make | None) -> None:
             super().__init__(makers)
 
     with told() as number:
-        tell(Story, number, examples=2000 if LONG else 150, steps=100 if LONG else 50)
+        tell(Story, number, examples=2000 if LONG else some(150), steps=100 if LONG else 50)
 
 
 def tell(story: type[RuleBasedStateMachine], number: int, *, examples: int, steps: int) -> None:

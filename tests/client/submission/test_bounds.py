@@ -33,6 +33,7 @@ from headrace.errors import (
 )
 from tests.support.apps import ENGINES, url_of
 from tests.support.programs import process_tasks
+from tests.support.repeats import examples
 from tests.support.until import until
 
 pytestmark = pytest.mark.every_engine
@@ -586,13 +587,13 @@ def test_no_door_lets_anything_out_but_a_typed_error(kind: str, tmp_path: Path) 
 
     with asyncio.Runner() as loop:
 
-        @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(60), deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(st.dictionaries(st.sampled_from(_OPTIONS + _MORE), _ANY, max_size=3), _ANY)
         def submits(options: dict[str, Any], value: Any) -> None:
             loop.run(tried(lambda: app.tasks["work"]._with_options(options).draft(value).submit()))
             loop.run(tried(lambda: app.submit("other", {"value": value}, **options)))
 
-        @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(60), deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(_ANY, _ANY)
         def others(value: Any, other: Any) -> None:
             loop.run(tried(lambda: app.tasks["keyed"].draft(value).submit()))
@@ -600,7 +601,7 @@ def test_no_door_lets_anything_out_but_a_typed_error(kind: str, tmp_path: Path) 
             loop.run(tried(lambda: app.submit(value, {"value": other})))
             loop.run(tried(lambda: app.submit("work", value)))
 
-        @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(40), deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(st.sampled_from(_ACTS), _ANY, _ANY)
         def acts(verb: str, by: Any, result: Any) -> None:
             loop.run(acted(verb, {"by": by} | ({"result": result} if verb == "resolve" else {})))

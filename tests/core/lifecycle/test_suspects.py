@@ -29,6 +29,7 @@ from headrace.core.lifecycle.suspects import (
 from headrace.core.lifecycle.sweep import sweep
 from headrace.core.status import Cause, Outcome, Reason, Status
 from tests.core.stand import NOW, OOPS, RULES, WORKER, at, running, stand, submitted
+from tests.support.repeats import examples
 
 BUDGET = Retry(max_retries=3, backoff="fixed", initial=8, jitter=False)
 
@@ -303,7 +304,7 @@ class _World:
         worker.owned, worker.called = {}, set()
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @on(
     data=st.data(),
     poison=st.integers(0, 4),

@@ -13,11 +13,12 @@ import pytest
 
 from headrace.hub.operations import OPERATIONS
 from tests.hub.openapi.asking import STREAMS, asked
+from tests.support.repeats import examples
 from tests.support.seed import seed
 from tests.support.servers.schemas import url_of
 
 GIVEN = os.environ.get("HEADRACE_EXAMPLES")
-EXAMPLES = int(GIVEN or 25)
+EXAMPLES = int(GIVEN or examples(25))
 SEED = seed() if GIVEN else 15
 """A run of all tests asks the same each time; what is random says how to repeat it, in the first lines of pytest."""
 PARTS = 6

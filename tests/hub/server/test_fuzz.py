@@ -35,6 +35,7 @@ from tests.hub.process import Running, started
 from tests.hub.serving import Served, serving
 from tests.hub.timing import Waits, asked
 from tests.hub.walking import path_of
+from tests.support.repeats import examples
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),
@@ -43,7 +44,7 @@ pytestmark = [
 
 # The same examples in every run: a test that fails once in a while says nothing.
 examples = settings(
-    max_examples=150, derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
+    max_examples=examples(150), derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
 )
 
 MOST = 32 * 1024 * 1024
