@@ -30,7 +30,6 @@ __all__ = [
     "first_told",
     "is_delivery",
     "message_of",
-    "occasion_of",
     "tell",
     "telling",
     "unchained",

@@ -297,8 +297,6 @@ _KNOWN = "The ETag of what the client has: 304 if it is still so."
 
 OPERATIONS = (  # what has a word in the place of an id is before what has an id there
     Operation(
-        name="list_jobs",
-        method="GET",
         path="/api/jobs",
         summary="The jobs that match, the newest first, a page at a time",
         scope="read",
@@ -309,8 +307,6 @@ OPERATIONS = (  # what has a word in the place of an id is before what has an id
         answered=_PAGE,
     ),
     Operation(
-        name="count_jobs",
-        method="GET",
         path="/api/jobs/count",
         summary="How many jobs match",
         scope="read",

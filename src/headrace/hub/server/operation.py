@@ -58,15 +58,15 @@ Do = Callable[[OperationRequest], Awaitable[OperationReply | Response]]
 class Operation:
     """One operation: how it is asked for, who may, what it takes and gives, and what does it."""
 
-    name: str
-    """Unique: the ``operationId`` of the OpenAPI document."""
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    name: str = ""
+    """Unique: the ``operationId`` of the OpenAPI document; empty: the name of what does it."""
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     path: str
     """As Starlette has it, ``/api/jobs/{id}``."""
     summary: str
     scope: Scope | None
     """None: everybody, even without a key."""
-    bounded: Bounded
+    bounded: Bounded = "operator"
     do: Do
     query: type[msgspec.Struct] | None = None
     """Its parameters; those not named here are refused."""
@@ -95,3 +95,6 @@ class Operation:
     path_examples: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
     """It may take long: a stream, or a wait."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or getattr(self.do, "__name__", ""))
