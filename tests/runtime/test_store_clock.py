@@ -69,7 +69,7 @@ def unsure(clock: StoreClock) -> bool:
 
 
 def old(clock: StoreClock) -> bool:
-    return clock.is_old
+    return clock.now_unless_old() is None
 
 
 def steps(clock: StoreClock) -> tuple[ClockStep, ...]:

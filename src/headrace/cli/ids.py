@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from headrace.app import App
 
 __all__ = [
-    "NoSuchBatch",
-    "NoSuchFailure",
     "NoSuchJob",
-    "NoSuchWorker",
-    "NotInBatch",
     "check_range",
     "every",
     "given",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from starlette.requests import Request
@@ -29,13 +29,6 @@ _MARK = "__headrace_pages__"
 
 MAX_DRAINED_BYTES = 64 * 1024 * 1024
 """Bytes of a refused request after which the connection is cut."""
-
-
-class RouteLike(Protocol):
-    """A route, as far as it is used here."""
-
-    path_format: str
-    endpoint: Any
 
 
 # -- requests

@@ -16,14 +16,7 @@ from headrace.core.status import Outcome, Reason, Status
 from headrace.core.updates import Place, Update
 
 __all__ = [
-    "EndTold",
-    "ErrorTold",
-    "ItemTold",
     "Kind",
-    "LogTold",
-    "PositionTold",
-    "ProgressTold",
-    "ResultTold",
     "RetryTold",
     "StatusTold",
     "changes",

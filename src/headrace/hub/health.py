@@ -167,7 +167,6 @@ async def tell_metrics(ask: OperationRequest) -> Response:
 OPERATIONS = (
     Operation(
         name="health",
-        method="GET",
         path="/healthz",
         summary="Whether the process is well",
         scope=None,
@@ -178,7 +177,6 @@ OPERATIONS = (
     ),
     Operation(
         name="ready",
-        method="GET",
         path="/readyz",
         summary="Whether the hub should be sent requests: the store answers and takes writes, and it does not stop",
         scope=None,
@@ -194,11 +192,9 @@ OPERATIONS = (
     ),
     Operation(
         name="metrics",
-        method="GET",
         path="/metrics",
         summary="Figures for Prometheus",
         scope="read",
-        bounded="operator",
         do=tell_metrics,
         gives={200: "text/plain"},
         answered="headrace_store_up 1.0\n",
@@ -225,7 +221,6 @@ async def tell_version(ask: OperationRequest) -> OperationReply:
 VERSION_OPERATIONS = (
     Operation(
         name="version",
-        method="GET",
         path="/api/version",
         summary="Which version of headrace answers",
         scope="read",

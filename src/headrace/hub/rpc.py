@@ -155,11 +155,9 @@ async def _hello(ask: OperationRequest) -> OperationReply:
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="rpc_hello",
-        method="GET",
         path="/rpc/hello",
         summary="What this hub speaks with remote engines",
         scope="engine",
-        bounded="operator",
         do=_hello,
         gives={200: Hello},
     ),

@@ -162,11 +162,6 @@ class StoreClock:
         """Go on with a lock that nobody holds."""
         self._lock = threading.Lock()
 
-    @property
-    def is_old(self) -> bool:
-        """Whether to measure again before something is written."""
-        return self.now_unless_old() is None
-
     def now_unless_old(self) -> datetime | None:
         """``now``, for what is about to be written; None: measure again before that."""
         if (anchor := self._anchor) is None:

@@ -26,6 +26,14 @@ __all__ = ["door_flags", "hub", "hub_options", "prepare", "set_up", "start", "un
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _number(name: str, default: int, help: str, *, least: int = 0) -> Callable[[F], F]:
+    return click.option(name, type=click.IntRange(least), default=default, show_default=True, metavar="N", help=help)
+
+
+def _span(name: str, default: float, help: str) -> Callable[[F], F]:
+    return click.option(name, type=duration, default=default, show_default=True, metavar="DURATION", help=help)
+
+
 def door_flags(fn: F) -> F:
     """Add the flags that say how a hub is served."""
     for option in (
@@ -50,33 +58,16 @@ def door_flags(fn: F) -> F:
             metavar="CIDR",
             help="Let webhooks go to this network although it is private, as in 10.0.0.0/8; may be repeated.",
         ),
-        click.option(
-            "--worker-lease",
-            type=duration,
-            default=60.0,
-            show_default=True,
-            metavar="DURATION",
-            help="How long a worker behind the hub may be silent before its jobs go to others.",
-        ),
-        click.option(
+        _span("--worker-lease", 60.0, "How long a worker behind the hub may be silent before its jobs go to others."),
+        _span(
             "--worker-grace",
-            type=duration,
-            default=10.0,
-            show_default=True,
-            metavar="DURATION",
-            help="In which time a worker must be back, at any hub, whose socket or remote engine was cut off without "
+            10.0,
+            "In which time a worker must be back, at any hub, whose socket or remote engine was cut off without "
             "a goodbye, before its jobs go to others; never less than one heartbeat takes (12.5 s).",
         ),
         click.option("--no-webhooks", is_flag=True, help="Leave the delivery of webhooks to others."),
         click.option("--no-maintenance", is_flag=True, help="Leave sweeping, pruning and planning to others."),
-        click.option(
-            "--sockets",
-            type=click.IntRange(1),
-            default=10_000,
-            show_default=True,
-            metavar="N",
-            help="Connections at once; more are answered 503.",
-        ),
+        _number("--sockets", 10_000, "Connections at once; more are answered 503.", least=1),
         click.option(
             "--customer-priority",
             type=click.IntRange(0, 100),
@@ -85,38 +76,18 @@ def door_flags(fn: F) -> F:
             metavar="0-100",
             help="The highest priority that the key of a customer may give its jobs.",
         ),
-        click.option(
+        _number(
             "--customer-jobs",
-            type=click.IntRange(0),
-            default=10_000,
-            show_default=True,
-            metavar="N",
-            help="Live jobs of a customer that its keys may submit; more are answered 429. 0: any number.",
+            10_000,
+            "Live jobs of a customer that its keys may submit; more are answered 429. 0: any number.",
         ),
-        click.option(
+        _number(
             "--customer-messages",
-            type=click.IntRange(0),
-            default=20_000,
-            show_default=True,
-            metavar="N",
-            help="Messages to webhooks of a customer that wait; what would make more is answered 429. 0: any number.",
+            20_000,
+            "Messages to webhooks of a customer that wait; what would make more is answered 429. 0: any number.",
         ),
-        click.option(
-            "--customer-webhooks",
-            type=click.IntRange(0),
-            default=10,
-            show_default=True,
-            metavar="N",
-            help="Subscriptions to webhooks that a customer may have.",
-        ),
-        click.option(
-            "--submit-burst",
-            type=click.IntRange(1),
-            default=200,
-            show_default=True,
-            metavar="N",
-            help="Submits of one key at once, before --submit-rate counts.",
-        ),
+        _number("--customer-webhooks", 10, "Subscriptions to webhooks that a customer may have."),
+        _number("--submit-burst", 200, "Submits of one key at once, before --submit-rate counts.", least=1),
         click.option(
             "--submit-rate",
             type=click.FloatRange(0),
@@ -133,14 +104,7 @@ def door_flags(fn: F) -> F:
             help="On stop, for how long new requests are still answered while /readyz says no, so that a balancer "
             "turns away first.",
         ),
-        click.option(
-            "--grace",
-            type=duration,
-            default=15.0,
-            show_default=True,
-            metavar="DURATION",
-            help="On stop, how long requests and running jobs may take to finish.",
-        ),
+        _span("--grace", 15.0, "On stop, how long requests and running jobs may take to finish."),
         click.option("--keyfile", type=click.Path(), metavar="FILE", help="The key of the certificate."),
         click.option(
             "--certfile",

@@ -12,15 +12,7 @@ import msgspec
 from headrace.core.auth.api_keys import SHOWN_KEY_CHARACTERS
 from headrace.core.defaults import DASHBOARD_SESSION_LIFETIME, MAX_DASHBOARD_SESSIONS
 
-__all__ = [
-    "SESSION_RANDOM_BYTES",
-    "Session",
-    "Sessions",
-    "form_secret",
-    "prefix_of",
-    "session_digest",
-    "session_text",
-]
+__all__ = ["SESSION_RANDOM_BYTES", "Session", "Sessions", "form_secret", "prefix_of", "session_digest", "session_text"]
 
 SESSION_RANDOM_BYTES = 32
 """Random bytes in a session."""

@@ -16,7 +16,6 @@ from uuid import UUID
 import msgspec
 
 __all__ = [
-    "MAX_SECRETS",
     "SECRET_BYTES",
     "JobLease",
     "Secrets",

@@ -16,17 +16,7 @@ from headrace.core.job import Spec
 from headrace.core.validation import whole
 from headrace.errors import TooManyProfiles
 
-__all__ = [
-    "OURS",
-    "Pair",
-    "allowed",
-    "checked_profiles",
-    "excess",
-    "no_room",
-    "refusal",
-    "room_for",
-    "staked_by",
-]
+__all__ = ["OURS", "Pair", "allowed", "checked_profiles", "excess", "no_room", "refusal", "room_for", "staked_by"]
 
 
 OURS = ""

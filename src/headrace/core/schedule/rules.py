@@ -18,16 +18,7 @@ from headrace.core.times import Seconds, seconds
 from headrace.core.validation import checked_moment, plain, whole
 from headrace.errors import MAX_DURATION_SECONDS, ConfigError, shown
 
-__all__ = [
-    "CatchUp",
-    "Continuous",
-    "Cron",
-    "Every",
-    "Overlap",
-    "Rule",
-    "Timed",
-    "same_rule",
-]
+__all__ = ["CatchUp", "Continuous", "Cron", "Every", "Overlap", "Rule", "Timed", "same_rule"]
 
 CatchUp = Literal["once", "skip", "all"]
 Overlap = Literal["allow", "skip", "wait"]

@@ -20,17 +20,7 @@ from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.core.status import Status
 
-__all__ = [
-    "FINGERPRINT_DIGITS",
-    "UNDONE",
-    "FailureGroup",
-    "fingerprint",
-    "group_key",
-    "group_of",
-    "grouped",
-    "place_of",
-    "seen_at",
-]
+__all__ = ["FINGERPRINT_DIGITS", "UNDONE", "FailureGroup", "fingerprint", "group_of", "grouped", "place_of", "seen_at"]
 
 FINGERPRINT_DIGITS = 12
 """Hexadecimal digits of a fingerprint: short enough to be typed, long enough for a million kinds of errors."""

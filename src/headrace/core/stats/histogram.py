@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.codec.record import Record
 
-__all__ = ["BOUNDS", "Histogram", "Quantiles", "bucket_of"]
+__all__ = ["BOUNDS", "Histogram", "Quantiles"]
 
 _MIN_SECONDS = 0.001
 _BUCKETS_PER_DECADE = 8
@@ -20,11 +20,6 @@ BOUNDS: tuple[float, ...] = tuple(
 )
 """The upper ends of the buckets, in seconds: from a millisecond to eleven days, each a third more than the one before.
 They must never change: stores keep counts by the index of a bucket."""
-
-
-def bucket_of(seconds: float) -> int:
-    """Return the bucket of so many seconds; the last one has everything beyond ``BOUNDS``."""
-    return bisect_left(BOUNDS, seconds)
 
 
 class Quantiles(msgspec.Struct, Record, frozen=True, kw_only=True):

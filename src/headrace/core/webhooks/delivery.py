@@ -31,7 +31,6 @@ __all__ = [
     "first_told",
     "is_delivery",
     "message_of",
-    "occasion_of",
     "tell",
     "telling",
     "unchained",

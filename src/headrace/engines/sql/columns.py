@@ -24,7 +24,6 @@ from headrace.engines.sql.encoding import STAGES, Micros, State, encode, rank_of
 
 __all__ = [
     "FOR_OTHERS",
-    "NEW_STATE",
     "PLAIN",
     "READ_STATE",
     "REPORTED",

@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.core.attempt import ErrorInfo, History
 from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
-from headrace.core.job import Job, Spec
+from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.engine.transactions import walk
 from headrace.engines.sql.encoding import encode
@@ -35,7 +35,6 @@ __all__ = ["Records", "prepare"]
 T = TypeVar("T")
 
 _error = msgspec.json.Decoder(ErrorInfo).decode
-_spec = msgspec.json.Decoder(Spec).decode
 
 DIALECT = Dialect(
     prefix="",

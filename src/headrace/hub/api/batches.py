@@ -153,8 +153,6 @@ _VIEW = {
 
 OPERATIONS = (
     Operation(
-        name="list_batches",
-        method="GET",
         path="/api/batches",
         summary="Batches, newest first",
         scope="read",
@@ -165,8 +163,6 @@ OPERATIONS = (
         answered={"items": [_VIEW], "cursor": None},
     ),
     Operation(
-        name="get_batch",
-        method="GET",
         path="/api/batches/{id}",
         summary="One batch, with its counts",
         scope="read",
@@ -178,8 +174,6 @@ OPERATIONS = (
         path_examples={"id": _ID},
     ),
     Operation(
-        name="jobs_of_batch",
-        method="GET",
         path="/api/batches/{id}/jobs",
         summary="The jobs of a batch, newest first",
         scope="read",
@@ -192,7 +186,6 @@ OPERATIONS = (
         path_examples={"id": _ID},
     ),
     Operation(
-        name="cancel_batch",
         method="POST",
         path="/api/batches/{id}/cancel",
         summary="Cancel the jobs of a batch that have not ended; it takes no more",

@@ -32,7 +32,6 @@ __all__ = [
     "Listed",
     "Name",
     "job_view",
-    "job_views",
     "no_such",
     "page_view",
     "warnings_about",

@@ -297,8 +297,6 @@ _KNOWN = "The ETag of what the client has: 304 if it is still so."
 
 OPERATIONS = (  # paths with a word in place of the id come before those with an id
     Operation(
-        name="list_jobs",
-        method="GET",
         path="/api/jobs",
         summary="The jobs that match, the newest first, a page at a time",
         scope="read",
@@ -309,8 +307,6 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         answered=_PAGE,
     ),
     Operation(
-        name="count_jobs",
-        method="GET",
         path="/api/jobs/count",
         summary="How many jobs match",
         scope="read",

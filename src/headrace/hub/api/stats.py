@@ -85,12 +85,9 @@ _POINT = {
 
 OPERATIONS = (
     Operation(
-        name="stats",
-        method="GET",
         path="/api/stats",
         summary="Jobs by status, the ledger, workers, and since when the oldest queued job waits",
         scope="read",
-        bounded="operator",
         do=stats,
         gives={200: Stats},
         answered={
@@ -115,12 +112,9 @@ OPERATIONS = (
         },
     ),
     Operation(
-        name="charts",
-        method="GET",
         path="/api/charts",
         summary="What workers finished, by task, queue and time, and how long it took",
         scope="read",
-        bounded="operator",
         do=charts,
         query=ChartsAsked,
         gives={200: Charts},
@@ -132,8 +126,6 @@ OPERATIONS = (
         },
     ),
     Operation(
-        name="failures",
-        method="GET",
         path="/api/failures",
         summary="Jobs that failed alike, in groups, the largest first",
         scope="read",

@@ -46,8 +46,6 @@ _VIEW = {
 
 OPERATIONS = (
     Operation(
-        name="list_tasks",
-        method="GET",
         path="/api/tasks",
         summary="Every task that this hub or a worker has, with the schema of its payload",
         scope="read",
@@ -57,8 +55,6 @@ OPERATIONS = (
         answered={"items": [_VIEW]},
     ),
     Operation(
-        name="get_task",
-        method="GET",
         path="/api/tasks/{name:path}",
         summary="One task, with the schema of its payload",
         scope="read",

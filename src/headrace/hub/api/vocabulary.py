@@ -35,25 +35,14 @@ if TYPE_CHECKING:
     from headrace.client.task import Task
 
 __all__ = [
-    "OUR_STATUS",
     "Drafts",
     "Requirements",
     "RetryBody",
     "Submission",
     "SubmitBody",
-    "our_status",
     "requirements_of",
     "submission_of",
 ]
-
-
-OUR_STATUS = {"in_progress": "running"}
-"""The statuses that have another name on the page."""
-
-
-def our_status(text: str) -> str:
-    """Return a status by headrace's name."""
-    return OUR_STATUS.get(text, text)
 
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]

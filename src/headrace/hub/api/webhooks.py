@@ -306,8 +306,6 @@ _DELIVERY = {
 
 OPERATIONS = (
     Operation(
-        name="list_webhooks",
-        method="GET",
         path="/api/webhooks",
         summary="List the subscriptions, without their secrets",
         scope="read",
@@ -318,7 +316,6 @@ OPERATIONS = (
         answered={"items": [_WEBHOOK]},
     ),
     Operation(
-        name="add_webhook",
         method="POST",
         path="/api/webhooks",
         summary="Subscribe: an address is told of jobs that are submitted from now on; its secret is shown this once",
@@ -335,8 +332,6 @@ OPERATIONS = (
         answered=_MADE,
     ),
     Operation(
-        name="list_deliveries",
-        method="GET",
         path="/api/webhooks/deliveries",
         summary="List what was sent, or is to be: jobs, newest first",
         scope="read",
@@ -347,7 +342,6 @@ OPERATIONS = (
         answered={"items": [_DELIVERY], "cursor": None},
     ),
     Operation(
-        name="redeliver",
         method="POST",
         path="/api/webhooks/deliveries/{id}/redeliver",
         summary="Send a message once more, under the same webhook-id",
@@ -360,8 +354,6 @@ OPERATIONS = (
         path_examples=PATH,
     ),
     Operation(
-        name="get_webhook",
-        method="GET",
         path="/api/webhooks/{id}",
         summary="One subscription, and whether it is switched off, and why",
         scope="read",
@@ -373,7 +365,6 @@ OPERATIONS = (
         path_examples=_PATH,
     ),
     Operation(
-        name="set_webhook",
         method="PATCH",
         path="/api/webhooks/{id}",
         summary="Change a subscription, or switch it on or off",
@@ -388,7 +379,6 @@ OPERATIONS = (
         path_examples=_PATH,
     ),
     Operation(
-        name="test_webhook",
         method="POST",
         path="/api/webhooks/{id}/test",
         summary="Send a message of type webhook.test; the answer is the delivery",
@@ -401,7 +391,6 @@ OPERATIONS = (
         path_examples=_PATH,
     ),
     Operation(
-        name="rotate_webhook",
         method="POST",
         path="/api/webhooks/{id}/rotate",
         summary="Give it a new secret; the old one signs beside it for a while",
@@ -416,7 +405,6 @@ OPERATIONS = (
         path_examples=_PATH,
     ),
     Operation(
-        name="delete_webhook",
         method="DELETE",
         path="/api/webhooks/{id}",
         summary="Remove a subscription and its secrets; what waits to be delivered to it fails",

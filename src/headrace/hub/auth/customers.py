@@ -13,16 +13,7 @@ from headrace.errors import JobNotFound
 from headrace.http.problems import Fault, Problem, absent, id_of
 from headrace.hub.server.operation import OperationRequest
 
-__all__ = [
-    "customer_of",
-    "filters_of",
-    "is_own",
-    "job_of",
-    "jobs_of",
-    "location_of",
-    "may_submit",
-    "not_ours",
-]
+__all__ = ["customer_of", "filters_of", "job_of", "jobs_of", "location_of", "may_submit", "not_ours"]
 
 OURS = "headrace."
 """Tasks and queues with this prefix are reserved: what runs there is trusted."""

@@ -92,8 +92,6 @@ async def _fed(seat: Seat) -> AsyncGenerator[bytes, None]:
 
 OPERATIONS = (
     Operation(
-        name="job_events",
-        method="GET",
         path="/api/jobs/{id}/events",
         summary="Follow a job to its end, as server-sent events",
         scope="read",
@@ -108,8 +106,6 @@ OPERATIONS = (
         live=True,
     ),
     Operation(
-        name="feed",
-        method="GET",
         path="/api/events",
         summary="Follow all jobs that match, as server-sent events",
         scope="read",

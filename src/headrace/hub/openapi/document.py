@@ -358,8 +358,6 @@ async def openapi(ask: OperationRequest) -> Response:
 
 OPERATIONS = (
     Operation(
-        name="openapi",
-        method="GET",
         path="/openapi.json",
         summary="This document: every operation, in OpenAPI 3.1",
         scope=None,

@@ -51,8 +51,6 @@ async def docs(ask: OperationRequest) -> Response:
 
 OPERATIONS = (
     Operation(
-        name="docs",
-        method="GET",
         path="/docs",
         summary="This documentation, for people",
         scope=None,

@@ -24,9 +24,8 @@ __all__ = ["OPERATIONS", "WORK", "WorkMessage"]
 class WorkMessage:
     """One message of workers: what it is called, what it holds, what it is answered with, and what does it."""
 
-    name: str
     summary: str
-    bounded: Bounded
+    bounded: Bounded = "leased"
     do: Callable[[Peer, Any], Awaitable[msgspec.Struct]]
     takes: type[msgspec.Struct]
     gives: Any
@@ -35,6 +34,11 @@ class WorkMessage:
     refuses: tuple[int, ...] = (404, 409)
     waits: bool = False
     """It may take long: who leaves meanwhile is noticed."""
+
+    @property
+    def name(self) -> str:
+        """What a socket and a path call it: the name of what does it."""
+        return str(getattr(self.do, "__name__", ""))
 
 
 _ID = "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"
@@ -52,7 +56,6 @@ _OF_JOB = {"lease": _LEASE}
 
 WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
-        name="register_worker",
         summary="Make a worker known, or know it again by its token",
         bounded="offered",
         do=registration.register_worker,
@@ -70,7 +73,6 @@ WORK: tuple[WorkMessage, ...] = (
         refuses=(409, 410),
     ),
     WorkMessage(
-        name="claim_job",
         summary="Ask for a job, and wait for one if asked to",
         bounded="offered",
         do=registration.claim_job,
@@ -101,9 +103,7 @@ WORK: tuple[WorkMessage, ...] = (
         waits=True,
     ),
     WorkMessage(
-        name="accept_job",
         summary="Take a job that was assigned",
-        bounded="leased",
         do=progress.accept_job,
         takes=said.AcceptJob,
         gives=said.JobAccepted,
@@ -111,9 +111,7 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "job_accepted", "job_id": _ID, "start_by": _AT},
     ),
     WorkMessage(
-        name="prepare_job",
         summary="Take a job, and have 30 s more to start it",
-        bounded="leased",
         do=progress.prepare_job,
         takes=said.PrepareJob,
         gives=said.JobAccepted,
@@ -121,9 +119,7 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "job_accepted", "job_id": _ID, "start_by": _AT},
     ),
     WorkMessage(
-        name="start_job",
         summary="Say that the work begins",
-        bounded="leased",
         do=progress.start_job,
         takes=said.StartJob,
         gives=said.JobStarted,
@@ -131,9 +127,7 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "job_started", "job_id": _ID, "attempt": 1, "timeout_at": _AT},
     ),
     WorkMessage(
-        name="update_job_progress",
         summary="Say how far a job is, and hear whether it must stop",
-        bounded="leased",
         do=progress.update_job_progress,
         takes=said.UpdateJobProgress,
         gives=said.ProgressAcknowledged,
@@ -149,9 +143,7 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "progress_acknowledged", "job_id": _ID, "cancel": False, "reason": None},
     ),
     WorkMessage(
-        name="job_log",
         summary="Add lines to the log of a job",
-        bounded="leased",
         do=entries.job_log,
         takes=said.JobLog,
         gives=said.LogAcknowledged,
@@ -159,9 +151,7 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "log_acknowledged", "job_id": _ID, "next": 2, "dropped": 0},
     ),
     WorkMessage(
-        name="job_items",
         summary="Add items to the stream of a job",
-        bounded="leased",
         do=entries.job_items,
         takes=said.JobItems,
         gives=said.ItemsAcknowledged,
@@ -170,9 +160,7 @@ WORK: tuple[WorkMessage, ...] = (
         refuses=(404, 409, 422),
     ),
     WorkMessage(
-        name="job_step",
         summary="Ask what a durable step came to, or keep it",
-        bounded="leased",
         do=entries.job_step,
         takes=said.JobStep,
         gives=said.StepResult,
@@ -187,9 +175,7 @@ WORK: tuple[WorkMessage, ...] = (
         refuses=(404, 409, 422),
     ),
     WorkMessage(
-        name="submit_child",
         summary="Submit a child of a job",
-        bounded="leased",
         do=entries.submit_child,
         takes=said.SubmitChild,
         gives=said.ChildSubmitted,
@@ -204,9 +190,7 @@ WORK: tuple[WorkMessage, ...] = (
         refuses=(404, 409, 410, 422),
     ),
     WorkMessage(
-        name="complete_job",
         summary="Complete a job",
-        bounded="leased",
         do=finish.complete_job,
         takes=said.CompleteJob,
         gives=said.JobCompleted,
@@ -215,9 +199,7 @@ WORK: tuple[WorkMessage, ...] = (
         refuses=(404, 409, 422),
     ),
     WorkMessage(
-        name="fail_job",
         summary="Say that a job failed, and whether it is worth another attempt",
-        bounded="leased",
         do=finish.fail_job,
         takes=said.FailJob,
         gives=said.JobFailed,
@@ -231,9 +213,7 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "job_failed", "job_id": _ID, "status": "retrying", "retry_at": _AT},
     ),
     WorkMessage(
-        name="snooze_job",
         summary="Have a job wait, uncharged",
-        bounded="leased",
         do=finish.snooze_job,
         takes=said.SnoozeJob,
         gives=said.JobSnoozed,
@@ -241,9 +221,7 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "job_snoozed", "job_id": _ID, "status": "scheduled", "available_at": _AT},
     ),
     WorkMessage(
-        name="release_job",
         summary="Give a job back, uncharged",
-        bounded="leased",
         do=finish.release_job,
         takes=said.ReleaseJob,
         gives=said.JobReleased,
@@ -251,7 +229,6 @@ WORK: tuple[WorkMessage, ...] = (
         answered={"type": "job_released", "job_id": _ID, "status": "queued"},
     ),
     WorkMessage(
-        name="heartbeat",
         summary="Show that a worker lives, and hear what it must stop",
         bounded="offered",
         do=registration.heartbeat,

@@ -58,15 +58,15 @@ Do = Callable[[OperationRequest], Awaitable[OperationReply | Response]]
 class Operation:
     """One operation: its route, its scope, what it takes and gives, and the function that serves it."""
 
-    name: str
-    """Unique: the ``operationId`` of the OpenAPI document."""
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    name: str = ""
+    """Unique: the ``operationId`` of the OpenAPI document; empty: the name of what does it."""
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     path: str
     """In Starlette's form, ``/api/jobs/{id}``."""
     summary: str
     scope: Scope | None
-    """None: no key is needed."""
-    bounded: Bounded
+    """None: everybody, even without a key."""
+    bounded: Bounded = "operator"
     do: Do
     query: type[msgspec.Struct] | None = None
     """Its parameters; unknown ones are refused."""
@@ -95,4 +95,7 @@ class Operation:
     """The reply to the example."""
     path_examples: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
-    """It may take long: it streams or waits."""
+    """It may take long: a stream, or a wait."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or getattr(self.do, "__name__", ""))

@@ -13,18 +13,7 @@ from msgspec import inspect
 from headrace.http import problems
 from headrace.http.problems import PAGE, Fault, Problem, ProblemDetails
 
-__all__ = [
-    "FAULT",
-    "PAGE",
-    "Fault",
-    "Problem",
-    "ProblemDetails",
-    "choices",
-    "decoded",
-    "details_of",
-    "malformed",
-    "problem_of",
-]
+__all__ = ["FAULT", "PAGE", "Fault", "Problem", "ProblemDetails", "choices", "decoded", "malformed", "problem_of"]
 
 
 _PART = re.compile(r"\.(\w+)|\[[^]]*\]")
@@ -119,8 +108,3 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
     except (UnicodeDecodeError, RecursionError) as error:
         detail = "it is nested too deep" if isinstance(error, RecursionError) else "it is not UTF-8"
         raise Problem(400, "malformed", "The request cannot be understood", detail) from None
-
-
-def details_of(status: int, title: str, detail: str) -> Any:
-    """Return problem details without an error, as for an unknown path."""
-    return ProblemDetails(type=PAGE + title.lower().replace(" ", "-"), title=title, status=status, detail=detail)

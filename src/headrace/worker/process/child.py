@@ -45,7 +45,6 @@ __all__ = [
     "Yield",
     "encode",
     "serve",
-    "to_child",
     "to_parent",
 ]
 
