@@ -94,7 +94,7 @@ async def _acted(app: App, verb: str, **said: Any) -> Any:
         await app.handle(handle.id).cancel()
     before = await app.get(handle.id)
     try:
-        return await getattr(app, verb)(handle.id, **said)
+        return await getattr(app.handle(handle.id), verb)(**said)
     except HeadraceError:
         assert await app.get(handle.id) == before
         raise
@@ -566,7 +566,7 @@ def test_no_door_lets_anything_out_but_a_typed_error(kind: str, tmp_path: Path) 
     async def acted(verb: str, said: dict[str, Any]) -> None:
         handle = await app.by_name["work"].submit()
         try:
-            job = await getattr(app, verb)(handle.id, **said)
+            job = await getattr(app.handle(handle.id), verb)(**said)
         except HeadraceError:
             assert (await handle.refresh()).status == "queued"
         else:
