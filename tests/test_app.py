@@ -170,7 +170,7 @@ def test_a_lifespan_refuses_what_no_worker_can_have_when_it_is_made(options: dic
 async def test_a_worker_waits_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = Sums()
     async with sums.app:
-        announce, away = sums.app.tasks.announce, [True]
+        announce, away = sums.app._announce, [True]
 
         async def flaky() -> None:
             if away.pop() if away else False:

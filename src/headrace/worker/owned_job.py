@@ -50,12 +50,12 @@ class OwnedJob:
         "items",
         "job",
         "kept",
-        "writer",
         "over",
         "permits",
         "since",
         "started_at",
         "weight",
+        "writer",
     )
     items: Sequence[Change]
     weight: int

@@ -19,7 +19,7 @@ from headrace.core.job import Job
 from headrace.core.webhooks.delivery import QUEUE, TASK
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions
-from headrace.hub.webhooks import webhook_worker
+from headrace.hub.webhooks import delivery, webhook_worker
 from headrace.hub.webhooks.delivery import _MAX_OPEN_DELIVERIES, _MAX_RECEIVER_DELIVERIES, OFF
 from tests.hub.webhooks.receiving import Names, Receiver, receiving
 from tests.support.apps import ENGINES, Sums, url_of
