@@ -85,7 +85,7 @@ def hub(stores: Stores, *, quick: bool, repeat: int) -> HubFigures:
                 found.peer_submits.append(_submits(address, int(5_000 * size), SUBMIT))
         progress.step("hub: submits over HTTP, by turns with a route that only answers")
         with stores.fresh() as store, _bare() as bare, hub_process(store, "--no-access-log") as (address, _):
-            turns = [(bare, found.bare), (address, found.inserts)]
+            turns = [(bare, found.bare), (address, found.submits)]
             for where, _ in turns:
                 _submits(where, 1000)
             for _ in range(TURNS):  # what slows the machine down for a while slows both
@@ -304,8 +304,8 @@ def p99(spans: Sequence[float]) -> float:
 
 def hub_lines(found: HubFigures) -> Iterator[str]:
     """The figures against what was promised: medians of what was measured by turns, of all else the best."""
-    bare, ours, logged, bulk = median(found.bare), median(found.inserts), median(found.logged), max(found.bulk)
-    shares = [submits / answers for answers, submits in zip(found.bare, found.inserts, strict=True)]
+    bare, ours, logged, bulk = median(found.bare), median(found.submits), median(found.logged), max(found.bulk)
+    shares = [submits / answers for answers, submits in zip(found.bare, found.submits, strict=True)]
     yield f"submits over HTTP, {CLIENTS} clients with keep-alive, requests a second, medians of {len(shares)} by turns"
     yield line("a route that only validates and answers", f"{bare:,.0f}")
     share = median(shares)

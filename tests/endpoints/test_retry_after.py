@@ -41,5 +41,5 @@ async def test_estimates_follow_the_queue_and_the_task(tmp_path: Path) -> None:
         assert await estimates.after_submit(await job(delay=100)) == 103
         clock.advance(POSITION_CACHE_SECONDS)
         assert await estimates.after_submit(await job()) == 53
-        ended = await app.handle((await job()).id).cancel()
+        ended = await app.jobs.handle((await job()).id).cancel()
         assert await estimates.retry_after(ended) == 0

@@ -342,7 +342,7 @@ async def staged(attack: Attack, app: App) -> None:
     await attack.post("/api/work/fail_job", **failed, error=WICKED, error_details=details, retry=False)
     done = await attack.held()
     await attack.post("/api/work/complete_job", **done, result={"a": WICKED, "b": HUGE})
-    for verb in (app.jobs.handle(failed["job_id"]).retry, app.handle(done["job_id"]).discard):
+    for verb in (app.jobs.handle(failed["job_id"]).retry, app.jobs.handle(done["job_id"]).discard):
         with suppress(ConfigError):
             await verb(by=WICKED)
     again = await attack.held()

@@ -35,7 +35,7 @@ async def test_a_dry_run_counts_and_each_job_has_its_own_answer(sums: Sums, monk
     jobs = [await sums.add.options(delay=3600).submit(n) for n in range(5)]
     other = await sums.multiply.submit(2, 3)
     mine: Filters = {"task": "add"}
-    assert await app.jobs.where(**mine).preview("run_now") == await app.where(**mine).preview("cancel") == 5
+    assert await app.jobs.where(**mine).preview("run_now") == await app.jobs.where(**mine).preview("cancel") == 5
     assert await app.jobs.where(**mine).preview("retry") == 0, "without a status, those that the act can begin from"
     assert [one.status for one in (await app.jobs.list(**mine)).items] == [Status.SCHEDULED] * 5, "it only counts"
     answers = await each(app.jobs.where(**mine).postpone(7200, by="ann"))

@@ -95,7 +95,7 @@ async def _acted(app: App, verb: str, **said: Any) -> Any:
         await app.jobs.handle(handle.id).cancel()
     before = await app.jobs.get(handle.id)
     try:
-        return await getattr(app.handle(handle.id), verb)(**said)
+        return await getattr(app.jobs.handle(handle.id), verb)(**said)
     except HeadraceError:
         assert await app.jobs.get(handle.id) == before
         raise
@@ -578,7 +578,7 @@ def test_no_door_lets_anything_out_but_a_typed_error(kind: str, tmp_path: Path) 
     async def acted(verb: str, said: dict[str, Any]) -> None:
         handle = await app.tasks["work"].submit()
         try:
-            job = await getattr(app.handle(handle.id), verb)(**said)
+            job = await getattr(app.jobs.handle(handle.id), verb)(**said)
         except HeadraceError:
             assert (await handle.refresh()).status == "queued"
         else:

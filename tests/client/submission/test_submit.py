@@ -176,7 +176,7 @@ async def test_what_is_not_there_is_not_found(sums: Sums) -> None:
     for verb in (sums.app.jobs.get, sums.app.jobs.history, sums.app.jobs.explain):
         with pytest.raises(JobNotFound):
             await verb(nobody)
-    for act in (sums.app.jobs.handle(nobody).cancel, sums.app.handle(nobody).rerun):
+    for act in (sums.app.jobs.handle(nobody).cancel, sums.app.jobs.handle(nobody).rerun):
         with pytest.raises(JobNotFound):
             await act()
 

@@ -344,8 +344,8 @@ async def test_a_store_that_goes_away_in_the_middle(small: Served, monkeypatch: 
         return stored
 
     monkeypatch.setattr(jobs, "insert", failing)
-    for lane in small.app.session.writer.inserts.writer:
-        monkeypatch.setattr(lane, "_patience", patience)
+    for batcher in small.app.session.writer.inserts.batchers:
+        monkeypatch.setattr(batcher, "_patience", patience)
     found = list[dict[str, Any]]()
     for _ in range(4):
         found += await verdicts(small, *[{"task": "add", "payload": {"a": 1}}] * 2)

@@ -161,7 +161,7 @@ async def test_a_child_that_submits_has_its_start_recorded_at_once(
 
     with app.override(url=url):
         async with app, app.worker():
-            job = await process_families.inserts.submit(str(gate))
+            job = await process_families.submits.submit(str(gate))
             await until(begun)
             gate.touch()
             await job.result()

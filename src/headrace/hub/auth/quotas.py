@@ -204,7 +204,7 @@ class Quotas:
     ) -> int:
         """Return how many messages are expected of jobs; ``count_of`` counts the jobs of some tasks; none: of all."""
         counts, ahead = dict[tuple[str, ...], int](), 0
-        for tasks, each in await self._app.session.writer.inserts.webhooks.followers(customer, new=new):
+        for tasks, each in await self._app.session.writer.inserts.webhooks.expected_messages(customer, new=new):
             if tasks not in counts:
                 counts[tasks] = await count_of(tasks)
             ahead += each * counts[tasks]

@@ -15,7 +15,7 @@ _log = logging.getLogger("headrace.batcher")
 
 
 class Load:
-    """What some batchers have to write, together. Above ``most`` nothing is refused: a caller that would add to it waits."""
+    """What some batchers have to write, together. Above ``most`` a caller that would add to it waits."""
 
     __slots__ = ("_waiting", "bytes", "most")
 

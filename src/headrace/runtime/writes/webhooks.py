@@ -127,7 +127,7 @@ class Webhooks:
         wanted += (one.events for one in targets if one.customer == customer and one.id not in known)
         return sum(messages_ahead(events, new=True) for events in wanted)
 
-    async def audience(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
+    async def expected_messages(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
         """Who may hear of the live jobs of this customer: of which tasks (none: of all), and how many messages of each
         such job are foreseen; ``new``: of one that is.
 
