@@ -239,7 +239,7 @@ def _ended(span: Span, ctx: Context, ending: Ending) -> Ending:
             span.set_attribute("headrace.outcome", Outcome.SNOOZED.value)
         case Failed():
             _failed(span, ending)
-            return replace(ending, error=noted(ending.error, getattr(ctx, "trace", {})))
+            return replace(ending, error=noted(ending.error, getattr(ctx, "_trace", {})))
         case Released() | TimedOut():
             _stopped(span, ctx)
     return ending

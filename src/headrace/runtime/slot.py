@@ -61,7 +61,7 @@ class SlotWait:
 
     def __init__(self) -> None:
         holder = current.get()
-        self._slot = None if holder is None else holder.caller.slot()
+        self._slot = None if holder is None else holder._caller.slot()
         self._yielded = False
 
     def yield_slot(self) -> None:

@@ -46,7 +46,7 @@ def _parent(app: App) -> Context | None:
 def parentage_here(app: App) -> Parentage | None:
     """The parentage of a job that is submitted here; None outside a handler."""
     ctx = _parent(app)
-    return None if ctx is None else Parentage.of(ctx.job, getattr(ctx, "trace", ctx.job.trace))
+    return None if ctx is None else Parentage.of(ctx.job, getattr(ctx, "_trace", ctx.job.trace))
 
 
 def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], now: datetime | None = None) -> UUID:

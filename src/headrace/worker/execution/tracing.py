@@ -48,7 +48,7 @@ def noted(error: ErrorInfo, headers: Mapping[str, str]) -> ErrorInfo:
 
 def timed_out_in(ctx: Context | None, ending: TimedOut) -> TimedOut:
     """The ending of an attempt that ran out of time, with word of its span if it had one."""
-    headers = None if ctx is None else getattr(ctx, "trace", None)
+    headers = None if ctx is None else getattr(ctx, "_trace", None)
     if ctx is None or headers is None:
         return ending
     return replace(ending, error=noted(ending.error or timeout_error(ctx.job), headers))

@@ -161,7 +161,7 @@ class ProcessPool:
             if left is not None:
                 begin_by = SystemClock().monotonic() + left  # which a child reads on the same machine, alike
             fn = handler.fn
-            at, trace = ctx.started_at, getattr(ctx, "trace", None)
+            at, trace = ctx.started_at, getattr(ctx, "_trace", None)
             request = Request(fn.__module__, fn.__qualname__, job, ctx.attempt, at, begin_by, trace)
             ending = child.run(request, ctx)
             done = True
