@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.seed import seed
+
 ROOT = Path(__file__).parents[2]
 
 STORY = """
@@ -29,6 +31,11 @@ def test_marked(store): ...
 
 @pytest.mark.parametrize("kind", ["memory", "postgres"])
 def test_not_on_sqlite(kind): ...
+
+
+@pytest.mark.variants
+@pytest.mark.parametrize("way", ["a", "b", "c", "d"])
+def test_ways(way): ...
 """
 
 ALWAYS = [
@@ -37,13 +44,15 @@ ALWAYS = [
 ]
 CHOSEN = ["test_plain[sqlite-1]", "test_plain[sqlite-2]"]
 OTHERS = [f"test_plain[{kind}-{number}]" for kind in ("memory", "postgres") for number in (1, 2)]
+WAYS = [f"test_ways[{way}]" for way in "abcd"]
+TWO_WAYS = [WAYS[0], WAYS[1 + seed() % 3]]
 
 
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ([], [*ALWAYS, *CHOSEN]),
-        (["--every-engine"], [*ALWAYS, *CHOSEN, *OTHERS]),
+        ([], [*ALWAYS, *CHOSEN, *TWO_WAYS]),
+        (["--every-engine"], [*ALWAYS, *CHOSEN, *OTHERS, *WAYS]),
         (["-k", "plain and postgres"], ["test_plain[postgres-1]", "test_plain[postgres-2]"]),
     ],
     ids=["by itself", "asked for all", "asked for one"],

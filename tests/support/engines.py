@@ -4,6 +4,9 @@ What an engine must do, the conformance suite tests on all of them. A test of wh
 alone, even if it could run on others, unless its mark ``every_engine`` says that the engine matters: transactions,
 processes that die or share a store, notifications, claims under limits, time. ``--every-engine`` runs each test
 wherever it can run, and so does a test that is named with its parameter.
+
+Where an engine is reached in many ways (drivers, pools), a test marked ``variants`` tries the first of them and one
+other, by the seed of the run.
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ from collections.abc import Hashable
 
 import pytest
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
+from tests.support.seed import seed
+
+__all__ = ["OPTION", "pytest_addoption", "pytest_collection_modifyitems"]
 
 OPTION = "--every-engine"
 MARK = "every_engine"
+VARIANTS = "variants"
 
 CHOSEN = "sqlite"
 OTHERS = frozenset(["memory", "postgres"])
@@ -31,15 +37,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after -k and -m: who asks for PostgreSQL alone gets it
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what another engine would only repeat."""
+    """Leave out what another engine, or another way to one, would only repeat."""
     if config.getoption(OPTION) or any("[" in argument for argument in config.args):
         return
     chosen = {_same(item) for item in items if _engine(item) == CHOSEN}
     repeated = [item for item in items if _engine(item) in OTHERS and not _matters(item) and _same(item) in chosen]
+    repeated += _other_variants(items)
     if repeated:
         config.hook.pytest_deselected(items=repeated)
         gone = set(repeated)
         items[:] = [item for item in items if item not in gone]
+
+
+def _other_variants(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests on all ways but the first and one other."""
+    families: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker(VARIANTS):
+            families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [item for first, *others in families.values() for n, item in enumerate(others) if n != seed() % len(others)]
 
 
 def _matters(item: pytest.Item) -> bool:

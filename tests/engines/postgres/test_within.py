@@ -56,6 +56,7 @@ async def opened(shop: Shop) -> AsyncIterator[Shop]:
         yield shop
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", ASYNC)
 async def test_a_job_of_an_awaited_transaction(kind: str, opened: Shop) -> None:
     app, add, keyed = opened.app, opened.add, opened.keyed
@@ -87,6 +88,7 @@ async def test_a_job_of_an_awaited_transaction(kind: str, opened: Shop) -> None:
         await undone.refresh()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", BLOCKING)
 def test_a_job_of_a_blocking_transaction(kind: str, shop: Shop) -> None:
     app = shop.app
@@ -145,6 +147,7 @@ async def test_a_waiting_worker_hears_of_the_commit(opened: Shop) -> None:
         assert await handle.result(timeout=45) == 2
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", ASYNC)
 async def test_a_job_is_completed_by_an_awaited_transaction(kind: str, opened: Shop) -> None:
     app = opened.app
@@ -163,6 +166,7 @@ async def test_a_job_is_completed_by_an_awaited_transaction(kind: str, opened: S
         assert await asyncio.wait_for(pay.run(False), 45) == "not paid"
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", BLOCKING)
 async def test_a_job_is_completed_by_a_blocking_transaction(kind: str, opened: Shop) -> None:
     app = opened.app

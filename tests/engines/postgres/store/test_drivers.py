@@ -51,6 +51,7 @@ def notes(table: str) -> list[str]:
     return [row[0] for row in shared().execute(f"SELECT note FROM {table}", database())]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", ASYNC)
 async def test_steps_are_awaited_and_end_with_the_transaction(kind: str, table: str) -> None:
     async with ASYNC[kind]() as connection:
@@ -69,6 +70,7 @@ async def test_steps_are_awaited_and_end_with_the_transaction(kind: str, table: 
     assert notes(table) == TEXTS
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", BLOCKING)
 def test_steps_are_run_here_and_end_with_the_transaction(kind: str, table: str) -> None:
     with BLOCKING[kind]() as connection:
@@ -85,6 +87,7 @@ def test_steps_are_run_here_and_end_with_the_transaction(kind: str, table: str) 
     assert notes(table) == TEXTS
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", BLOCKING)
 def test_an_error_of_the_driver_passes_through(kind: str, table: str) -> None:
     def wrong() -> Statements[None]:
