@@ -44,8 +44,8 @@ class HasCaller(Protocol):
     """The run that code is in: the Context of its handler."""
 
     @property
-    def caller(self) -> HasSlot:
-        """Whoever called the handler."""
+    def _caller(self) -> HasSlot:
+        """What called the handler."""
         ...
 
 
