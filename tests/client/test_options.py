@@ -248,7 +248,7 @@ async def test_nothing_else_that_is_said_of_jobs_fails_so_either(monster: str) -
             (ConfigError, lambda: app.submit(value, {})),
             (ConfigError, lambda: app.queues.set("q", priority=value)),
             (ConfigError, lambda: app.queues.set("q", rates=as_list)),
-            *((ConfigError, partial(cast(Any, app.jobs), **{name: value})) for name in FILTERS),
+            *((ConfigError, partial(cast(Any, app.jobs.list), **{name: value})) for name in FILTERS),
             *((ConfigError, partial(cast(Any, app.jobs.count), **{name: (value,)})) for name in FILTERS),
             *((ConfigError, partial(cast(Any, app.jobs.failures), **{name: [[value]]})) for name in FILTERS),
             (ConfigError, lambda: app.jobs.get(value)),

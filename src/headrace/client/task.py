@@ -148,8 +148,11 @@ class Task(Generic[P, R_co]):
         text = handler.encode_bound(arguments)
         if asked is None:
             options = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
-        name = handler.name
-        id = app.host.new_id(now) if current.get() is None else new_id(app, name, text, options, now)
+        name, host = handler.name, app.host
+        if current.get() is None:  # as in most programs that submit
+            id = host.dice.new_id(now or host.clock.now())
+        else:
+            id = new_id(app, name, text, options, now)
         return Draft(app, id, name, text, options, handler, asked)
 
     def _resolve(self) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:

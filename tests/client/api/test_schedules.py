@@ -262,7 +262,7 @@ async def test_what_cannot_be_scheduled_is_refused() -> None:
             await app.schedules.set("x", Continuous(), sums.add.options(dedup="k").draft(1))
         with pytest.raises(ConfigError, match="n must be a whole number"):
             await app.schedules.preview(Every(hours=1), 0)
-        with pytest.raises(ConfigError, match="next_fires takes"):
+        with pytest.raises(ConfigError, match="preview takes"):
             await app.schedules.preview(None)  # type: ignore[arg-type]
         await app.schedules.set("run", Continuous(), sums.add.draft(1))
         with pytest.raises(ConfigError, match="has no fires"):

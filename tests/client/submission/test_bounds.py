@@ -442,7 +442,7 @@ async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
 
 
 async def test_questions_that_make_no_sense_are_refused_alike(app: App) -> None:
-    jobs: Any = app.jobs
+    jobs: Any = app.jobs.list
     asked: list[Callable[[], Awaitable[Any]]] = [
         *(
             lambda cursor=cursor: app.jobs.list(cursor=cursor)
