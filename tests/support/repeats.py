@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["THOROUGH", "examples", "repeats"]
+__all__ = ["THOROUGH", "examples", "repeats", "thorough"]
 
 SOAK = "HEADRACE_SOAK"
 """The environment variable that ``make soak`` sets."""
@@ -24,4 +24,9 @@ def repeats(soak: int, otherwise: int = 1) -> int:
 
 def examples(all_of_them: int) -> int:
     """How many this run tries."""
-    return all_of_them if os.environ.get(SOAK) or os.environ.get(THOROUGH) else max(all_of_them // 3, 1)
+    return all_of_them if thorough() else max(all_of_them // 3, 1)
+
+
+def thorough() -> bool:
+    """Whether this run tries all there is."""
+    return bool(os.environ.get(SOAK) or os.environ.get(THOROUGH))
