@@ -20,7 +20,7 @@ from headrace import App
 from tests.dashboard.looks import axe_faults, sticking_out
 from tests.dashboard.walk import SHOWN, Scheme, looks, walk
 from tests.support.apps import url_of
-from tests.support.repeats import thorough
+from tests.support.seed import thorough
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "dashboard.md"
 AXE: list[tuple[Scheme, str]] = [("light", "laptop"), ("dark", "phone")]
