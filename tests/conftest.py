@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import folders, seed
 from tests.support.engines import OPTION, pytest_addoption, pytest_collection_modifyitems
-from tests.support.repeats import THOROUGH, examples
-from tests.support.seed import pytest_report_header
+from tests.support.seed import THOROUGH, examples, pytest_report_header
 from tests.support.turns import pytest_xdist_make_scheduler
 
 __all__ = [

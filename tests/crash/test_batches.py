@@ -12,7 +12,7 @@ from headrace import Status
 from headrace.core.change import BatchTally
 from tests.crash.app import app, nothing, report
 from tests.support.crew import crew
-from tests.support.repeats import repeats
+from tests.support.seed import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 

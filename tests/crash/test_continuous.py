@@ -17,7 +17,7 @@ from headrace.core.status import Outcome, Status
 from tests.crash.polling import INSTANCES, app
 from tests.support.crew import crew
 from tests.support.invariants import all_jobs, check_store
-from tests.support.repeats import repeats
+from tests.support.seed import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 

@@ -21,7 +21,7 @@ from tests.crash.app import app, blocks, deaf, waits_for
 from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.living import BY_LOOKS, BY_PROOF, are_living, have_beaten, living, quietly, said, the_same_workers
-from tests.support.repeats import repeats
+from tests.support.seed import repeats
 from tests.support.servers import schemas
 from tests.support.servers.pgbouncer import PgBouncer
 from tests.support.servers.postgres import Server, shared

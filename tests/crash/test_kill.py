@@ -17,7 +17,7 @@ from headrace.core.status import Outcome, Reason, Status
 from tests.crash.app import app, poison, waits_for, work
 from tests.support.crew import crew
 from tests.support.invariants import check_store
-from tests.support.repeats import repeats
+from tests.support.seed import repeats
 from tests.support.servers import schemas
 from tests.support.until import until
 

@@ -18,7 +18,7 @@ from headrace.core.status import Outcome, Status
 from tests.crash.paying import Moment, app, pay, pay_at
 from tests.support.crew import crew
 from tests.support.invariants import check_store
-from tests.support.repeats import repeats
+from tests.support.seed import repeats
 from tests.support.servers.postgres import shared
 from tests.support.servers.schemas import schema_of, url_of
 from tests.support.until import until

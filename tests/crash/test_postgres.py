@@ -19,7 +19,7 @@ from headrace.errors import Unavailable
 from tests.crash.app import app, nothing, waits_for, work
 from tests.support.crew import Crew, crew
 from tests.support.invariants import check_store
-from tests.support.repeats import repeats
+from tests.support.seed import repeats
 from tests.support.servers.postgres import Server
 from tests.support.servers.proxy import Proxy
 from tests.support.until import until

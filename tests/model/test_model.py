@@ -20,7 +20,7 @@ from headrace.runtime.host import Host
 from tests.model.machine import Machine
 from tests.model.sides import Make
 from tests.support.hubs import Hubs
-from tests.support.repeats import examples as some
+from tests.support.seed import examples as some
 from tests.support.seed import told
 from tests.support.servers.schemas import postgres_engine
 

@@ -33,7 +33,7 @@ from headrace.errors import (
 )
 from tests.support.apps import ENGINES, url_of
 from tests.support.programs import process_tasks
-from tests.support.repeats import examples
+from tests.support.seed import examples
 from tests.support.until import until
 
 pytestmark = pytest.mark.every_engine

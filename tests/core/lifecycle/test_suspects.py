@@ -29,7 +29,7 @@ from headrace.core.lifecycle.suspects import (
 from headrace.core.lifecycle.sweep import sweep
 from headrace.core.status import Cause, Outcome, Reason, Status
 from tests.core.stand import NOW, OOPS, RULES, WORKER, at, running, stand, submitted
-from tests.support.repeats import examples
+from tests.support.seed import examples
 
 BUDGET = Retry(max_retries=3, backoff="fixed", initial=8, jitter=False)
 

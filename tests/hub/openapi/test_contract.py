@@ -13,8 +13,7 @@ import pytest
 
 from headrace.hub.operations import OPERATIONS
 from tests.hub.openapi.asking import STREAMS, asked
-from tests.support.repeats import examples
-from tests.support.seed import seed
+from tests.support.seed import examples, seed
 from tests.support.servers.schemas import url_of
 
 GIVEN = os.environ.get("HEADRACE_EXAMPLES")

@@ -35,7 +35,7 @@ from tests.hub.process import Running, started
 from tests.hub.serving import Served, serving
 from tests.hub.timing import Waits, asked
 from tests.hub.walking import path_of
-from tests.support.repeats import examples
+from tests.support.seed import examples
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),

@@ -168,7 +168,8 @@ def _remember_types() -> None:
 
     It does so by a query that reads all types there are, for each kind of array: a fifth of what a test costs.
     """
-    find_out, known = asyncpg.Connection._introspect_types, dict[tuple[object, ...], Any]()
+    connection: Any = asyncpg.Connection  # the method is not public
+    find_out, known = connection._introspect_types, dict[tuple[object, ...], Any]()
 
     async def introspect(self: asyncpg.Connection[Any], types: Sequence[int], timeout: float) -> Any:
         if max(types) >= FIRST_OF_USERS:
@@ -178,7 +179,7 @@ def _remember_types() -> None:
             known[key] = await find_out(self, types, timeout)
         return known[key]
 
-    asyncpg.Connection._introspect_types = introspect
+    connection._introspect_types = introspect
 
 
 class Home:

@@ -34,7 +34,7 @@ from headrace.engines.postgres.store.pool import HOT, Pool
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
-from tests.support.repeats import examples
+from tests.support.seed import examples
 from tests.support.servers.postgres import shared
 from tests.support.servers.schemas import postgres_engine
 from tests.support.until import until
