@@ -23,6 +23,17 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.client.task": ("StreamTask",),
     "headrace.client.handle": ("StreamHandle",),
     "headrace.client.job_set": ("JobSet",),
+    "headrace.client.api.jobs": ("JobsApi",),
+    "headrace.client.api.batches": ("BatchesApi",),
+    "headrace.client.api.queues": ("QueuesApi",),
+    "headrace.client.api.limits": ("LimitsApi",),
+    "headrace.client.api.rates": ("RatesApi",),
+    "headrace.client.api.schedules": ("SchedulesApi",),
+    "headrace.client.api.workers": ("WorkersApi",),
+    "headrace.client.api.webhooks": ("WebhooksApi",),
+    "headrace.client.api.keys": ("KeysApi",),
+    "headrace.client.api.stats": ("StatsApi",),
+    "headrace.client.api.store": ("StoreApi",),
     "headrace.client.api.actions": ("ActionResult",),
     "headrace.runtime.watch.stream": ("StreamItem",),
     "headrace.client.batch": ("BatchHandle", "Batch"),
@@ -42,7 +53,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.core.stats.rollup": ("Step",),
     "headrace.core.status": ("Outcome", "Reason"),
     "headrace.engine": ("WorkerRow", "WorkerInfo", "Beat"),
-    "headrace.client.api.tasks": ("UnregisteredTask",),
+    "headrace.client.api.tasks": ("TasksApi", "UnregisteredTask"),
     "headrace.contrib.prometheus": (),
     "headrace.testing": (),
     "headrace.logs": (),
@@ -68,17 +79,32 @@ MADE_ELSEWHERE = frozenset(
         "StreamTask",
         "Task",
         "Worker",
+        *(
+            f"{noun}Api"
+            for noun in [
+                "Jobs",
+                "Batches",
+                "Queues",
+                "Limits",
+                "Rates",
+                "Schedules",
+                "Tasks",
+                "Workers",
+                "Webhooks",
+                "Keys",
+                "Stats",
+                "Store",
+            ]
+        ),
     }
 )
-"""Never constructed by a user, so how they are is nobody's business."""
+"""Users never construct these, so the reference leaves their constructors out."""
 
 INNER: dict[str, frozenset[str]] = {
-    "App": frozenset({"by_name", "forget", "new_id", "session", "session_on", "trace", "tracing"}),
+    "App": frozenset({"session"}),
     "Attempt": frozenset({"fold"}),
-    "Context": frozenset({"entered", "place", "places", "rewind", "trace"}),
     "Continuous": frozenset({"rest", "retry"}),
     "Cron": frozenset({"spread"}),
-    "Draft": frozenset({"handler", "job", "refuse_times", "spec"}),
     "ErrorInfo": frozenset({"cut"}),
     "Every": frozenset({"spread"}),
     "Job": frozenset({"act_by", "claim", "payload_text", "result_text", "streak"}),
@@ -89,10 +115,8 @@ INNER: dict[str, frozenset[str]] = {
     "Point": frozenset({"of"}),
     "LogLine": frozenset({"of"}),
     "Stream": frozenset({"reference"}),
-    "Task": frozenset({"abandon", "draft_bound", "hooks", "own_options", "results_for", "with_options"}),
-    "StreamTask": frozenset({"results_for"}),
+    "Task": frozenset({"hooks"}),
     "BatchTally": frozenset({"plus"}),
-    "Tasks": frozenset({"add", "bind", "host_or_none"}),
     "Worker": frozenset({"beat", "died", "drop_buffer", "executing", "host", "idle", "main", "taken", "told"}),
 }
 """Members that one part of headrace has for another."""

@@ -94,29 +94,29 @@ class App(Hooked, Lifetime):
         self._submit_middlewares = self._hooks.submit_middleware
         self._declared: dict[str, dict[str, Any]] = {}
         """What code says about queues and rates, by the key of its setting."""
-        self.jobs = JobsApi(self)
+        self.jobs: JobsApi = JobsApi(self)
         """Jobs: find, read, follow and explain them."""
-        self.batches = BatchesApi(self)
+        self.batches: BatchesApi = BatchesApi(self)
         """Batches that are stored."""
-        self.queues = QueuesApi(self)
+        self.queues: QueuesApi = QueuesApi(self)
         """Queues: list, pause and change them."""
-        self.limits = LimitsApi(self)
+        self.limits: LimitsApi = LimitsApi(self)
         """Limits of tasks, and how much of them is in use."""
-        self.rates = RatesApi(self)
+        self.rates: RatesApi = RatesApi(self)
         """Rate limits."""
-        self.schedules = SchedulesApi(self)
+        self.schedules: SchedulesApi = SchedulesApi(self)
         """Schedules: make, pause and trigger them."""
-        self.tasks = TasksApi(self)
+        self.tasks: TasksApi = TasksApi(self)
         """The tasks of this App, by name, and those that workers have recorded."""
-        self.workers = WorkersApi(self)
+        self.workers: WorkersApi = WorkersApi(self)
         """Workers: list, explain and drain them."""
-        self.webhooks = WebhooksApi(self)
+        self.webhooks: WebhooksApi = WebhooksApi(self)
         """Webhooks, and what was delivered to them."""
-        self.keys = KeysApi(self)
+        self.keys: KeysApi = KeysApi(self)
         """Keys of the hub."""
-        self.stats = StatsApi(self)
+        self.stats: StatsApi = StatsApi(self)
         """Counts, charts and durations."""
-        self.store = StoreApi(self)
+        self.store: StoreApi = StoreApi(self)
         """The store as a whole."""
         self._tasks = Tasks()
         self._tasks._bind(self, self._register)

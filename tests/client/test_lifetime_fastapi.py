@@ -71,15 +71,15 @@ async def begin() -> Job:
 
 @web.get("/plain/{id}")
 async def plain(id: UUID):
-    return await jobs.get(id)
+    return await jobs.jobs.get(id)
 
 @web.get("/typed/{id}")
 async def typed(id: UUID) -> Job:
-    return await jobs.get(id)
+    return await jobs.jobs.get(id)
 
 @web.get("/model/{id}", response_model=Job | None)
 async def model(id: UUID):
-    return await jobs.get(id)
+    return await jobs.jobs.get(id)
 
 class Answer(BaseModel):
     job: Job
@@ -87,59 +87,59 @@ class Answer(BaseModel):
 
 @web.get("/nested/{id}")
 async def nested(id: UUID) -> Answer:
-    job = await jobs.get(id)
+    job = await jobs.jobs.get(id)
     return Answer(job=job, progress=job.progress)
 
 @web.get("/progress/{id}")
 async def progress(id: UUID):
-    return (await jobs.get(id)).progress
+    return (await jobs.jobs.get(id)).progress
 
 @web.get("/progress-typed/{id}")
 async def progress_typed(id: UUID) -> Progress | None:
-    return (await jobs.get(id)).progress
+    return (await jobs.jobs.get(id)).progress
 
 @web.get("/page")
 async def page():
-    return await jobs.jobs()
+    return await jobs.jobs.list()
 
 @web.get("/page-typed")
 async def page_typed() -> Page[Job]:
-    return await jobs.jobs()
+    return await jobs.jobs.list()
 
 @web.get("/list")
 async def all_jobs():
-    return list((await jobs.jobs()).items)
+    return list((await jobs.jobs.list()).items)
 
 @web.get("/list-typed")
 async def all_jobs_typed() -> list[Job]:
-    return list((await jobs.jobs()).items)
+    return list((await jobs.jobs.list()).items)
 
 @web.get("/history/{id}")
 async def history(id: UUID) -> History:
-    return await jobs.history(id)
+    return await jobs.jobs.history(id)
 
 @web.get("/explain/{id}")
 async def explain(id: UUID) -> Explanation:
-    return await jobs.explain(id)
+    return await jobs.jobs.explain(id)
 
 @web.get("/stats")
 async def stats() -> Stats:
-    return await jobs.stats()
+    return await jobs.stats.counts()
 
 @web.get("/everything")
 async def everything():
     return {
-        "stats": await jobs.stats(), "queues": await jobs.queues(), "workers": await jobs.workers(),
-        "tasks": await jobs.tasks(), "checks": await jobs.doctor(), "batches": await jobs.batches(),
+        "stats": await jobs.stats.counts(), "queues": await jobs.queues.list(), "workers": await jobs.workers.list(),
+        "tasks": await jobs.tasks.list(), "checks": await jobs.store.doctor(), "batches": await jobs.batches.list(),
     }
 
 @web.get("/workers")
 async def workers() -> list[WorkerRow]:
-    return await jobs.workers()
+    return await jobs.workers.list()
 
 @web.get("/others")
 async def others() -> tuple[list[QueueInfo], list[TaskInfo], list[Check]]:
-    return await jobs.queues(), await jobs.tasks(), await jobs.doctor()
+    return await jobs.queues.list(), await jobs.tasks.list(), await jobs.store.doctor()
 
 uvicorn.run(web, port=int(sys.argv[1]), log_level="warning")
 """
