@@ -81,20 +81,10 @@ MADE_ELSEWHERE = frozenset(
         "Worker",
         *(
             f"{noun}Api"
-            for noun in [
-                "Jobs",
-                "Batches",
-                "Queues",
-                "Limits",
-                "Rates",
-                "Schedules",
-                "Tasks",
-                "Workers",
-                "Webhooks",
-                "Keys",
-                "Stats",
-                "Store",
-            ]
+            for noun in (
+                *("Jobs", "Batches", "Queues", "Limits", "Rates", "Schedules"),
+                *("Tasks", "Workers", "Webhooks", "Keys", "Stats", "Store"),
+            )
         ),
     }
 )

@@ -57,7 +57,7 @@ class Harness:
             stack.callback(self._runner.close)
             stack.push_async_callback(self._runner.resources.close)
             await self._runner.resources.open()
-            stack.callback(setattr, app, "waiter", None)
+            stack.callback(setattr, app, "_waiter", None)
             app._waiter = self._runner.waiter()
             self._planner = Planner(engine, writer, host, self._runner.id)
             self._sweeper = Sweeper(engine, writer, host, self._runner.id)
