@@ -5,16 +5,17 @@ import io
 import logging
 import os
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace import App
+from headrace import App, Context, Status
 from headrace.client import lifetime
 from headrace.engine import Engine
 from headrace.engines.connect import connect
-from headrace.errors import ConfigError, HeadraceError, NotOpen
+from headrace.errors import ConfigError, HeadraceError, NotOpen, SyncInAsync
 from headrace.runtime.store_clock import StoreClock
 from headrace.testing import FakeClock
 from tests.support.apps import ENGINES, Sums, url_of
@@ -216,3 +217,49 @@ async def test_what_an_open_app_logs_is_printable(kind: str, tmp_path: Path) -> 
     [line] = told.getvalue().splitlines()
     assert line.startswith("WARNING no worker is alive, and jobs of 'add' require ")
     assert list(raw_in(line)) == []
+
+
+def test_streams_logs_watches_and_feeds_are_read_without_a_loop(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task
+    async def count(ctx: Context, to: int) -> AsyncIterator[int]:
+        for number in range(to):
+            ctx.progress(100 * number / to, f"at {number}")
+            yield number
+
+    async def work() -> None:
+        async with app.worker(burst=True) as worker:
+            await worker.run(signals=False)
+
+    feed = app.jobs.feed(task="count")
+    app.wait(feed.__aenter__())
+    job = count.submit_sync(3)
+    for changed in app.iterate(feed):
+        assert changed.jobs[0].id == job.id
+        break
+    app.wait(work())
+    assert list(app.iterate(app.jobs.handle(job.id).stream())) == [0, 1, 2]
+    assert [one.status for one in app.iterate(job.watch())] == [Status.COMPLETED]
+    assert list(app.iterate(job.logs())) == []
+
+
+def test_what_is_left_early_is_closed() -> None:
+    app, closed = App("memory://"), list[bool]()
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.append(True)
+
+    for number in app.iterate(endless()):
+        assert number == 1
+        break
+    assert closed == [True]
+
+
+async def test_nothing_is_read_so_on_a_loop() -> None:
+    with pytest.raises(SyncInAsync):
+        next(App("memory://").iterate(App("memory://").jobs.feed()))

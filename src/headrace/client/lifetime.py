@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from types import TracebackType
@@ -213,7 +213,7 @@ class Lifetime:
             return cast("T", self._waiter(work))
         return background.wait(cast("App", self), work)
 
-    def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
+    def iterate(self, source: AsyncIterable[T]) -> Iterator[T]:
         """Read an async iterator without an event loop: ``for line in app.iterate(job.logs(follow=True)): …``.
 
         It reads any stream, log, watch or feed. Leaving the loop early closes the iterator.
@@ -221,11 +221,13 @@ class Lifetime:
         :raises SyncInAsync: this thread has a running loop
         """
 
+        reading = aiter(source)
+
         async def step() -> T | _End:
-            return await anext(source, _End.END)
+            return await anext(reading, _End.END)
 
         async def close() -> None:
-            if (aclose := getattr(source, "aclose", None)) is not None:
+            if (aclose := getattr(reading, "aclose", None)) is not None:
                 await aclose()
 
         try:

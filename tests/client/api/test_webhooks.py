@@ -276,7 +276,7 @@ async def test_an_address_is_looked_up_once_not_for_each_submit(quick: Sums) -> 
 
 
 async def test_webhook_is_for_one_submit(quick: Sums) -> None:
-    with pytest.raises(ConfigError, match="app.webhooks.add"):
+    with pytest.raises(ConfigError, match=r"app\.webhooks\.add"):
         quick.app.task(webhook=URL)(lambda: None)
     with pytest.raises(ConfigError, match="webhook"):
         App("memory://", defaults={"webhook": URL})

@@ -106,7 +106,7 @@ from shop.urls import order
 app, clock = project_app(), FakeClock(datetime.now(UTC) - timedelta(days=400))
 with app.override(clock=clock):
     handle = order.task.options(customer="ann", delay=1e6).submit_sync(shop="north", order={"item": "tea"})
-    app.wait(app.handle(handle.id).cancel())
+    app.wait(app.jobs.handle(handle.id).cancel())
     clock.advance(days=40)
     app.wait(app.store.prune())
     assert app.wait(app.jobs.get_many([handle.id])) == [None]
