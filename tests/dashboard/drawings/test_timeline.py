@@ -54,23 +54,23 @@ def test_a_retried_job_waits_runs_fails_backs_off_and_completes() -> None:
         finished_at=at(100),
     )
     found = timeline(job(status=Status.COMPLETED, finished_at=at(100)), History((first, second)), at(999))
-    kinds = [[(part.kind, part.seconds) for part in lane.parts] for lane in found.writer]
+    kinds = [[(part.kind, part.seconds) for part in lane.parts] for lane in found.lanes]
     assert kinds == [
         [("waiting", 10), ("assigned", 10), ("ended-failed", 20), ("backoff", 30)],
         [("waiting", 10), ("assigned", 0), ("running", 20)],
     ]
-    widths = [round(part.width / (WIDE - 8), 2) for part in found.writer[0].parts]
+    widths = [round(part.width / (WIDE - 8), 2) for part in found.lanes[0].parts]
     assert widths == [0.1, 0.1, 0.2, 0.3], "to scale"
-    assert all(part.width > 0 for lane in found.writer for part in lane.parts), "whatever happened is seen"
+    assert all(part.width > 0 for lane in found.lanes for part in lane.parts), "whatever happened is seen"
 
 
 def test_what_runs_goes_on_until_now() -> None:
     running = job(status=Status.RUNNING, worker=WORKER, attempt=1, assigned_at=at(5), started_at=at(6))
-    [lane] = timeline(running, History(), at(16)).writer
+    [lane] = timeline(running, History(), at(16)).lanes
     assert [(part.kind, part.seconds) for part in lane.parts] == [("waiting", 5), ("assigned", 1), ("running", 10)]
-    [waiting] = timeline(job(), History(), at(30)).writer
+    [waiting] = timeline(job(), History(), at(30)).lanes
     assert [(part.kind, part.seconds) for part in waiting.parts] == [("waiting", 30)]
-    [never] = timeline(job(status=Status.CANCELLED, finished_at=at(3)), History(), at(30)).writer
+    [never] = timeline(job(status=Status.CANCELLED, finished_at=at(3)), History(), at(30)).lanes
     assert [(part.kind, part.seconds) for part in never.parts] == [("waiting", 3)]
 
 
@@ -80,4 +80,4 @@ def test_of_very_many_attempts_the_last_are_drawn() -> None:
         for n in range(100)
     )
     found = timeline(job(status=Status.FAILED, finished_at=at(100)), History(attempts), at(200))
-    assert (len(found.writer), found.hidden) == (MAX_ATTEMPTS, 100 - MAX_ATTEMPTS)
+    assert (len(found.lanes), found.hidden) == (MAX_ATTEMPTS, 100 - MAX_ATTEMPTS)
