@@ -139,7 +139,7 @@ class Handler:
 
     @property
     def place(self) -> str:
-        """Where the function stands, as file:line."""
+        """Where the function is defined, as file:line."""
         code = getattr(inspect.unwrap(self.fn if self.bulk is None else self.bulk.fn), "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(self.fn)
 
@@ -320,14 +320,14 @@ def _mode(fn: Callable[..., Any], name: str, run_in: str | None) -> Mode:
 
 
 class _Unresolved(str):
-    """An annotation whose names are not there at run time, for instance imported for the type checker only."""
+    """An annotation with names that are not there at run time, for instance imported for the type checker only."""
 
     __slots__ = ()
 
 
 def read_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations as types, each resolved on its own if they cannot be together."""
-    # What says another signature than what it wraps is read by that, as ``inspect.signature`` does.
+    # A function that declares another signature than what it wraps is read by that, as ``inspect.signature`` does.
     plain: Any = inspect.unwrap(fn, stop=lambda one: hasattr(one, "__signature__"))
     while isinstance(plain, functools.partial):
         plain = plain.func

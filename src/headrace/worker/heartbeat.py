@@ -1,7 +1,7 @@
 """The sign of life, on a thread of its own with a session of its own: a blocked loop must not look like death.
 
 When the loop stands still, this thread does what cannot wait: it gives the buffer back, records starts that were left
-out, and ends attempts whose time is over. Whatever the loop has to say later is judged by rev and epoch as always.
+out, and ends attempts that are out of time. The store judges what the loop writes later by rev and epoch as always.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Heartbeat"]
 _log = logging.getLogger("headrace.heartbeat")
 
 CHECK_SECONDS = 0.5
-"""Seconds between two looks: well within the time after which a lock that is free twice proves a death."""
+"""Seconds between two checks: well within the time after which a lock that is free twice proves a death."""
 _STOP_TIMEOUT_SECONDS = 5.0
 _MAX_TRIES = 5
 
@@ -46,7 +46,7 @@ Decide = Callable[[Job], Change | None]
 
 
 class Heartbeat:
-    """Beats for one worker until it is stopped; all that it asks of the worker, it asks from a thread of its own."""
+    """Beats for one worker until it is stopped; it calls the worker from a thread of its own."""
 
     def __init__(self, worker: Worker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self._worker, self._engine, self._host, self._loop = worker, engine, host, loop
@@ -64,18 +64,18 @@ class Heartbeat:
         self._session, self._opened, self._holding = engine.another_session(), False, asyncio.Lock()
         self._attending: UUID | None = None
         self._told: str | None = None
-        """The proof that the store knows."""
+        """The proof that the store has."""
         self.attended: Attended | None = None
         """What is held for the worker, if anything is."""
         self.blocked = False
-        """Whether the worker's loop stood still at the last look."""
+        """Whether the worker's loop stood still at the last check."""
         self.lost: StoreLost | None = None
         """Why there is no store left to beat in; its worker ends by it."""
 
     async def attend(self, worker: UUID) -> str | None:
         """Hold what shows that this worker lives, from now on and in place of another's; the proof, for registering.
 
-        To be called before the worker registers: of a worker that is known, whoever finds nothing held may bury it.
+        To be called before the worker registers: a known worker that holds nothing counts as dead.
         """
         self._attending = worker
         self._run()
@@ -86,7 +86,7 @@ class Heartbeat:
         try:
             async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
                 await held
-        except (EngineError, TimeoutError) as error:  # a beat will tell the proof as soon as there is one
+        except (EngineError, TimeoutError) as error:  # a beat will send the proof as soon as there is one
             _log.debug("nothing is held for worker %s yet: %s", worker, error)
         self._told = self._proof(worker)
         return self._told
@@ -161,7 +161,7 @@ class Heartbeat:
 
     async def _hold(self) -> None:
         """Hold what shows that the worker lives; what was lost, for whatever reason, is held anew."""
-        async with self._holding:  # the worker's loop asks for it, too
+        async with self._holding:  # the worker's loop calls this, too
             try:
                 if not self._opened:
                     await self._session.open()
@@ -174,7 +174,7 @@ class Heartbeat:
                 raise
 
     def _due(self) -> bool:
-        """Whether it is time for a beat, or the store must be asked, or told, something at once."""
+        """Whether it is time for a beat, or there is something to send to the store, or to read from it, at once."""
         return self._host.clock.monotonic() >= self._next or self._unsure or self._told != self._proof(self._worker.id)
 
     def _proof(self, worker: UUID) -> str | None:
@@ -195,7 +195,7 @@ class Heartbeat:
             if clock is not None and asked is not None and answer.now is not None:
                 clock.told(asked, answer.now)
             self.acknowledged()
-            await self._host.make_sure(session)  # the answer may have been on its way when the machine slept
+            await self._host.make_sure(session)  # the reply may have been on its way when the machine slept
             self._compare()
         if self._outage:
             self._outage = False
@@ -208,7 +208,7 @@ class Heartbeat:
         return (clock := self._host.store_clock) is not None and clock.is_unsure
 
     def _compare(self) -> None:
-        """Say so, once, if this machine's clock is wrong."""
+        """Log, once, if this machine's clock is wrong."""
         apart = 0.0 if (clock := self._host.store_clock) is None else clock.apart
         if abs(apart) > MAX_CLOCK_ERROR_SECONDS and not self._wrong:
             text = "the clock of this machine is %s; jobs go by the store's, so it costs nothing. Let it follow NTP"
@@ -222,7 +222,7 @@ class Heartbeat:
             _log.debug("the worker's loop is gone")
 
     async def _look(self, session: Engine) -> None:
-        """See how busy the worker is and whether its loop moves; if it does not, do what cannot wait for it."""
+        """Measure how busy the worker is and whether its loop moves; if it does not, do what cannot wait for it."""
         self._worker.measure()
         stood = self._host.clock.monotonic() - self._worker.ticked_at
         blocked = stood > self._rules.beat / 2

@@ -1,4 +1,4 @@
-"""What may be asked of a worker, checked where it is written."""
+"""The options of a worker, checked where they are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following what runs add to their jobs: by hints, and by asking when none come."""
+"""Following what runs add to their jobs: by hints, and by polling when none come."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ class EntryReader:
 
 
 def _page(entries: list[Entry]) -> int:
-    """How many to ask for next, if they are as large as these."""
+    """How many to request next, if they are as large as these."""
     return max(1, min(MAX_BATCH, _MAX_PAGE_BYTES * len(entries) // (1 + sum(len(entry.data) for entry in entries))))

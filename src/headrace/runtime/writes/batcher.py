@@ -1,10 +1,10 @@
 """Group commit: what is put while a write is in flight forms the next write.
 
-There is no linger: a lone item is written at once, and where the lane has a short way for one, without a task or a
-timer of its own; as soon as others come, they are written together. One write is in flight at a time; where a lane
+There is no linger: a lone item is written at once, and where the batcher has a short way for one, without a task or a
+timer of its own; as soon as others come, they are written together. One write is in flight at a time; where a batcher
 allows it, a second one once half a batch is waiting, so that it is made ready while the first is being written. Nothing
-is acknowledged before it is durable, every waiter gets its answer or an error, and a write whose reply was lost is
-repeated until the answer is known, which is safe because every write may be repeated.
+is acknowledged before it is durable, every waiter gets its reply or an error, and a write with a lost reply is repeated
+until the reply is known, which is safe because every write may be repeated.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FULL_ROWS = MAX_ROWS // 2
 _FEW_DIVISOR = 4
 """Which part of what was just written is few; more than that fills the next write well enough."""
 _QUIET_ROUNDS = 2
-"""Rounds of the loop until whoever was answered has passed on, and the next one has come through a semaphore."""
+"""Rounds of the loop until an answered caller has passed on, and the next one has come through a semaphore."""
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 2.0
 
 
 _MAX_NAMED_JOBS = 3
-"""How many jobs an error names that is about more."""
+"""Maximum number of jobs that an error names."""
 
 
 def unstorable(error: Unstorable, items: Sequence[T], identify: Callable[[T], UUID]) -> Unstorable:
@@ -66,29 +66,29 @@ def _is_writable(item: object) -> bool:
 
 
 class Ticket(Protocol[T, A_contra]):
-    """Items that are written together or not at all, and who waits for them."""
+    """Items that are written together or not at all, and the caller that waits for them."""
 
     items: Sequence[T]
     weight: int
     """Set by the Batcher."""
     since: float
-    """From when on patience counts, where there is a limit to it; set by the Batcher."""
+    """From when on the timeout counts, where there is one; set by the Batcher."""
 
     def wanted(self) -> bool:
-        """Whether the answer is still waited for; asked just before the write."""
+        """Whether the caller still waits for the reply; called just before the write."""
         ...
 
     def answer(self, answers: Sequence[A_contra]) -> None:
-        """The items are durable; called once, unless ``reject`` is."""
+        """Take the replies, since the items are durable; called once, unless ``reject`` is."""
         ...
 
     def reject(self, error: BaseException) -> None:
-        """The items were not stored, or nobody knows."""
+        """Take the error: the items were not stored, or that is not known."""
         ...
 
 
 class _Waiter(Generic[T, A]):
-    """A caller that awaits the answers."""
+    """A caller that awaits the replies."""
 
     __slots__ = ("future", "items", "since", "weight")
 
@@ -109,7 +109,7 @@ class _Waiter(Generic[T, A]):
 
 
 class Batcher(Generic[T, A]):
-    """One lane of writes."""
+    """One writer of batches."""
 
     def __init__(
         self,
@@ -131,8 +131,8 @@ class Batcher(Generic[T, A]):
         ``patience``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
         ``flights``: how many writes may be under way at once, where their order is of no matter.
         ``begin``: the short way of one item; whether it is on its way now. Once nothing of it is under way any more,
-        it calls back with the answer, with the error of a write that failed, or with None if the item must be written
-        the usual way. Whoever gives up waiting does not stop it.
+        it calls back with the reply, with the error of a write that failed, or with None if the item must be written
+        the usual way. A caller that gives up waiting does not stop it.
         ``load``: what waits here is counted there, and where there is a ``capacity``, callers wait while it is full.
         """
         self._write, self._host, self._name = write, host, name
@@ -156,13 +156,13 @@ class Batcher(Generic[T, A]):
         return self._waiting
 
     async def put(self, item: T) -> A:
-        """Write one item with whatever else is waiting; its answer."""
+        """Write one item with whatever else is waiting; its reply."""
         alone = self.put_alone(item)
         return (await (self.put_many((item,)) if alone is None else alone))[0]
 
     def put_alone(self, item: T) -> asyncio.Future[list[A]] | None:
         """Begin to write one item the short way; None: there is none, or something else waits or is under way. It is
-        ``put`` without a coroutine, for whoever has one already."""
+        ``put`` without a coroutine, for a caller that has one already."""
         begin = self._begin
         if begin is None or not self._quiet or self._closed or self._queue or self._pumps or self._alone is not None:
             return None
@@ -177,7 +177,7 @@ class Batcher(Generic[T, A]):
         return waiter.future if begun else None
 
     async def put_many(self, items: Sequence[T]) -> list[A]:
-        """Write these items together, in one commit; their answers."""
+        """Write these items together, in one commit; their replies."""
         load, most = self._load, self._capacity
         if most is not None and (self._waiting >= most or load.bytes >= load.most):
             await self._wait_for_room()
@@ -206,7 +206,7 @@ class Batcher(Generic[T, A]):
         self._pumps.add(asyncio.Task(writing, loop=asyncio.get_running_loop(), name=f"batcher-{self._name}"))
 
     def _arrived(self, answer: A | BaseException | None) -> None:
-        """What went the short way is over: answered, or it goes on as any other; what came meanwhile is written."""
+        """Settle what went the short way, or write it as any other; write what came meanwhile."""
         ticket, self._alone = self._alone, None
         assert ticket is not None
         if answer is None or isinstance(answer, BaseException):
@@ -272,16 +272,16 @@ class Batcher(Generic[T, A]):
         finally:
             self._pumps.discard(pump)
             self._quiet = rows == 1
-            if self._queue and not self._pumps:  # cancelled from outside: nobody may be left waiting
+            if self._queue and not self._pumps:  # cancelled from outside: no caller may be left waiting
                 lost, self._queue, self._waiting = self._queue, deque(), 0
                 for ticket in lost:
                     self._load.left(ticket.weight)
                     ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
 
     async def _let_more_come(self) -> None:
-        """Few wait where many were just answered, and most of those will be back in a moment, as the submitters of a
-        busy program are. Without them the few would go ahead, and from then on the few and the many would take turns,
-        with two commits for what could be one. No time is waited for: whoever is ready to come has come after this."""
+        """Let callers that were just answered put their next items: few wait where many were written, and most of
+        those will be back in a moment, as the submitters of a busy program are. Without them the few and the many
+        would take turns from then on, with two commits for what could be one. This takes no time, only turns."""
         for _ in range(_QUIET_ROUNDS):
             await asyncio.sleep(0)
 
@@ -319,7 +319,7 @@ class Batcher(Generic[T, A]):
         return tickets, rows, weight
 
     async def _settle(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> None:
-        """Write until every ticket has its answer or its error; ``failed``: how a first write of them ended."""
+        """Write until every ticket has its reply or its error; ``failed``: how a first write of them ended."""
         try:
             answers = await self._write_surely(tickets, failed)
         except Unstorable as error:
@@ -329,7 +329,7 @@ class Batcher(Generic[T, A]):
                 await self._halve(tickets)
         except BaseException as error:
             if len(tickets) > 1 and isinstance(error, Exception) and not isinstance(error, EngineError):
-                # Nobody foresaw it, so that one of them may be the cause; to write the others again is harmless.
+                # It is unforeseen, so that one of them may be the cause; to write the others again is harmless.
                 await self._halve(tickets)
                 return
             for ticket in tickets:
@@ -353,7 +353,7 @@ class Batcher(Generic[T, A]):
             end = start + len(ticket.items)
             try:
                 ticket.answer(answers[start:end])
-            except Exception:  # one who stumbles over the answer must not keep the others from theirs
+            except Exception:  # one that stumbles over its reply must not keep the others from theirs
                 _log.exception("an answer of the %s lane was not understood", self._name)
             start = end
 
@@ -362,14 +362,14 @@ class Batcher(Generic[T, A]):
         half = len(tickets) // 2
         try:
             await self._settle(tickets[:half])
-        except BaseException:  # cancelled from outside: those not yet tried must hear of it, too
+        except BaseException:  # cancelled from outside: those not yet tried must get the error, too
             for ticket in tickets[half:]:
                 ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
             raise
         await self._settle(tickets[half:])
 
     async def _write_surely(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> list[A]:
-        """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
+        """Repeat after a lost reply or a refusal until the reply is known or the timeout is over."""
         items = [item for ticket in tickets for item in ticket.items]
         pause, unknown, since = _FIRST_PAUSE_SECONDS, False, tickets[0].since or self._host.clock.monotonic()
         while True:

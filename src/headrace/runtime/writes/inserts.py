@@ -1,4 +1,4 @@
-"""How new jobs are written: by three batchers, so that no plain job waits for what another has to look for."""
+"""How new jobs are written: by three batchers, so that no plain job waits for what another has to read."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def _lot_id(lot: _Lot) -> UUID:
 
 
 def _is_alone(lot: _Lot) -> bool:
-    """Whether to store one job with its companions is all that it asks for."""
+    """Whether it only stores one job with its companions."""
     batch, jobs, _ = lot
     return batch is None and len(jobs) == 1
 
 
 def _is_looked_up(spec: Spec) -> bool:
-    """Whether the store must look at other jobs before it has this one."""
+    """Whether the store must read other jobs before it has this one."""
     keyed = spec.dedup is not None or spec.request_key is not None
     return keyed or spec.parent is not None or spec.batch is not None or bool(spec.after)
 
@@ -131,9 +131,9 @@ class Inserts:
         self._meetings = Duplicates(host, apply, patience)
         self._patience, self._follow = patience, follow
         self.requirements = Requirements(engine, host)
-        """Says of new jobs that nobody meets their requirements."""
+        """Warns of new jobs that no worker can run."""
         self.webhooks = Webhooks(engine, host)
-        """Says of new jobs who is told of them."""
+        """Makes the deliveries of new jobs."""
 
         self._short = engine.jobs.insert_one if isinstance(engine.jobs, InsertsOne) else None
         bounds: dict[str, Any] = {"capacity": _MAX_WAITING_JOBS, "patience": patience, "load": load}
@@ -170,15 +170,15 @@ class Inserts:
         return answer
 
     def insert_alone(self, job: Job) -> asyncio.Future[list[InsertAnswer]] | None:
-        """Begin to store one job the short way, if it is a plain one of which nobody is told, and nothing is under way;
-        None: ``insert`` stores it. So does that if the answer is another than ``Inserted``."""
+        """Begin to store one job the short way, if it is a plain one without deliveries, and nothing is under way;
+        None: ``insert`` stores it. So does that if the reply is another than ``Inserted``."""
         spec = job.spec
         if spec.webhook is not None or spec.requires or _is_looked_up(spec) or not self.webhooks.silent:
             return None
         return self._plain.put_alone(job)
 
     async def with_deliveries(self, job: Job) -> tuple[Job, Sequence[Job]]:
-        """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""
+        """A new job with its webhooks, and the deliveries that are to be stored with it."""
         await self._look([job])
         return self.webhooks.told(job)
 
@@ -191,7 +191,7 @@ class Inserts:
         return [job for job, _ in found], {job.id: told for job, told in found if told}
 
     async def _look(self, jobs: Sequence[Job]) -> None:
-        """Know who subscribed; :raises Unavailable: the store is away, and these jobs are not stored"""
+        """Read the subscriptions; :raises Unavailable: the store is away, and these jobs are not stored"""
         if self.webhooks.fresh:
             return
         try:
@@ -202,7 +202,7 @@ class Inserts:
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id.
 
-        Where some of a chunk wait for others, it is stored whole or not at all: nobody wants a part of a graph to run.
+        Where some of a chunk wait for others, it is stored whole or not at all: no part of a graph may run alone.
         """
         answers: list[Inserted | Duplicated] = []
         jobs, companions = await self.all_told(jobs)
@@ -248,13 +248,13 @@ class Inserts:
     async def _each_settled(
         self, jobs: Sequence[Job], answers: Sequence[InsertAnswer], companions: Companions
     ) -> list[Inserted | Duplicated | Exception]:
-        """What comes of each: most are stored; what is in the way of others is looked at, or waited for."""
+        """What comes of each: most are stored; what is in the way of others is decided, or waited for."""
         rest = [pair for pair in zip(jobs, answers, strict=True) if not isinstance(pair[1], Inserted)]
         settled = iter(await _each(self._settled(job, answer, companions.get(job.id, ())) for job, answer in rest))
         return [answer if isinstance(answer, Inserted) else next(settled) for answer in answers]
 
     async def _settled(self, job: Job, answer: InsertAnswer, companions: Sequence[Job]) -> Inserted | Duplicated:
-        """What comes of a job that was refused, or met another; of one key, in the order of these calls."""
+        """What comes of a job that was refused, or is a duplicate; of one key, in the order of these calls."""
         stored = await self._accepted(job, companions, answer)
         return await self._meetings.meet(job, stored, partial(self._accepted, job, companions), apart=bool(companions))
 
@@ -278,7 +278,7 @@ class Inserts:
         while True:
             try:
                 answers = await self._whole.put((batch, jobs, companions))
-            except Unavailable as error:  # which knows of the lot, not of its jobs
+            except Unavailable as error:  # which names the lot, not its jobs
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
             except Unstorable as error:
                 cause = error.__cause__ if isinstance(error.__cause__, Unstorable) else error
@@ -294,7 +294,7 @@ class Inserts:
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write something that may be repeated; a store that is away is waited for.
 
-        :raises Unavailable: it was, for longer than is waited
+        :raises Unavailable: it was, beyond the timeout
         """
         pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
         while True:
@@ -311,8 +311,8 @@ class Inserts:
     async def _accepted(
         self, job: Job, companions: Sequence[Job], answer: InsertAnswer | None = None
     ) -> Inserted | Duplicated:
-        """Store a job that was answered so, or is to be stored again: until it is more than refused for now, as by a
-        key in a transaction that is still open."""
+        """Store a job with this reply, or again: until it is more than refused for now, as by a key in a transaction
+        that is still open."""
         pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
         while answer is None or isinstance(answer, Refused):
             if answer is not None:
@@ -356,7 +356,7 @@ class Inserts:
         """``_insert`` of one plain job that comes alone, where the engine has a short way for it."""
 
         def over(answer: InsertAnswer | BaseException | None) -> None:
-            done(answer)  # first, so that nothing that happens to the hint keeps the lane waiting
+            done(answer)  # first, so that nothing that happens to the hint keeps the batcher waiting
             if isinstance(answer, Inserted):
                 self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
 
@@ -364,7 +364,7 @@ class Inserts:
         return self._short(job, job.updated_at, over)  # it was made just now
 
     def _tell_ready(self, jobs: Iterable[Job]) -> None:
-        # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.
+        # A waiting fetcher also needs a hint of a deferred job: it may fall due before the next poll.
         queues, waiting = set[str](), False
         for job in jobs:
             queues.add(job.spec.queue)

@@ -1,4 +1,4 @@
-"""Telling of jobs that should have been stored with a change, and were not: each is logged and counted."""
+"""Logs and counts jobs that should have been stored with a change, and were not."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COUNTED: Counter[str] = Counter()
 
 
 def tell_left_out(jobs: Iterable[LeftOut]) -> None:
-    """Say that these were not stored."""
+    """Log and count these, which were not stored."""
     for one in jobs:
         COUNTED[one.task] += 1
         _log.error("job %s of %s should have been stored with a change, and was refused: %s", one.id, one.task, one.why)
 
 
 def tell_verdicts(verdicts: Iterable[Verdict]) -> None:
-    """Say what the changes of these verdicts should have inserted, and did not."""
+    """Log and count what the changes of these verdicts should have inserted, and did not."""
     for verdict in verdicts:
         if isinstance(verdict, Applied) and verdict.left_out:
             tell_left_out(verdict.left_out)

@@ -29,10 +29,10 @@ LOG_PAUSE_SECONDS = 60.0
 
 
 class Lead:
-    """The lead that a worker asks for: twice the time from claim to call that 99 of 100 calls keep to.
+    """The lead that a worker requests: twice the time from claim to call that 99 of 100 calls keep to.
 
     It is learned only from jobs that spent a permit, on the loop and on threads. A lead that is too short costs permits
-    (whoever is late loses one), one that is too long costs some of the rate; neither lets too many begin.
+    (a late job loses its own), one that is too long costs some of the rate; neither lets too many begin.
     """
 
     def __init__(self, clock: Clock, wait: float = 0.0) -> None:
@@ -77,7 +77,7 @@ class Lead:
 class Permits:
     """The permits that the jobs of one claim have spent. Each job begins within the lead of the claim, or not at all.
 
-    ``at`` and ``since``: when the claim was first asked for, by the clock and monotonic.
+    ``at`` and ``since``: when the claim was first sent, by the clock and monotonic.
     """
 
     __slots__ = ("_at", "_lead", "_seconds", "_since", "by", "jobs")

@@ -166,10 +166,8 @@ def _plain(
 def _wrapped(
     handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: ProcessPool | None
 ) -> Callable[[], Awaitable[Any]]:
-    """What calls the handler inside its middleware.
-
-    Whatever the outermost one returns is checked like a result, whatever it raises counts as raised by the handler.
-    """
+    """What calls the handler inside its middleware. What the outermost returns is checked like a result, and what it
+    raises counts as raised by the handler."""
     before: Counter[str] | None = None
 
     async def innermost() -> Any:
@@ -205,14 +203,13 @@ async def _outlive(
 ) -> Any:
     """Call on a thread. ``kill`` ends the call, if it can be ended.
 
-    A worker that stops the run cancels the middleware, but waits for the call: its result counts, and its slot is taken
-    until then.
+    A worker that stops the run cancels the middleware, but waits for the call, which has its slot: its result counts.
     """
     calling = asyncio.ensure_future(threads.run(call))
     try:
         return await asyncio.shield(calling)
     except asyncio.CancelledError:
-        if ctx.stopping is None:  # by somebody else, who does not want to wait
+        if ctx.stopping is None:  # cancelled from elsewhere, where nothing waits for it
             calling.cancel()
             kill()
             raise
@@ -261,7 +258,7 @@ def _described(error: BaseException, handler: Handler) -> Described:
         return Described()
     try:
         return handler.describe(error)
-    except Exception:  # an error whose own attributes raise is kept without them
+    except Exception:  # its own attributes may raise: the error is kept without them
         return Described()
 
 

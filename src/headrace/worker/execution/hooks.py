@@ -98,7 +98,7 @@ class CallbackQueue:
         self._changed()
 
     def cancel(self) -> None:
-        """Cancel the callbacks that are under way: nobody waits for them any longer."""
+        """Cancel the callbacks that are under way: nothing waits for them any longer."""
         for task in list(self._tasks):
             task.cancel()
 
@@ -139,7 +139,7 @@ def _name(callback: Callback) -> str:
 
 
 CallNext = Callable[[], Awaitable[Any]]
-"""Goes on with the run: the next middleware, in the end the handler itself; gives its result."""
+"""Goes on with the run: the next middleware, in the end the handler itself; returns its result."""
 
 Middleware = Callable[[Context, CallNext], Awaitable[Any]]
 """Is called around a run, on the worker's loop; what it returns is the result."""
@@ -149,10 +149,7 @@ _SHAPE = "a middleware is `async def name(ctx: Context, call_next) -> Any`"
 
 
 def check_middleware(fn: Any, shape: str = _SHAPE) -> Any:
-    """Refuse what could not be called around something, with that and what goes on; ``shape`` says what is needed.
-
-    :raises ConfigError:
-    """
+    """Refuse what cannot be called around something; ``shape`` says what is needed; :raises ConfigError:"""
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
     if callable(fn) and is_async:
         try:

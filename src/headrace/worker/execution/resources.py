@@ -150,7 +150,7 @@ class Resources:
         if self._keeper is not None:
             await asyncio.wait([self._keeper])
             if not self._keeper.cancelled():
-                self._keeper.exception()  # raised by ``open``, unless nobody waited for that any longer
+                self._keeper.exception()  # raised by ``open``, unless its caller gave up
             self._keeper = None
 
 

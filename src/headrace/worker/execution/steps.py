@@ -112,7 +112,7 @@ async def _call(
     try:
         value, error = await asyncio.shield(calling)
     except asyncio.CancelledError:
-        if ctx.stopping is None:  # by somebody else, who does not want to wait
+        if ctx.stopping is None:  # cancelled from elsewhere, where nothing waits for it
             calling.cancel()
             raise
         # A thread cannot be stopped, and what it does must not be done again: it is waited for, and then kept.

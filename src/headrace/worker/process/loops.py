@@ -104,9 +104,9 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def tune_process() -> None:
     """Fit the interpreter to a worker: short-lived objects by the thousand, and a store's thread that wants its turn.
 
-    What was loaded so far is left out of garbage collection, which then looks less often at what is young: measured,
-    the defaults cost a busy worker nearly half its time. The switch interval is how long a thread that comes back from
-    the database waits for the interpreter while handlers compute.
+    What was loaded so far is left out of garbage collection, which then scans young objects less often: measured, the
+    defaults cost a busy worker nearly half its time. The switch interval is how long a thread that comes back from the
+    database waits for the interpreter while handlers compute.
     """
     gc.collect()
     gc.freeze()
