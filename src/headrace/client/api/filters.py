@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 UNSETTLED = frozenset(Status) - {Status.COMPLETED, Status.CANCELLED}
-"""The statuses of jobs whose errors somebody may have to look at."""
+"""The statuses of jobs with errors that may need attention."""
 
 
 class Filters(TypedDict, total=False):
@@ -56,7 +56,7 @@ def checked_limit(limit: int) -> int:
 
 
 def filter_of(given: Filters) -> Filter:
-    """The filter that was asked for.
+    """The filter as the store takes it.
 
     :raises ConfigError: a value is none that a job could have
     :raises TypeError: a filter is not known

@@ -1,4 +1,4 @@
-"""Hints about changed jobs, while there are listeners, and never so many that they slow the worker that changes them."""
+"""Hints about changed jobs, while there are listeners, and never so many that they slow the writer of the changes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ GAP_SECONDS = 0.02
 MAX_HINT_JOBS = 200
 """Maximum number of jobs that a hint names; that many ids fit into one notification of PostgreSQL."""
 _BURST_JOBS, _JOBS_PER_SECOND = 2000, 1000
-"""Maximum number of jobs a session names at once after a quiet time, and then in a second: a worker in full flow changes
-many times as many, more than a listener could read."""
+"""Maximum number of jobs a session names at once after a quiet time, and then in a second: a worker in full flow
+changes many times as many, more than a listener could read."""
 _FLOOD_GAP_SECONDS = 0.1
 """Seconds between two hints in full flow."""
 

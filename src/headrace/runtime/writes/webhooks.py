@@ -1,4 +1,4 @@
-"""Webhooks as a session knows them: who subscribed, and the addresses that submits name for their jobs."""
+"""Webhooks as a session knows them: the subscriptions, and the addresses that submits name for their jobs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SUBSCRIPTIONS, OF_JOBS, SECRETS = "webhook:", "webhook-target:", "webhook-secret
 _SALT = "webhook-salt"
 
 CACHE_SECONDS = 5.0
-"""Seconds for which what is known of subscriptions is believed: a new one is heeded everywhere after that."""
+"""Seconds for which subscriptions are used as they were read: a new one counts everywhere after that."""
 
 
 _MAX_KNOWN_ADDRESSES, _KNOWN_SECONDS = 10_000, 60.0
-"""How many addresses of jobs a session remembers, and for how many seconds: somebody may remove one elsewhere."""
+"""How many addresses of jobs a session remembers, and for how many seconds: one may be removed elsewhere."""
 
 USE_NOTE_INTERVAL = timedelta(days=1)
 """How exactly it is noted when an address of jobs was last named."""
@@ -54,7 +54,7 @@ def read_webhooks(settings: Sequence[Setting]) -> list[Webhook]:
 
 
 class Webhooks:
-    """Says of new jobs who is told of them. While nobody is, that costs a comparison."""
+    """Makes the deliveries of new jobs. While there are no subscriptions, that costs a comparison."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host = engine, host
@@ -64,29 +64,28 @@ class Webhooks:
         self._known: dict[tuple[str | None, str, str | None, str | None], tuple[str, float]] = {}
         self._salt: bytes | None = None
         self._naming: set[str | None] = set()
-        """Customers whose jobs name webhooks of their own; read now and then, as ``_naming_until`` says."""
+        """Customers with jobs that name webhooks of their own; read now and then, as ``_naming_until`` says."""
         self._naming_until = -math.inf
 
     @property
     def fresh(self) -> bool:
-        """Whether it is known who subscribed, as of a few seconds ago."""
+        """Whether the subscriptions are known, as of a few seconds ago."""
         return self._host.clock.monotonic() < self._until
 
     @property
     def silent(self) -> bool:
-        """Whether it is known that nobody subscribed."""
+        """Whether it is known that there are no subscriptions."""
         return not self._subscriptions and self._host.clock.monotonic() < self._until
 
     def forget(self) -> None:
-        """Look again before the next submit."""
+        """Read again before the next submit."""
         self._until = -math.inf
         self._known.clear()
 
     async def look(self) -> None:
-        """Read who subscribed; whoever asks meanwhile waits for the same answer. A store that is away is believed to
-        have what it had.
+        """Read the subscriptions, once for all callers meanwhile; a store that is away counts as unchanged.
 
-        :raises Unavailable: it was never read
+        :raises Unavailable: they were never read
         """
         if self._looking is not None:
             return await asyncio.shield(self._looking)
@@ -97,7 +96,7 @@ class Webhooks:
     def _looked(self, looking: asyncio.Future[None]) -> None:
         self._looking = None
         if not looking.cancelled():
-            looking.exception()  # whoever waited was told
+            looking.exception()  # every waiting caller got it
 
     async def _look(self) -> None:
         try:
@@ -112,8 +111,8 @@ class Webhooks:
         self._until = self._host.clock.monotonic() + CACHE_SECONDS
 
     async def messages_of(self, customer: str, task: str, queue: str, targets: Sequence[Target] = ()) -> int:
-        """How many messages are foreseen, to webhooks of this customer, of a new job of it; ``targets``: whom it names,
-        or told of itself before."""
+        """How many messages to webhooks of this customer are foreseen of a new job of it; ``targets``: the webhooks
+        that it names, or had before."""
         if not self.fresh:
             await self.look()
         known = {one.id for one in self._subscriptions}
@@ -128,11 +127,11 @@ class Webhooks:
         return sum(messages_ahead(events, new=True) for events in wanted)
 
     async def expected_messages(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
-        """Who may hear of the live jobs of this customer: of which tasks (none: of all), and how many messages of each
-        such job are foreseen; ``new``: of one that is.
+        """The webhooks that may get messages of the live jobs of this customer: of which tasks (none: of all), and how
+        many messages of each such job are foreseen; ``new``: of one that is.
 
-        It is an upper bound: whether a job was submitted before its webhook was there, or to which queue, is not looked
-        at (jobs are moved), and where some jobs name a webhook, all are taken to.
+        It is an upper bound: whether a job was submitted before its webhook was there, or to which queue, is not
+        checked (jobs are moved), and where some jobs name a webhook, all are taken to.
         """
         if not self.fresh:
             await self.look()
@@ -150,7 +149,7 @@ class Webhooks:
     # -- what is stored with a new job
 
     def told(self, job: Job) -> tuple[Job, tuple[Job, ...]]:
-        """A new job with whom it tells of itself, and the deliveries that are stored with it."""
+        """A new job with its webhooks, and the deliveries that are stored with it."""
         spec = job.spec
         if is_delivery(spec):
             return (job if spec.webhook is None else replace(job, spec=replace(spec, webhook=None))), ()
@@ -165,7 +164,7 @@ class Webhooks:
         return (*named, *(one.target for one in self._subscriptions if one.wants(spec))) or None
 
     async def wished(self, job: Job, wish: Wish | None) -> Job:
-        """A new job that refers to the webhook that its submit names; where that is lies in the store then.
+        """A new job that refers to the webhook that its submit names, after the address is stored.
 
         :raises ConfigError: there are too many
         """
@@ -180,7 +179,7 @@ class Webhooks:
         known = self._known.get(key)
         if known is not None and now < known[1]:
             return known[0]
-        # With a key that is nobody's but the store's: else whoever sees the id could try tokens until one fits.
+        # With a key that only the store has: else a reader of the id could try tokens until one fits.
         text = msgspec.json.encode(key)
         id = f"wh_{hmac.new(await self._salted(), text, sha256).hexdigest()[:32]}"
         await self._keep(id, wish, customer)

@@ -35,7 +35,7 @@ __all__ = ["Writer"]
 
 _CANCELLED = Note.CANCELLED
 _TIMED = (Verb.POSTPONE, Verb.RETRY, Verb.REPLACE)
-"""After these a job may fall due before anybody asks for it again."""
+"""After these a job may fall due before the next poll."""
 
 
 def _change_weight(change: Change) -> int:
@@ -107,7 +107,7 @@ class Writer:
             load=self.load,
         )
         self.changes = ChangeHints(engine.bus)
-        """Tells of the jobs that are changed here."""
+        """Sends hints about the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
         self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
@@ -126,17 +126,17 @@ class Writer:
         """The store's time, for what is about to be written; measured again if that was long ago."""
         now = self.now_unless_old()
         if now is None and self._clock is not None:  # not every session beats
-            with suppress(EngineError):  # then nothing can be written either, and whoever writes is told
+            with suppress(EngineError):  # then nothing can be written either, and the writer gets the error
                 await self._clock.measure(self.engine.time)
         return now or self.host.clock.now()
 
     # -- changes
 
     async def cancel_batch(self, id: UUID, by: str | None) -> Batch | None:
-        """Let a batch take no more jobs, and stop those it has; how it stood then, None if there is no such batch."""
+        """Let a batch take no more jobs, and stop those it has; the batch as it was then, None if there is none."""
         found = await self.inserts.surely(lambda: self.engine.families.cancel_batch(id, self.host.clock.now(), by))
         if found is not None:
-            await self.notes.at_once()  # whoever cancels may rely on it that none goes on unasked
+            await self.notes.at_once()  # the caller may rely on it that no job goes on
         return found
 
     async def apply(self, change: Change) -> Verdict:
@@ -144,9 +144,9 @@ class Writer:
         return await self._acts.put(self._stamped(change))
 
     def finish(self, change: Change, ticket: Ticket[Change, Verdict]) -> None:
-        """Apply a worker's change without waiting; never refused, repeated until the store answers."""
+        """Apply a worker's change without waiting; never refused, repeated until the store replies."""
         if not change.id:
-            force_setattr(change, "id", self.host.dice.token())  # in place: nobody else has this change
+            force_setattr(change, "id", self.host.dice.token())  # in place: nothing else has this change
         ticket.items = (change,)
         self._finishes.add(ticket)
 
@@ -158,7 +158,7 @@ class Writer:
         :raises Stale: the change was one of a worker that holds the job no longer.
         :raises Duplicate: the dedup key it needs again is held by another job.
         :raises TooManyProfiles: its customer has live jobs of too many pairs of task and requirements.
-        :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
+        :raises Unavailable: the store was away, or the job in a transaction of others, beyond the timeout.
         """
         (job,) = await self.engine.jobs.get([id])
         if job is None:
@@ -167,7 +167,7 @@ class Writer:
         if isinstance(verdict, WasStale):
             raise JobNotFound(id) if verdict.job is None else Stale(verdict.job)
         if change is not None and Note.CANCELLED in change.notes:
-            await self.notes.at_once()  # whoever cancels may rely on it that no child goes on unasked
+            await self.notes.at_once()  # the caller may rely on it that no child goes on
         return verdict.job
 
     # -- what runs add to their jobs
@@ -191,8 +191,8 @@ class Writer:
         return answers
 
     async def close(self) -> None:
-        """Write what is waiting and answer everybody."""
-        # All at once: a store that is away is waited for once, not once for each lane.
+        """Write what is waiting and settle every ticket."""
+        # All at once: a store that is away is waited for once, not once for each batcher.
         batchers = (*self.inserts.batchers, self._acts, self._finishes, self._appends)
         await asyncio.gather(*(batcher.close() for batcher in batchers))
         await self.notes.close()
