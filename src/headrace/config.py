@@ -1,4 +1,4 @@
-"""Settings: from defaults, files, the environment and code, each knowing where it came from."""
+"""Settings: from defaults, files, the environment and code, each with its source."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["OVERRIDE", "Secret", "Settings", "find_file", "url_source"]
 
 _PREFIX = "HEADRACE_"
 _MIN_NAME_SIMILARITY = 0.65
-"""How near a variable's name must come to that of a setting to be taken for a slip of the pen."""
+"""How near a variable's name must come to that of a setting to be taken for a typing error."""
 _HIDDEN = ("key", "secret")
-"""Settings whose values are in no message."""
+"""Settings with values that are in no message."""
 _MIN_SECRET_CHARACTERS = 32
 """Characters of a secret."""
 
@@ -46,7 +46,7 @@ class Secret(str):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be set for an App; later sources win.
 
-    The order is: defaults, then ``headrace.toml`` or ``[tool.headrace]`` in ``pyproject.toml`` (looked for from the
+    The order is: defaults, then ``headrace.toml`` or ``[tool.headrace]`` in ``pyproject.toml`` (searched from the
     current directory upward), then ``HEADRACE_*`` in the environment, then what is passed to ``App(...)``, then flags
     of the command line, then ``app.override``. Durations are seconds, or text with units: ``"30s"``, ``"1h30m"``.
     """
@@ -136,7 +136,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         environ: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> list[tuple[str, Any]]:
-        """Everybody who sets this key, and to what: the one that counts first, then those it wins over."""
+        """Every source of this key, and its value: the one that counts first, then those it wins over."""
         layers = _layers(code, override, environ, directory)
         return [(source, values[key]) for source, values in reversed(list(layers)) if key in values]
 
@@ -147,7 +147,7 @@ def _layers(
     environ: Mapping[str, str] | None,
     directory: Path | None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What each source says, the weakest first."""
+    """The values of each source, the weakest first."""
     file = find_file(directory or Path.cwd())
     if file is not None:
         found = _checked(_read(file), str(file))
@@ -205,7 +205,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[st
         if not name.startswith(_PREFIX) or not value:
             continue
         key = name.removeprefix(_PREFIX).lower()
-        # The environment is shared: a name that resembles no setting may be somebody else's business.
+        # The environment is shared: a name that resembles no setting may be for another program.
         if key not in Settings.__struct_fields__ and not get_close_matches(
             key, Settings.__struct_fields__, 1, _MIN_NAME_SIMILARITY
         ):

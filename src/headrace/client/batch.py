@@ -50,11 +50,11 @@ __all__ = ["Batch", "BatchHandle"]
 R = TypeVar("R")
 
 _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, _POLL_FACTOR = 0.02, 1.0, 1.6
-"""Seconds between two looks when no hint comes."""
+"""Seconds between two polls when no hint comes."""
 
 
 class BatchHandle:
-    """A batch: filled within ``async with app.batch() as batch:``, stored when the block ends, then looked at here."""
+    """A batch: filled within ``async with app.batch() as batch:``, stored when the block ends, then read here."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class BatchHandle:
         }
         self._handles = [by_draft[draft.id] for draft in given]
         for draft, answer in zip(drafts, answers, strict=True):
-            handle_of(draft, answer)  # raises Duplicate where that was asked for
+            handle_of(draft, answer)  # raises Duplicate where the draft says so
         return self._handles
 
     def _new_id(self, parent: UUID | None) -> UUID:
@@ -172,7 +172,7 @@ class BatchHandle:
         call = "batch:" + ",".join(sorted(str(draft.id) for draft in self._drafts))
         return child_id(parent, call, ctx._place(call))
 
-    # -- looking
+    # -- reading
 
     @property
     def id(self) -> UUID:
@@ -192,7 +192,7 @@ class BatchHandle:
         return self._handles
 
     async def jobs(self) -> list[JobHandle[Any]]:
-        """Its jobs, in the order they were submitted; asks the store where they are not known."""
+        """Its jobs, in the order they were submitted; read from the store where they are not known."""
         if self._handles is not None:
             return self._handles
         sealed = (await self.refresh()).sealed
@@ -292,7 +292,7 @@ class BatchHandle:
                 everybody = not hinted and not await looks.next(len(waiting) / MAX_POLLED_PER_SECOND)
 
     async def _look_at(self, handles: list[JobHandle[Any]]) -> None:
-        """See how those stand that had not ended when they were last seen."""
+        """Read those that had not ended when they were last read."""
         live = [handle for handle in handles if handle.last is None or not handle.last.ended]
         for start in range(0, len(live), MAX_BATCH):
             part = live[start : start + MAX_BATCH]
@@ -303,7 +303,7 @@ class BatchHandle:
                     raise JobNotFound(handle.id)
                 handle.last = job
 
-    # -- acting
+    # -- actions
 
     async def cancel(self, *, by: str | None = None) -> int:
         """Cancel those of its jobs that have not ended; how many. It takes no more: a submitter that is still adding is
@@ -317,7 +317,7 @@ class BatchHandle:
         if record is None:
             raise no_batch(self.id)
         self.last = record
-        # All of them were told, but for those that another session tells just now, or that could not be told at once.
+        # All were stopped, but for those that another session is stopping, or that could not be stopped at once.
         left = [job.id async for job in self._members(status=LIVE) if job.cancel_requested_at is None]
 
         async def cancel(id: UUID) -> None:

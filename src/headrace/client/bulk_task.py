@@ -74,11 +74,8 @@ class BulkDecorator:
 
 
 def make_handler(fn: Callable[..., Any], bulk: tuple[int, float] | None, *, name: str, **options: Any) -> Handler:
-    """A handler; with ``bulk`` (size and wait) one whose jobs have one item each: any runner can call it with a single
-    one, a worker collects many.
-
-    :raises ConfigError: the function is not of this kind
-    """
+    """A handler; with ``bulk`` (size and wait) for jobs of one item each: any runner can call it with a single one, a
+    worker collects many; :raises ConfigError: the function is not of this kind"""
     if bulk is None:
         return Handler(fn, name=name, **options)
     if not inspect.iscoroutinefunction(fn):

@@ -27,7 +27,7 @@ SPEC_OPTIONS = (
     "queue", "priority", "retry", "timeout", "retention", "tags", "metadata", "customer", "requires", "dedup",
     "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace", "headers", "route", "query",
 )  # fmt: skip
-"""The options that are part of what was asked for."""
+"""The options that are part of a spec."""
 KEY_OPTIONS = ("dedup_for", "on_duplicate")
 """Those that are so for a job with a dedup key; without one they mean nothing."""
 _ASKED = frozenset(SPEC_OPTIONS)
@@ -74,7 +74,7 @@ class Draft(Generic[R_co]):
         return f"<Draft {self.task} {self.id}>"
 
     def with_options(self, **options: Unpack[JobOptions]) -> Draft[R_co]:
-        """The same job, under the same id, with these options in place of its own; for whoever passes it on.
+        """The same job, under the same id, with these options in place of its own; for middleware that passes it on.
 
         :raises ConfigError: naming the option
         """
@@ -107,7 +107,7 @@ class Draft(Generic[R_co]):
         return submit(self)
 
     def _spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
-        """What is asked for; as a child, and as part of a batch."""
+        """The spec of the job; as a child, and as part of a batch."""
         asked = asked_in(self.options) if self._asked is None else self._asked  # which other drafts share
         if parentage is not None:
             taken = {"trace": parentage.trace, "customer": parentage.customer}

@@ -1,4 +1,4 @@
-"""A job as its submitter holds it: look, wait, act."""
+"""A job as its submitter holds it: read, wait, do actions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class JobHandle(Generic[R_co]):
         self.last = last
         """The record as it was last seen; None if it never was."""
         self.duplicate = duplicate
-        """Whether the submit met another job with the same dedup key: this is that job."""
+        """Whether another job has the same dedup key: this is that job."""
         self.replaced = replaced
         """Whether that job was changed by the submit (``on_duplicate="replace"``): it has the new payload."""
 
@@ -88,7 +88,7 @@ class JobHandle(Generic[R_co]):
         return None if self.last is None else self.last.status
 
     async def refresh(self) -> Job:
-        """The record as it stands.
+        """The record as it is now.
 
         :raises JobNotFound:
         :raises NotCommitted: it was submitted within a transaction that is not committed
@@ -99,7 +99,7 @@ class JobHandle(Generic[R_co]):
 
     @contextmanager
     def _in_store(self) -> Iterator[None]:
-        """Ask the store; a job it does not know may be one that is not committed yet."""
+        """Read the store; a job it does not know may be one that is not committed yet."""
         try:
             yield
         except JobNotFound:
@@ -170,7 +170,7 @@ class JobHandle(Generic[R_co]):
         return self._app.jobs.logs(self.id, follow=follow, attempt=attempt)
 
     async def cancel(self, *, by: str | None = None) -> Job:
-        """End it, or ask its worker to stop it; a second time changes nothing.
+        """End it, or request that its worker stops it; a second time changes nothing.
 
         :raises TransitionRefused: it ended already
         """
@@ -219,7 +219,7 @@ class JobHandle(Generic[R_co]):
         return await self._act(ResolveAction(result=result, error=cast(Any, error)), by)
 
     async def run_now(self, *, by: str | None = None) -> Job:
-        """Put it in line at once, if it is scheduled or waits for its next attempt.
+        """Make it ``queued`` at once, if it is scheduled or waits for its next attempt.
 
         :raises TransitionRefused: it waits for no time
         """
@@ -268,9 +268,9 @@ class StreamHandle(JobHandle[int], Generic[T_co]):
 
 
 def handle_of(draft: Draft[R_co], answer: Inserted | Duplicated, *, uncommitted: bool = False) -> JobHandle[R_co]:
-    """The job as its submitter holds it; :raises Duplicate: if that was asked for
+    """The job as its submitter holds it; :raises Duplicate: if the draft says so
 
-    A request that is repeated is no duplicate in this sense: it is answered as the first time.
+    A request that is repeated is no duplicate in this sense: it gets the same reply as the first time.
     """
     job = answer.job
     if not isinstance(answer, Duplicated):

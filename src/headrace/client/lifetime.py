@@ -66,7 +66,7 @@ class Lifetime:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force; files and the environment are read once, when first asked for.
+        """The settings in force; files and the environment are read once, at the first use.
 
         :raises ConfigError: naming the source, the key and the remedy
         """
@@ -102,7 +102,7 @@ class Lifetime:
 
         :raises ConfigError: the App is open
         """
-        # An App that nobody uses stays open for `wait`; it must not meet there what belongs to the other store.
+        # An unused App stays open for `wait`; it must not find there what belongs to the other store.
         background.leave(cast("App", self))
         if self._open_somewhere():
             raise ConfigError("override: this App is open; override it before it is entered")
@@ -143,7 +143,7 @@ class Lifetime:
         while True:
             state = self._states.setdefault(loop, _LoopState())
             async with state.lock:
-                if state.over:  # the last one left while this one waited at the door
+                if state.over:  # the last one left while this one waited for the lock
                     continue
                 if state.session is None:
                     state.logs.enter_context(caught_logs())

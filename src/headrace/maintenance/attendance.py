@@ -20,7 +20,7 @@ __all__ = ["Attendance", "Program", "programs_of"]
 _log = logging.getLogger("headrace.maintenance")
 
 POLL_SECONDS = 1.0
-"""Seconds between two looks whether it is still held: what was lost is held anew before two findings prove a death."""
+"""Seconds between two checks whether it is still held: what was lost is held anew before two findings prove a death."""
 
 
 class Program(NamedTuple):
@@ -31,8 +31,8 @@ class Program(NamedTuple):
     setting: Setting
 
     async def bury(self, engine: Engine) -> bool:
-        """Take its duties, if it has said nothing since; whether it was so. They are taken from nobody who lives for
-        longer than until it asks for them again."""
+        """Take its duties, if it has written nothing since; whether it was so. A living program has them back as soon
+        as it requests them again."""
         if await engine.documents.put_setting(self.setting.key, None, self.setting.rev) is None:
             return False
         await engine.workers.retire(self.row.info.id)
@@ -40,7 +40,7 @@ class Program(NamedTuple):
 
 
 async def programs_of(engine: Engine) -> dict[UUID, Program]:
-    """All that have said how their death can be proved, by their ids."""
+    """All programs that have stored how their death can be proved, by their ids."""
     found = dict[UUID, Program]()
     for setting in await engine.documents.settings(HOLDER):
         try:
@@ -52,16 +52,16 @@ async def programs_of(engine: Engine) -> dict[UUID, Program]:
 
 
 class Attendance(Service):
-    """Holds what shows that this program lives, and says so in the store, for as long as it runs."""
+    """Holds what shows that this program lives, and stores that it does, for as long as it runs."""
 
     def __init__(self, engine: Engine, host: Host, holder: UUID) -> None:
         super().__init__()
         self._engine, self._host, self._holder = engine, host, holder
         self._started_at = host.clock.now()
         self._proof: str | None = None
-        """What the store knows."""
+        """What the store has."""
         self._look_at = float("-inf")
-        """When to see whether the store still knows it (monotonic)."""
+        """When to check whether the store still has it (monotonic)."""
 
     async def main(self) -> None:
         """Hold it until stopped."""
@@ -70,7 +70,7 @@ class Attendance(Service):
                 try:
                     await self._attend()
                 except StoreLost:
-                    return  # as those say who have the duties
+                    return  # the duties log it
                 except EngineError as error:
                     _log.debug("nothing shows that this program lives for now: %s", error)
                 except Exception:
@@ -94,7 +94,7 @@ class Attendance(Service):
         self._proof, self._look_at = proof, now + self._engine.rules.lease
 
     async def _tell(self, proof: str | None, rev: int) -> bool:
-        """Have the store know the proof; whether it does."""
+        """Store the proof; whether the store has it."""
         value = None
         if proof is not None:
             host = self._host

@@ -33,7 +33,7 @@ _log = logging.getLogger("headrace.continuous")
 
 
 async def begin(writer: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
-    """Submit the next job of each instance after the run that ended; the live job of each, whoever submitted it."""
+    """Submit the next job of each instance after the run that ended; the live job of each, also one of another worker."""
     rule, now = doc.rule, host.clock.now()
     if not isinstance(rule, Continuous):
         return {}
@@ -93,7 +93,7 @@ class InstanceReconciler:
         if not continuous and doc.generation == 1:
             return True  # it never was continuous, so there is nothing left of that
         instances = rule.instances if isinstance(rule, Continuous) and doc.active else 0
-        # Asked again only while a run that should be the last one is still on: it may fail, and then wait to go on.
+        # Read again only while a run that should be the last one is still on: it may fail, and then wait to go on.
         version = setting.rev if continuous else -doc.generation
         if self._quiet.get(setting.key) != version and await cancel_surplus(
             self.engine, self.writer, self.host, doc.name, instances
@@ -119,10 +119,8 @@ class InstanceReconciler:
 
 
 class Follower(Service):
-    """Beside every worker: follows up on the ends of runs written here, so that nobody waits for the planner.
-
-    Nothing depends on it but speed: the planner begins whatever it failed to.
-    """
+    """Beside every worker: follows up on the ends of runs written here, so that none waits for the planner. Nothing
+    depends on it but speed: the planner begins what it failed to."""
 
     def __init__(self, engine: Engine, writer: Writer, host: Host) -> None:
         super().__init__()
@@ -157,7 +155,7 @@ class Follower(Service):
             self.writer.followers.remove(self._ended)
 
     def _ended(self, job: Job) -> None:
-        """A job of a schedule ended; only those that keep another from beginning matter."""
+        """Note that a job of a schedule ended; only those that keep another from beginning matter."""
         name = job.spec.schedule
         if name is not None and job.spec.dedup is not None:
             self._ends.setdefault(name, []).append(job)

@@ -65,10 +65,7 @@ async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
 
 
 async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
-    """The schedule of this name.
-
-    :raises UnknownSchedule:
-    """
+    """The schedule of this name; :raises UnknownSchedule:"""
     setting = await _setting(engine, name)
     if setting is None:
         raise UnknownSchedule(name)
@@ -125,7 +122,7 @@ async def delete_schedule(engine: Engine, name: str, act: Event | None = None) -
 
 
 def _readable_doc(setting: Setting) -> ScheduleDoc | None:
-    """The schedule, or None: nobody can read it, so nobody may keep it from being removed."""
+    """The schedule, or None: one that cannot be read must not be kept from removal."""
     try:
         return read(setting)
     except ConfigError:
@@ -147,7 +144,7 @@ async def trigger_schedule(engine: Engine, writer: Writer, host: Host, name: str
 
 
 async def _note(engine: Engine, name: str, act: Event) -> None:
-    """Put an act on record that leaves the schedule as it is; not if it is gone, or others are always faster."""
+    """Put an action on record that leaves the schedule as it is; not if it is gone, or others are always faster."""
     for _ in range(_MAX_TRIES):
         setting = await _setting(engine, name)
         if setting is None or await engine.documents.put_setting(setting.key, setting.value, setting.rev, act):
@@ -159,9 +156,9 @@ async def sync_schedules(
 ) -> list[str]:
     """Bring the schedules that code defines up to date with the code; the names of those that changed.
 
-    Called by a worker at its start, with everything its tasks ask for. A schedule that came from code, whose task is
-    one of ``tasks`` (default: the tasks of ``docs``) and which is asked for no more, retires: it stays, so that its
-    cursor and generation do, but fires no longer.
+    Called by a worker at its start, with everything its tasks declare. A schedule that came from code, of one of
+    ``tasks`` (default: the tasks of ``docs``), that is declared no more, retires: it stays, so that its cursor and
+    generation do, but fires no longer.
     """
     wanted = {doc.name: doc if doc.source == "code" else replace(doc, source="code") for doc in docs}
     known = {doc.task for doc in wanted.values()} if tasks is None else set(tasks)

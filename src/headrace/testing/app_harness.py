@@ -123,10 +123,7 @@ class Harness:
         return list(self._submitted.values())
 
     async def job(self, job: JobHandle[Any] | Job | UUID) -> Job:
-        """Return the job as it is now.
-
-        :raises JobNotFound:
-        """
+        """Return the job as it is now; :raises JobNotFound:"""
         id = job if isinstance(job, UUID) else job.id
         (found,) = await self.app.session.engine.jobs.get([id])
         if found is None:
@@ -136,7 +133,7 @@ class Harness:
     def assert_submitted(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> Job:
         """Assert that a job of this task with these arguments was submitted; return the last such job, as it was then.
 
-        Arguments left out stand for their defaults, on both sides.
+        Arguments left out count as their defaults, on both sides.
         """
         __tracebackhide__ = True  # a test runner shows the line of the test instead
         handler = task.handler

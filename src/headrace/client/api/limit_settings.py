@@ -148,7 +148,7 @@ async def edit_rule(
     act: Event | None = None,
 ) -> bool:
     """Change what a setting says while running (``live``; None: nothing any more) or, if given, only what the code
-    says; whether anything changed. ``act``: who does it, if a person or a program does.
+    says; whether anything changed. ``act``: the action, for the audit, if a person or a program does it.
 
     :raises ConfigError: this version could not read the setting then
     """
@@ -168,7 +168,7 @@ async def edit_rule(
         text = msgspec.json.encode(new).decode()
         if msgspec.json.decode(text) == old:
             return False
-        # Others may read what we cannot: to write it would tell them that we did.
+        # Others may read what this version cannot: they would take it for written by one that can.
         if why := limits_of([(key, text)]).unreadable.get(key) if new else None:
             raise ConfigError(": ".join(told_unreadable(key, why)))
         if await _put(engine, key, text if new else None, 0 if setting is None else setting.rev, act):
@@ -189,7 +189,7 @@ def said_live(document: str) -> bool:
 
 
 async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = None) -> None:
-    """Drop all that is stored of a queue, of a task's limits or of a rate, whoever said it.
+    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people.
 
     :raises UnknownSetting: nothing is
     """
@@ -212,7 +212,7 @@ async def _put(engine: Engine, key: str, value: str | None, rev: int, act: Event
         return False
     engine.bus.send(Hint(Topic.SETTINGS, (key,)))
     if key.startswith(QUEUE):
-        # Customers may have lines of their own now, or none any more. What this does not get to, the sweeper does.
+        # Customers may have subqueues now, or none any more. What this does not get to, the sweeper does.
         while await engine.jobs.realign():
             pass
     # Workers wait for work, not for settings: a queue that opens, or a limit that is raised, is work.
@@ -228,7 +228,7 @@ def _contended(key: str) -> Unavailable:
 async def announce_limits(
     engine: Engine, declared: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Handler]
 ) -> None:
-    """Write down what the code says; of its own tasks also that it says nothing any more."""
+    """Store what the code says; of its own tasks also that it says nothing any more."""
     known = {setting.key for setting in await engine.documents.settings(LIMIT)}
     said = dict(declared)
     for handler in handlers.values():
@@ -251,7 +251,7 @@ async def announce_limits(
 
 
 async def undefined_rates(engine: Engine) -> dict[str, str]:
-    """The rates that queues and tasks name and nobody has defined, each with a sentence that says who names it."""
+    """The rates that queues and tasks name and nothing defines, each with a sentence that says which do."""
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     return {
         rate: f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"

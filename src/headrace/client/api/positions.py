@@ -1,6 +1,6 @@
 """The position of a queued job, and when it may start: for one caller, and for readers that follow many jobs.
 
-Of many jobs of one queue, few are looked up.
+Of many jobs of one queue, few are read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class QueuePosition(msgspec.Struct, Record, frozen=True):
 
 
 async def position(session: Session, job: Job) -> QueuePosition | None:
-    """Where the job stands; None: it is not in line, since it runs, waits for its time, or is over."""
+    """The position of the job; None: it is not queued, since it runs, waits for its time, or is over."""
     engine, now = session.engine, session.host.clock.now()
     if seen_status(job, now) is not Status.QUEUED or expired(job, now):
         return None
@@ -59,15 +59,15 @@ async def position(session: Session, job: Job) -> QueuePosition | None:
 
 
 MAX_COUNTED_JOBS = 2000
-"""How many jobs before one are counted: who stands further behind need not know exactly."""
+"""Maximum number of jobs before one that are counted: further behind, the exact number does not matter."""
 MAX_QUEUE_READS = 20
-"""Questions about one queue at a time."""
+"""Reads for one queue at a time."""
 
 Asking = Callable[[Job], Awaitable[Place]]
 
 
 async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
-    """Where these jobs of one queue stand; None: it was not asked about this time."""
+    """The positions of these jobs of one queue; None: it was not read this time."""
     engine, now = session.engine, session.host.clock.now()
     limits, usage = limits_of((one.key, one.value) for one in await engine.documents.settings()), Usage()
     groups = {group_of(job) for job in jobs if limits.bounded(job.queue, job.task)}
@@ -96,14 +96,14 @@ async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
 
 
 async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]) -> list[Place | None]:
-    """Where the jobs of a line stand, by asking about a few.
+    """The positions of queued jobs, in their order, by reading those of a few.
 
-    If as many stand from one job to another as are known in between, then these are all there are. Where others stand
-    between them, those in front are asked about first, and of the rest now one, now another.
+    If two positions are as far apart as the known jobs in between, then these are all there are. Where others are
+    between them, those in front are read first, and of the rest now one, now another.
     """
     first = await ask(line[0])
     if first.position is None:
-        return [first] * len(line)  # nobody behind it is counted either
+        return [first] * len(line)  # no job behind it is counted either
     found: list[Place | None] = [first, *[None] * (len(line) - 1)]
     last = len(line) - 1
     found[last] = await ask(line[last])
@@ -124,7 +124,7 @@ async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]
 
 
 def _filled(found: list[Place | None], low: int, high: int) -> bool:
-    """Tell the places between two that are known, if that can be done."""
+    """Compute the positions between two that are known; whether that can be done."""
     first, last = found[low], found[high]
     assert first is not None
     assert last is not None

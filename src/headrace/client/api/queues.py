@@ -112,11 +112,11 @@ def _served(queue: QueueInfo) -> tuple[int, str]:
 
 
 QUEUE_CURSOR = "^(-?[0-9]{1,18}):([!-~]+)$"
-"""What a cursor looks like: the priority and the name of the last queue of a page."""
+"""The form of a cursor: the priority and the name of the last queue of a page."""
 
 
 def page_of_queues(found: Sequence[QueueInfo], limit: int, cursor: str | None = None) -> Page[QueueInfo]:
-    """Some of the queues, in the order workers serve them: anybody who submits may name new ones.
+    """A page of the queues, in the order workers serve them: any submit may name new ones.
 
     :raises ConfigError: the cursor is not one of an earlier page
     """

@@ -156,7 +156,7 @@ class SchedulesApi(Noun):
     async def delete(self, name: str, *, by: str | None = None) -> None:
         """Remove a schedule; its jobs stay, but runs of a continuous one are cancelled; :raises UnknownSchedule:"""
         await schedules.delete_schedule(self._engine, name, self._act("delete", by))
-        # What fails would be tried again and again, and nobody would be left to end that.
+        # What fails would be tried again and again, and nothing would be left to end that.
         await cancel_surplus(self._engine, self._session.writer, self._host, name, running=True)
 
     def _act(self, verb: str, by: str | None, task: str | None = None) -> Event:
@@ -166,7 +166,7 @@ class SchedulesApi(Noun):
         return ScheduleInfo.of(doc, await self._served())
 
     async def _served(self) -> frozenset[str]:
-        """The tasks of workers that are heard of."""
+        """The tasks of live workers."""
         now, rules = self._host.clock.now(), self._engine.rules
         rows = [row.as_heard(now, rules) for row in await self._engine.workers.list()]
         return frozenset(task for row in rows if row.alive for task in row.info.tasks)

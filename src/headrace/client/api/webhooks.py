@@ -100,10 +100,10 @@ class WebhooksApi(Noun):
         by: str | None = None,
         most: int | None = None,
     ) -> NewWebhook:
-        """Tell this address of jobs that are submitted from now on: of all, or of these tasks, queues or customer.
+        """Notify this address of jobs that are submitted from now on: of all, or of these tasks, queues or customer.
 
-        ``events``: what it is told of; left out, of every change of status, and not of progress. ``secret``: to sign
-        messages with; left out, one is made. It is answered here, and cannot be asked for later. A submit elsewhere may
+        ``events``: what it is notified of; left out, of every change of status, and not of progress. ``secret``: to
+        sign messages with; left out, one is made. It is returned here, and cannot be read later. A submit elsewhere may
         not know of it for 5 seconds. ``most``: how many a customer may have; 10 if left out.
 
         :raises ConfigError: naming what cannot be used
@@ -279,7 +279,7 @@ class WebhooksApi(Noun):
 
 
 async def webhook_credentials(app: App, id: str) -> Credentials:
-    """By what a webhook knows that a message is ours; for whoever sends it, and never to be shown."""
+    """The secrets by which a webhook recognises our messages; for the sender, and never to be shown."""
     setting = await _setting(app.session.engine, SECRETS + id)
     kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
     if not kept.derived:
@@ -296,7 +296,7 @@ async def note_delivered(app: App, webhook: Webhook) -> None:
 
 
 async def note_undelivered(app: App, id: str, why: str, *, gone: bool = False) -> Webhook:
-    """Note that a delivery was given up; after 10 in a row a subscription is switched off, and says so."""
+    """Note that a delivery was given up; after 10 in a row a subscription is switched off, which is logged."""
     now = app.host.clock.now()
     before = await app.webhooks.get(id)
     after = await app.webhooks._edit(id, lambda one: failed(one, now, why, at_once=gone), None)

@@ -27,7 +27,7 @@ class Parentage(msgspec.Struct, frozen=True):
     root: UUID
     trace: dict[str, str] | None
     customer: str | None
-    """On whose behalf that job runs: so does the child, unless whoever submits it says otherwise."""
+    """The customer for whom that job runs: so does the child, unless its submit says otherwise."""
 
     @classmethod
     def of(cls, job: Job, trace: dict[str, str] | None) -> Parentage:

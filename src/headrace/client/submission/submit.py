@@ -46,7 +46,7 @@ async def submit(draft: Draft[R], *, passed: bool = False) -> JobHandle[R]:
         job = await submits.webhooks.wished(job, draft.options["webhook"])
     alone = submits.insert_alone(job)
     stored = None if alone is None else (await alone)[0]
-    # What is in the way of others is waited for, or met: to insert a job again is harmless.
+    # What is in the way of others is waited for, or a duplicate: to insert a job again is harmless.
     return handle_of(draft, stored if isinstance(stored, Inserted) else await submits.insert(job))
 
 
@@ -73,10 +73,10 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
 
 
 def child_of_handler(app: App) -> Parentage | None:
-    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once. What it
-    submits is its child.
+    """The parentage of what is submitted here, if this is a handler; its start is recorded at once, since what it
+    submits shows that it ran.
 
-    Not so within a transaction: nobody sees what it submits before the commit, and its completion may be in it, too.
+    Not so within a transaction: what it submits is invisible before the commit, and its completion may be in it, too.
     """
     ctx = Context._current_or_none()
     if ctx is None:

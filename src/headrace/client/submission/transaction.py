@@ -97,7 +97,7 @@ def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list
 def _met(
     app: App, session: Session, enlisted: Enlisted, job: Job, answer: InsertAnswer, others: Companions
 ) -> InsertAnswer:
-    """What becomes of a submit that met another job with its key, on this thread."""
+    """What becomes of a submit that found another job with its key, on this thread."""
 
     def execute(change: Change | None) -> Any:
         if change is None:
@@ -118,7 +118,7 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 
 async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequence[Job], Companions]:
-    """The jobs, and the deliveries that tell of them."""
+    """The jobs, and their deliveries."""
     now, parentage, submits = await session.writer.now(), parentage_here(drafts[0]._app), session.writer.inserts
     try:
         wishes = [(draft._job(now, parentage), draft.options.get("webhook")) for draft in drafts]

@@ -128,10 +128,7 @@ class HeadraceBackend(BaseTaskBackend):
         return later
 
     def get_result(self, result_id: str) -> TaskResult:
-        """Return the job as it is now.
-
-        :raises TaskResultDoesNotExist:
-        """
+        """Return the job as it is now; :raises TaskResultDoesNotExist:"""
         app = project_app()
         try:
             id = UUID(result_id)

@@ -68,10 +68,7 @@ def _new_app() -> App:
 
 
 def _url_of(alias: str) -> str:
-    """Return the URL of a database of the project.
-
-    :raises ConfigError: it is not PostgreSQL
-    """
+    """Return the URL of a database of the project; :raises ConfigError: it is not PostgreSQL"""
     connection = connections[alias]
     if connection.vendor != "postgresql":
         raise ConfigError(
