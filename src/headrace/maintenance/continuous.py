@@ -33,7 +33,7 @@ _log = logging.getLogger("headrace.continuous")
 
 
 async def begin(writer: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
-    """Submit the next job of each instance after the run that ended; the live job of each, also one of another worker."""
+    """Submit the next job of each instance after the run that ended; the live job of each, also from elsewhere."""
     rule, now = doc.rule, host.clock.now()
     if not isinstance(rule, Continuous):
         return {}

@@ -23,7 +23,7 @@ _log = logging.getLogger("headrace.maintenance")
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0
 BRIEF_LEASE_SECONDS = 5.0
-"""Seconds for which a holder that is no worker takes a duty: no process can prove that it died, its lease has to end."""
+"""Seconds for which a holder that is no worker takes a duty: its death cannot be proved, its lease has to end."""
 _RENEW_LEASE_RATIO = 0.6
 """Of a lease, after which it is renewed; one that lapses for want of time is taken over, and that does no harm."""
 

@@ -60,7 +60,7 @@ class Planner(Duty):
         self._complained: dict[str, int] = {}
 
     def _horizon(self, doc: ScheduleDoc) -> timedelta:
-        """How far back fires are made up for: further back, the job may have been made and pruned, and its id be free."""
+        """How far back fires are made up for: further back, a job may have been made and pruned, and its id be free."""
         own = () if doc.spec.retention is None else astuple(doc.spec.retention)
         return timedelta(seconds=max(SKIP_GRACE_SECONDS, min([self._kept, *(one for one in own if one is not None)])))
 

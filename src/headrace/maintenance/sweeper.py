@@ -121,7 +121,7 @@ class Sweeper(Duty):
         limit: int = MAX_BATCH,
         sums: FinishTotals | None = None,
     ) -> None:
-        """``ended``: a worker that is known to have ended, by its process; ``sums``: where lost attempts are added up."""
+        """``ended``: a worker that is known to have ended; ``sums``: where lost attempts are added up."""
         super().__init__(engine, writer, host, holder)
         self._limit, self._sums = limit, sums or FinishTotals()
         self.siblings: Sequence[Duty] = ()
