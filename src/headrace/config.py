@@ -89,14 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def rules(self) -> Rules:
         """The numbers of the lifecycle as set."""
-        return Rules(
-            beat=self.beat,
-            lease=self.lease,
-            accept=self.accept,
-            start=self.start,
-            cancel_grace=self.cancel_grace,
-            retention=self.retention(),
-        )
+        own = {name: getattr(self, name) for name in ("beat", "lease", "accept", "start", "cancel_grace")}
+        return Rules(**own, retention=self.retention())
 
     def retention(self) -> Retention:
         """How long ended jobs are kept, as set."""

@@ -305,8 +305,8 @@ class TransitionRefused(HeadraceError):
 
     def __init__(self, job: Job, verb: str, why: str | None = None) -> None:
         reason = f" ({_words(job.reason)})" if job.reason else ""
-        act = f"run job {job.id} now" if verb == "run_now" else f"{verb} job {job.id}"
-        super().__init__(f"cannot {act}: " + (why or f"it is {job.status}{reason}"))
+        action = f"run job {job.id} now" if verb == "run_now" else f"{verb} job {job.id}"
+        super().__init__(f"cannot {action}: " + (why or f"it is {job.status}{reason}"))
         self.job, self.verb = job, verb
 
 

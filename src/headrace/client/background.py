@@ -38,7 +38,7 @@ class BackgroundLoop:
         self.loop = asyncio.new_event_loop()
         self._apps: dict[int, App] = {}
         self._waiting: Counter[int] = Counter()
-        self._door = asyncio.Lock()
+        self._entering = asyncio.Lock()
         self._kept: list[object] = []
         self._thread = threading.Thread(target=self._main, name="headrace-sync", daemon=True)
         self._thread.start()
@@ -59,7 +59,7 @@ class BackgroundLoop:
     async def inside(self, app: App, work: Coroutine[Any, Any, T]) -> T:
         """Open the App here, unless it is, and do the work; the App stays open for the next."""
         try:
-            async with self._door:
+            async with self._entering:
                 if id(app) not in self._apps:
                     await app.__aenter__()
                     self._apps[id(app)] = app
@@ -74,13 +74,13 @@ class BackgroundLoop:
 
     async def leave(self, app: App) -> None:
         """Close the App here, unless a caller waits."""
-        async with self._door:
+        async with self._entering:
             if id(app) in self._apps and not self._waiting[id(app)]:
                 del self._apps[id(app)]
                 await app.__aexit__(None, None, None)
 
     async def _leave_all(self) -> None:
-        async with self._door:
+        async with self._entering:
             apps, self._apps = self._apps, {}
             for app in apps.values():
                 await app.__aexit__(None, None, None)

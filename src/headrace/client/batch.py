@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.client.draft import Draft
-from headrace.client.handle import JobHandle, handle_of
+from headrace.client.handle import JobHandle, answered, handle_of
 from headrace.client.submission.middleware import check_drafts, through
 from headrace.client.submission.parentage import arranged
 from headrace.client.submission.submit import child_of_handler, jobs_of, wished
@@ -24,7 +24,7 @@ from headrace.core.query import Filter
 from headrace.core.status import LIVE
 from headrace.core.times import Seconds, seconds
 from headrace.core.validation import checked_note
-from headrace.engine import MAX_BATCH, Duplicated
+from headrace.engine import MAX_BATCH
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import (
     BatchFailed,
@@ -148,16 +148,8 @@ class BatchHandle:
             customer=customer_of(jobs),
         )
         answers = await session.writer.inserts.insert_batch(record, jobs)
-        by_draft: dict[UUID, JobHandle[Any]] = {
-            draft.id: JobHandle(
-                self._app,
-                answer.job.id,
-                last=answer.job,
-                duplicate=isinstance(answer, Duplicated),
-                replaced=isinstance(answer, Duplicated) and answer.replaced,
-                handler=draft._handler,
-            )
-            for draft, answer in zip(drafts, answers, strict=True)
+        by_draft = {
+            draft.id: answered(self._app, answer, draft._handler) for draft, answer in zip(drafts, answers, strict=True)
         }
         self._handles = [by_draft[draft.id] for draft in given]
         for draft, answer in zip(drafts, answers, strict=True):
@@ -248,7 +240,7 @@ class BatchHandle:
         handles, results, errors = await self.jobs(), list[Any](), list[JobFailed | JobCancelled]()
         if len(handles) < total:
             raise JobNotFound(self.id, f"of the {total} jobs of batch {self.id} {total - len(handles)} were pruned")
-        await self._look_at(handles)
+        await self._read(handles)
         for handle in handles:
             # One that held the key of a draft is waited for here: the batch has ended without it.
             left = None if limit is None else max(0.0, begun + limit - self._app.host.clock.monotonic())
@@ -265,33 +257,45 @@ class BatchHandle:
     async def as_completed(self) -> AsyncIterator[JobHandle[Any]]:
         """Each of its jobs once, as they end, failed ones too: see ``handle.last``."""
         waiting = {handle.id: handle for handle in await self.jobs()}
-        hinted: set[UUID] = set()
+        hinted, heard = set[UUID](), asyncio.Event()
 
-        def concerns(names: tuple[str, ...]) -> bool:
-            news = {id for id in map(UUID, names) if id in waiting}
-            hinted.update(news)
-            return bool(news)
+        def hear(hint: Hint) -> None:
+            if ours := {id for id in map(UUID, hint.names) if id in waiting}:
+                hinted.update(ours)
+                heard.set()
 
-        async with _Looks(self._app, concerns) as looks:
-            everybody = True
-            while waiting:
-                asked = list(waiting.values()) if everybody else [waiting[id] for id in hinted if id in waiting]
-                hinted.clear()
-                try:
-                    await self._look_at(asked)
-                except StoreLost:
-                    raise
-                except Unavailable:
-                    pass  # it comes back
-                for handle in asked:
-                    if handle.last is not None and handle.last.ended:
-                        del waiting[handle.id]
-                        await looks.waiting.back()
-                        yield handle
-                # After a hint those it named are asked for; without one, all of them, as often as the pauses allow.
-                everybody = not hinted and not await looks.next(len(waiting) / MAX_POLLED_PER_SECOND)
+        pauses = Pauses(self._app.host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
+        unlisten, every = self._app.session.engine.bus.listen(frozenset({Topic.ENDED}), hear), True
+        try:
+            async with SlotWait() as slot:
+                while waiting:
+                    polled = list(waiting.values()) if every else [waiting[id] for id in hinted if id in waiting]
+                    hinted.clear()
+                    try:
+                        await self._read(polled)
+                    except StoreLost:
+                        raise
+                    except Unavailable:
+                        pass  # it comes back
+                    for handle in polled:
+                        if handle.last is not None and handle.last.ended:
+                            del waiting[handle.id]
+                            await slot.back()
+                            yield handle
+                    if every := not hinted:
+                        # After a hint those it named are read; without one, all of them, as often as the pauses allow.
+                        slot.yield_slot()
+                        least = len(waiting) / MAX_POLLED_PER_SECOND
+                        every = not await self._app.host.wait(heard, max(pauses.seconds, least))
+                        heard.clear()
+                        if every:
+                            pauses.grow()
+                        else:
+                            pauses.reset()
+        finally:
+            unlisten()
 
-    async def _look_at(self, handles: list[JobHandle[Any]]) -> None:
+    async def _read(self, handles: list[JobHandle[Any]]) -> None:
         """Read those that had not ended when they were last read."""
         live = [handle for handle in handles if handle.last is None or not handle.last.ended]
         for start in range(0, len(live), MAX_BATCH):
@@ -326,42 +330,6 @@ class BatchHandle:
 
         await asyncio.gather(*map(cancel, left))
         return record.tally.live
-
-
-class _Looks:
-    """When to look again: at a hint that concerns the caller, else after a pause that grows."""
-
-    def __init__(self, app: App, concerns: Callable[[tuple[str, ...]], bool]) -> None:
-        self._app, self._concerns = app, concerns
-        self._heard = asyncio.Event()
-        self._pauses = Pauses(app.host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
-        self.waiting = SlotWait()
-        """Yields the slot of a handler that waits here."""
-
-    async def __aenter__(self) -> Self:
-        self._unlisten = self._app.session.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unlisten()
-        await self.waiting.__aexit__(kind, error, trace)
-
-    def _hear(self, hint: Hint) -> None:
-        if self._concerns(hint.names):
-            self._heard.set()
-
-    async def next(self, least: float) -> bool:
-        """Wait for a hint, or for a pause of at least so many seconds; whether a hint came."""
-        self.waiting.yield_slot()
-        heard = await self._app.host.wait(self._heard, max(self._pauses.seconds, least))
-        self._heard.clear()
-        if heard:
-            self._pauses.reset()
-        else:
-            self._pauses.grow()
-        return heard
 
 
 def _refuse(draft: Draft[Any], *names: str) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.client.draft import Draft
     from headrace.worker.handler import Handler
 
-__all__ = ["JobHandle", "StreamHandle", "handle_of"]
+__all__ = ["JobHandle", "StreamHandle", "answered", "handle_of"]
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -197,14 +197,7 @@ class JobHandle(Generic[R_co]):
 
         with self._in_store():
             answer = await rerun(self._app, self.id, AnyRerun(payload=cast(Any, payload), given=options), by)
-        return JobHandle(
-            self._app,
-            answer.job.id,
-            last=answer.job,
-            duplicate=isinstance(answer, Duplicated),
-            replaced=isinstance(answer, Duplicated) and answer.replaced,
-            handler=self._handler,
-        )
+        return answered(self._app, answer, self._handler)
 
     async def discard(self, *, by: str | None = None) -> Job:
         """End a completed or failed job as ``cancelled (discarded)``; :raises TransitionRefused: it is neither"""
@@ -277,15 +270,16 @@ def handle_of(draft: Draft[R_co], answer: Inserted | Duplicated, *, uncommitted:
         return JobHandle(draft._app, job.id, last=job, handler=draft._handler, uncommitted=uncommitted)
     if draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, job):
         raise Duplicate(job)
-    return JobHandle(
-        draft._app,
-        job.id,
-        last=job,
-        duplicate=True,
-        replaced=answer.replaced,
-        handler=draft._handler,
-        uncommitted=uncommitted,
-    )
+    return answered(draft._app, answer, draft._handler, uncommitted=uncommitted)
+
+
+def answered(
+    app: App, answer: Inserted | Duplicated, handler: Handler | None, *, uncommitted: bool = False
+) -> JobHandle[Any]:
+    """The handle of the job that a submit stored or found."""
+    duplicate, replaced = isinstance(answer, Duplicated), isinstance(answer, Duplicated) and answer.replaced
+    known: dict[str, Any] = {"last": answer.job, "handler": handler, "uncommitted": uncommitted}
+    return JobHandle(app, answer.job.id, duplicate=duplicate, replaced=replaced, **known)
 
 
 def _is_repeated(draft: Draft[Any], job: Job) -> bool:

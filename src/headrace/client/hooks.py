@@ -58,8 +58,8 @@ class Hooks:
         self._attached[handler] = own
         handler.tracing = self.tracing
         handler.surround([*self.middleware, *own.middleware])
-        told = {STATUSES[one]: (*self.callbacks[one], *own.callbacks[one]) for one in MOMENTS}
-        handler.callbacks = {status: found for status, found in told.items() if found} or None
+        called = {STATUSES[one]: (*self.callbacks[one], *own.callbacks[one]) for one in MOMENTS}
+        handler.callbacks = {status: found for status, found in called.items() if found} or None
 
     def renew(self) -> None:
         """Rebuild what handlers call: hooks were added."""

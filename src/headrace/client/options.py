@@ -165,22 +165,14 @@ def _retry(value: Any, name: str) -> Retry:
     return value
 
 
-def _timeout(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    number = seconds(value, name)
-    if number == 0:
-        raise ConfigError(f"{name} must be longer than 0; None means no limit")
-    return number
+def _span(zero: str) -> Callable[[Any, str], float | None]:
+    def check(value: Any, name: str) -> float | None:
+        number = None if value is None else seconds(value, name)
+        if number == 0:
+            raise ConfigError(f"{name} must be longer than 0; {zero}")
+        return number
 
-
-def _period(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    number = seconds(value, name)
-    if number == 0:
-        raise ConfigError(f"{name} must be longer than 0; leave it out to hold the key while the job is live")
-    return number
+    return check
 
 
 def _retention(value: Any, name: str) -> Kept:
@@ -278,13 +270,13 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "queue": validation.checked_name,
     "priority": _priority,
     "retry": _retry,
-    "timeout": _timeout,
+    "timeout": _span("None means no limit"),
     "retention": _retention,
     "delay": seconds,
     "not_before": validation.checked_moment,
     "not_after": validation.checked_moment,
     "dedup": _maybe(validation.checked_key),
-    "dedup_for": _period,
+    "dedup_for": _span("leave it out to hold the key while the job is live"),
     "on_duplicate": _one_of(*get_args(OnDuplicate)),
     "request_key": _maybe(validation.checked_key),
     "tags": _tags,

@@ -232,9 +232,8 @@ class Task(Generic[P, R_co]):
         names, engine = {self.name, *self.handler.aliases}, self.app.session.engine
         first: Job | None = job
         while first is not None and not first.after and first.rerun_of is not None:
-            first = (await engine.jobs.get([first.rerun_of]))[
-                0
-            ]  # a rerun stands outside the family, with the same work
+            # A rerun is outside the family, with the same work.
+            first = (await engine.jobs.get([first.rerun_of]))[0]
         after = () if first is None else first.after
         results = list[R_co]()
         for id, one in zip(after, await engine.jobs.get(after), strict=True):

@@ -13,6 +13,7 @@ from headrace.engine import Beat, Engine, Setting, WorkerInfo, WorkerRow
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import EngineError, StoreLost
 from headrace.runtime.host import Host
+from headrace.runtime.secrets import setting_of
 from headrace.runtime.service import Service
 
 __all__ = ["Attendance", "Program", "programs_of"]
@@ -86,14 +87,13 @@ class Attendance(Service):
         now = self._host.clock.monotonic()
         if proof == self._proof and (proof is None or now < self._look_at):
             return
-        known = await self._known()
-        if known is None or proof != self._proof:
-            told = await self._tell(proof, 0 if known is None else known.rev)
-            if not told:
-                return  # another was faster, who took it for dead: it is looked at again
+        known = await setting_of(self._engine, self._key)
+        stored = known is not None and proof == self._proof
+        if not stored and not await self._put(proof, 0 if known is None else known.rev):
+            return  # another was faster, which took it for dead: the next round tries again
         self._proof, self._look_at = proof, now + self._engine.rules.lease
 
-    async def _tell(self, proof: str | None, rev: int) -> bool:
+    async def _put(self, proof: str | None, rev: int) -> bool:
         """Store the proof; whether the store has it."""
         value = None
         if proof is not None:
@@ -104,12 +104,9 @@ class Attendance(Service):
             value = msgspec.json.encode(info).decode()
         if value is None and not rev:
             return True
-        told = await self._engine.documents.put_setting(self._key, value, rev) is not None
+        stored = await self._engine.documents.put_setting(self._key, value, rev) is not None
         self._engine.bus.send(Hint(Topic.SETTINGS, (f"{WORKER}{self._holder}",)))
-        return told
-
-    async def _known(self) -> Setting | None:
-        return next((one for one in await self._engine.documents.settings(self._key) if one.key == self._key), None)
+        return stored
 
     @property
     def _key(self) -> str:
@@ -120,7 +117,7 @@ class Attendance(Service):
         if self._proof is None:
             return
         try:
-            if (known := await self._known()) is not None:
+            if (known := await setting_of(self._engine, self._key)) is not None:
                 await self._engine.documents.put_setting(self._key, None, known.rev)
             await self._engine.workers.retire(self._holder)
         except EngineError as error:

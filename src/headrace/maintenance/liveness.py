@@ -104,7 +104,7 @@ class LivenessWatch:
         self._beats.look(map(_key, rows), before, clock.monotonic())
         self._before = {key: known for row in rows if (known := self._record_of(row, key := _key(row)))}
         seen = [(row, self._beats.of(_key(row)), self._before.get(_key(row), _NEVER)) for row in rows]
-        dead = [row for row, own, earlier in seen if is_dead(own, self._rules, earlier.seconds, self._patience(row))]
+        dead = [row for row, own, earlier in seen if is_dead(own, self._rules, earlier.seconds, self._timeout(row))]
         self._silent = _together(dead, self._silent)
         for row, own, earlier in seen:
             if row in dead:
@@ -212,7 +212,7 @@ class LivenessWatch:
             self._recorded_at[key] = now
             await self._engine.workers.watched(row.info.id, Watched(row.beats, seen.looks, seen.seconds))
 
-    def _patience(self, row: WorkerRow) -> float:
+    def _timeout(self, row: WorkerRow) -> float:
         return patience(row.lease(self._rules), row.grace)
 
     def _is_overdue(self, row: WorkerRow) -> bool:

@@ -29,6 +29,7 @@ from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.runtime.host import Host
+from headrace.runtime.secrets import setting_of
 from headrace.runtime.writes.writer import Writer
 
 __all__ = [
@@ -66,7 +67,7 @@ async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
 
 async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
     """The schedule of this name; :raises UnknownSchedule:"""
-    setting = await _setting(engine, name)
+    setting = await setting_of(engine, PREFIX + name)
     if setting is None:
         raise UnknownSchedule(name)
     return read(setting)
@@ -110,13 +111,13 @@ async def delete_schedule(engine: Engine, name: str, act: Event | None = None) -
     :raises ConfigError: code defines it, and would bring it back at the next start of a worker.
     """
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, name)
+        setting = await setting_of(engine, PREFIX + name)
         if setting is None:
             raise UnknownSchedule(name)
         if (doc := _readable_doc(setting)) is not None:
             check_removable(doc)
         if await engine.documents.put_setting(setting.key, None, setting.rev, act) is not None:
-            _tell(engine, name)
+            _send_hint(engine, name)
             return
     raise _contended(name)
 
@@ -146,7 +147,7 @@ async def trigger_schedule(engine: Engine, writer: Writer, host: Host, name: str
 async def _note(engine: Engine, name: str, act: Event) -> None:
     """Put an action on record that leaves the schedule as it is; not if it is gone, or others are always faster."""
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, name)
+        setting = await setting_of(engine, PREFIX + name)
         if setting is None or await engine.documents.put_setting(setting.key, setting.value, setting.rev, act):
             return
 
@@ -167,7 +168,7 @@ async def sync_schedules(
         if await _wrote(engine, name, partial(revised, new=doc)):
             changed.append(name)
         else:
-            _tell(engine, name)  # unchanged, but now there is a worker that has it
+            _send_hint(engine, name)  # unchanged, but now there is a worker that has it
     for old in await _readable(engine):
         gone = old.source == "code" and not old.retired and old.task in known and old.name not in wanted
         if gone and await _wrote(engine, old.name, lambda old: None if old is None else retired(old, now)):
@@ -181,20 +182,15 @@ def _known(doc: ScheduleDoc | None, name: str) -> ScheduleDoc:
     return doc
 
 
-async def _readable(engine: Engine, tell: Callable[[str, ConfigError], object] = _log.debug) -> list[ScheduleDoc]:
+async def _readable(engine: Engine, log: Callable[[str, ConfigError], object] = _log.debug) -> list[ScheduleDoc]:
     """The schedules this version can read; those of a newer one are not ours to judge."""
     docs = []
     for setting in await engine.documents.settings(PREFIX):
         try:
             docs.append(read(setting))
         except ConfigError as error:
-            tell("%s", error)
+            log("%s", error)
     return docs
-
-
-async def _setting(engine: Engine, name: str) -> Setting | None:
-    key = PREFIX + name
-    return next((setting for setting in await engine.documents.settings(key) if setting.key == key), None)
 
 
 async def _edit(
@@ -202,14 +198,14 @@ async def _edit(
 ) -> ScheduleDoc:
     """Read, decide, write, and again whenever another was faster; the schedule as it is then."""
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, name)
+        setting = await setting_of(engine, PREFIX + name)
         old = None if setting is None else read(setting)
         new = edit(old)
         if new == old:
             return new
         rev = 0 if setting is None else setting.rev
         if await engine.documents.put_setting(PREFIX + name, new.to_text(), rev, act) is not None:
-            _tell(engine, name)
+            _send_hint(engine, name)
             return new
     raise _contended(name)
 
@@ -232,7 +228,7 @@ async def _wrote(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None],
         return False  # deleted meanwhile
 
 
-def _tell(engine: Engine, name: str) -> None:
+def _send_hint(engine: Engine, name: str) -> None:
     engine.bus.send(Hint(Topic.SETTINGS, (PREFIX + name,)))
 
 

@@ -27,6 +27,7 @@ from headrace.logs import attempt_summary, labels, name_of
 from headrace.maintenance.duty import Duty
 from headrace.maintenance.liveness import LivenessWatch
 from headrace.runtime.host import Host
+from headrace.runtime.secrets import setting_of
 from headrace.runtime.totals import FinishTotals
 from headrace.runtime.writes.decision import write_decision
 from headrace.runtime.writes.writer import Writer
@@ -62,7 +63,7 @@ class StepRecord:
         """All steps, those noticed here included, which are on record now."""
         noticed, known = self._noticed(), tuple[ClockStep, ...]()
         for _ in range(_MAX_TRIES):
-            setting = await self._find()
+            setting = await setting_of(self._engine, SETTING)
             known = () if setting is None else _read(setting)
             wanted = on_record(known, noticed, self._host.clock.now())
             if wanted == known or not wanted:
@@ -71,14 +72,11 @@ class StepRecord:
             if await self._engine.documents.put_setting(SETTING, Steps(wanted).to_text(), rev) is not None:
                 for step in wanted:
                     if step not in known:
-                        _tell(step)
+                        _log_step(step)
                 known = wanted
                 break
         self._written = noticed
         return known
-
-    async def _find(self) -> Setting | None:
-        return next((one for one in await self._engine.documents.settings(SETTING) if one.key == SETTING), None)
 
 
 def _read(setting: Setting) -> tuple[ClockStep, ...]:
@@ -89,7 +87,7 @@ def _read(setting: Setting) -> tuple[ClockStep, ...]:
         return ()
 
 
-def _tell(step: ClockStep) -> None:
+def _log_step(step: ClockStep) -> None:
     way, seconds = ("forward", step.by) if step.by > 0 else ("back", -step.by)
     _log.warning(
         "the store's time went %s by %s: its clock was set, or the machine slept; attempts that began before are judged"

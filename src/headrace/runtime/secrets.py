@@ -34,11 +34,11 @@ def secret_bytes(count: int = 32) -> bytes:
 async def kept_secret(engine: Engine, key: str) -> bytes:
     """The secret that the store keeps as this setting; made if there is none, once for all processes."""
     while True:
-        found = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+        found = await setting_of(engine, key)
         if found is None:
             found = await engine.documents.put_setting(key, msgspec.json.encode(secret_bytes().hex()).decode(), 0)
-        if found is not None:  # else somebody else has made it meanwhile
-            return bytes.fromhex(msgspec.json.decode(found.value, type=str))
+        if found is not None:  # else another process has made it meanwhile
+            return _bytes_of(found)
 
 
 ROOT = "signing-root"

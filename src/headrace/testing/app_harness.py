@@ -57,7 +57,7 @@ class Harness:
             stack.callback(self._runner.close)
             stack.push_async_callback(self._runner.resources.close)
             await self._runner.resources.open()
-            stack.callback(setattr, app, "waiter", None)
+            stack.callback(setattr, app, "_waiter", None)
             app._waiter = self._runner.waiter()
             self._planner = Planner(engine, writer, host, self._runner.id)
             self._sweeper = Sweeper(engine, writer, host, self._runner.id)
@@ -101,9 +101,9 @@ class Harness:
         for job in jobs:
             self._submitted.setdefault(job.id, job)
 
-    def _drained(self, authenticator: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    def _drained(self, store: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         async def submit(*args: P.args, **kwargs: P.kwargs) -> T:
-            answer = await authenticator(*args, **kwargs)
+            answer = await store(*args, **kwargs)
             await self._runner.drain()
             return answer
 
@@ -141,19 +141,19 @@ class Harness:
         for job in reversed(self._of(handler)):
             if _arguments(handler, job.payload_text) == expected:
                 return job
-        raise AssertionError(f"not submitted: {_call(handler.name, expected)}\n{self._told()}")
+        raise AssertionError(f"not submitted: {_call(handler.name, expected)}\n{self._listed()}")
 
     def assert_not_submitted(self, task: Task[..., Any]) -> None:
         """Assert that no job of this task was submitted."""
         __tracebackhide__ = True
         if found := self._of(task.handler):
-            raise AssertionError(f"{task.name} was submitted {len(found)} times\n{self._told()}")
+            raise AssertionError(f"{task.name} was submitted {len(found)} times\n{self._listed()}")
 
     def _of(self, handler: Handler) -> list[Job]:
         names = {handler.name, *handler.aliases}
         return [job for job in self._submitted.values() if job.task in names]
 
-    def _told(self) -> str:
+    def _listed(self) -> str:
         jobs = self.submitted
         if not jobs:
             return "nothing was submitted"

@@ -415,9 +415,9 @@ class Slots:
 class Stuck:
     """The runs that go on in their handlers although their attempts are over, and for how long already."""
 
-    def __init__(self, runs: Mapping[OwnedJob, Run], patience: float) -> None:
-        """``patience``: seconds a handler has to stop after its attempt is over."""
-        self._runs, self._patience = runs, patience
+    def __init__(self, runs: Mapping[OwnedJob, Run], timeout: float) -> None:
+        """``timeout``: seconds a handler has to stop after its attempt is over."""
+        self._runs, self._timeout = runs, timeout
         self._since: dict[Run, float] = {}
         self._now = 0.0
 
@@ -427,7 +427,7 @@ class Stuck:
     @property
     def hopeless(self) -> int:
         """How many handlers had time enough to stop, did not, and occupy a slot, as of the last check."""
-        return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.yielded)
+        return sum(self._now - since >= self._timeout for run, since in self._since.items() if not run.yielded)
 
     def look(self, monotonic: float) -> None:
         """Check which handlers are stuck now."""

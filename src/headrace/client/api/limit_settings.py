@@ -17,10 +17,11 @@ from headrace.core.defaults import MAX_COUNT
 from headrace.core.limits.rate import Rate
 from headrace.core.limits.settings import QueueRule, TaskRule, limits_of, told_unreadable
 from headrace.core.validation import checked_name, whole
-from headrace.engine import Engine, Setting
+from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSetting, shown
 from headrace.maintenance.schedules import list_schedules
+from headrace.runtime.secrets import setting_of
 from headrace.worker.handler import Handler
 
 if TYPE_CHECKING:
@@ -97,10 +98,6 @@ def given(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _count(value: Any, name: str) -> int:
-    return whole(value, name, 1)
-
-
 def _rates(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"rates must be a sequence of names, not {shown(value)}")
@@ -112,7 +109,7 @@ def check_limits(given: Mapping[str, Any]) -> TaskRule:
 
     :raises ConfigError: naming the option
     """
-    counts = {name: _count(given[name], name) for name in ("max_concurrency", "max_per_key") if name in given}
+    counts = {name: whole(given[name], name, 1) for name in ("max_concurrency", "max_per_key") if name in given}
     return TaskRule(**counts, rates=_rates(given.get("rates", ())))
 
 
@@ -122,7 +119,7 @@ def checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
     if "priority" in said:
         checked["priority"] = whole(said["priority"], "a queue's priority", -MAX_COUNT)
     if "max_concurrency" in said:
-        checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
+        checked["max_concurrency"] = whole(said["max_concurrency"], "max_concurrency", 1)
     if "rates" in said:
         checked["rates"] = _rates(said["rates"])
     if "by_customer" in said:
@@ -153,16 +150,14 @@ async def edit_rule(
     :raises ConfigError: this version could not read the setting then
     """
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, key)
+        setting = await setting_of(engine, key)
         old = {} if setting is None else _said(setting.value)
         if old is None:
             raise ConfigError(": ".join(told_unreadable(key, "it is no JSON object")))
         base = {"code": old["code"]} if old.get("code") else {}
         if code is not None:
-            new = {
-                **{name: value for name, value in old.items() if name != "code"},
-                **({"code": dict(code)} if code else {}),
-            }
+            rest = {name: value for name, value in old.items() if name != "code"}
+            new = rest | ({"code": dict(code)} if code else {})
         else:
             new = base if live is None else {**old, **live}
         text = msgspec.json.encode(new).decode()
@@ -195,16 +190,12 @@ async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = 
     """
     key = _PREFIXES[of] + name
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, key)
+        setting = await setting_of(engine, key)
         if setting is None:
             raise UnknownSetting(of, name)
         if await _put(engine, key, None, setting.rev, act):
             return
     raise _contended(key)
-
-
-async def _setting(engine: Engine, key: str) -> Setting | None:
-    return next((one for one in await engine.documents.settings(key) if one.key == key), None)
 
 
 async def _put(engine: Engine, key: str, value: str | None, rev: int, act: Event | None) -> bool:

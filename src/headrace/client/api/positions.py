@@ -5,15 +5,16 @@ Of many jobs of one queue, few are read.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from headrace.client.api.stats import running_times
 from headrace.client.api.workers import workers
 from headrace.core.codec.record import Record
+from headrace.core.explain.explanation import Fact
 from headrace.core.explain.queued import explain_queued
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import order
@@ -49,13 +50,16 @@ async def position(session: Session, job: Job) -> QueuePosition | None:
         usage = await engine.records.usage(list(limits.paced(group_of(job))))
     place = await engine.records.position(job, now)
     takes = (await running_times(session, queue=job.queue)).quantiles()
-    facts = {
-        fact.code: fact.data
-        for fact in explain_queued(job, now, await workers(session), limits, usage, (), place, takes=takes)
-    }
-    told, start = facts.get("position"), facts.get("estimate")
-    estimated = now if "ready" in facts else None if start is None or start["at_least"] else start["at"]
-    return QueuePosition(None if told is None or told["at_least"] else told["position"], estimated)
+    facts = explain_queued(job, now, await workers(session), limits, usage, (), place, takes=takes)
+    return QueuePosition(*_estimate(facts, now))
+
+
+def _estimate(facts: Iterable[Fact], now: datetime) -> tuple[int | None, datetime | None]:
+    """The position and the expected start in these facts; None for what is unknown, or known only as a minimum."""
+    found = {fact.code: fact.data for fact in facts}
+    place, start = found.get("position"), found.get("estimate")
+    estimated = now if "ready" in found else None if start is None or start["at_least"] else start["at"]
+    return None if place is None or place["at_least"] else place["position"], estimated
 
 
 MAX_COUNTED_JOBS = 2000
@@ -73,19 +77,14 @@ async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
     groups = {group_of(job) for job in jobs if limits.bounded(job.queue, job.task)}
     if groups:
         usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
-    workers = [row.as_heard(now, engine.rules) for row in await engine.workers.list()]
+    rows = await workers(session)
     takes = (await running_times(session, queue=jobs[0].queue)).quantiles()
 
     async def ask(job: Job) -> Place:
         if expired(job, now):
             return Place(None)
         found = await engine.records.position(job, now, most=MAX_COUNTED_JOBS)
-        facts: dict[str, dict[str, Any]] = {
-            fact.code: fact.data for fact in explain_queued(job, now, workers, limits, usage, (), found, takes=takes)
-        }
-        told, start = facts.get("position"), facts.get("estimate")  # as ``client.api.positions`` has it
-        estimated = now if "ready" in facts else None if start is None or start["at_least"] else start["at"]
-        return Place(None if told is None or told["at_least"] else told["position"], estimated)
+        return Place(*_estimate(explain_queued(job, now, rows, limits, usage, (), found, takes=takes), now))
 
     ordered = sorted(range(len(jobs)), key=lambda index: order(jobs[index]))
     told = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)

@@ -58,24 +58,16 @@ class QueuesApi(RuleNoun):
             counts.setdefault(count.queue, {})[count.status] = count.jobs
             if count.status is Status.QUEUED and count.oldest is not None:
                 oldest[count.queue] = count.oldest
-        infos = []
-        for name in {*limits.queues, *counts}:
-            rule = limits.queue(name)
-            infos.append(
-                QueueInfo(
-                    name,
-                    rule.priority,
-                    rule.paused,
-                    counts.get(name, {}),
-                    oldest.get(name),
-                    rule.max_concurrency,
-                    rule.rates,
-                    rule.paused_by,
-                    rule.paused_at,
-                    rule.by_customer,
-                    limits.unreadable.get(f"queue:{name}"),
-                )
+        infos = [
+            QueueInfo(
+                name=name,
+                counts=counts.get(name, {}),
+                oldest=oldest.get(name),
+                unreadable=limits.unreadable.get(f"queue:{name}"),
+                **msgspec.structs.asdict(limits.queue(name)),
             )
+            for name in {*limits.queues, *counts}
+        ]
         return sorted(infos, key=_served)
 
     async def pause(self, name: str, *, by: str | None = None) -> None:

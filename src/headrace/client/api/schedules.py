@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.client.api.noun import Noun
+from headrace.client.api.workers import workers
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.core import audit
@@ -61,23 +62,14 @@ class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     @classmethod
     def of(cls, doc: ScheduleDoc, tasks: Collection[str]) -> ScheduleInfo:
         """A stored schedule as it is shown; ``tasks`` are those that live workers have."""
-        return cls(
-            name=doc.name,
-            rule=doc.rule,
-            task=doc.task,
-            state=doc.state(served=doc.task in tasks),
-            next_fire=doc.next_fire,
-            last_fire=doc.last_fire,
-            last_job=doc.last_job,
-            skipped=doc.skipped,
-            waiting=doc.waiting,
-            paused=doc.paused,
-            source=doc.source,
-            queue=doc.spec.queue,
-            priority=doc.spec.priority,
-            payload=msgspec.json.decode(doc.payload_text, type=dict[str, Any]),
-            created_at=doc.created_at,
-        )
+        of_doc = {name: getattr(doc, name) for name in cls.__struct_fields__ if name not in _OF_SPEC}
+        payload = msgspec.json.decode(doc.payload_text, type=dict[str, Any])
+        own: dict[str, Any] = {"queue": doc.spec.queue, "priority": doc.spec.priority, "payload": payload}
+        return cls(state=doc.state(served=doc.task in tasks), **own, **of_doc)
+
+
+_OF_SPEC = ("state", "queue", "priority", "payload")
+"""The fields of a ScheduleInfo that are no attributes of the stored schedule."""
 
 
 class SchedulesApi(Noun):
@@ -167,9 +159,7 @@ class SchedulesApi(Noun):
 
     async def _served(self) -> frozenset[str]:
         """The tasks of live workers."""
-        now, rules = self._host.clock.now(), self._engine.rules
-        rows = [row.as_heard(now, rules) for row in await self._engine.workers.list()]
-        return frozenset(task for row in rows if row.alive for task in row.info.tasks)
+        return frozenset(task for row in await workers(self._session) if row.alive for task in row.info.tasks)
 
 
 def _firing(doc: ScheduleDoc) -> ScheduleDoc:

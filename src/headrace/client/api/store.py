@@ -296,14 +296,14 @@ class StoreApi(Noun):
 
     async def verify(self, *, each: Callable[[Invariant], object] | None = None) -> Verification:
         """Compare what the store keeps twice, while workers go on; ``each`` is called with every finished check."""
-        books: list[Invariant] = []
+        checks: list[Invariant] = []
         for name in BOOKS:
             # Only this one goes by the time: a hub of the version before does not take it.
             now = self._host.clock.now() if name == "messages" else None
-            books.append(await self._engine.records.verify(name, now))
+            checks.append(await self._engine.records.verify(name, now))
             if each is not None:
-                each(books[-1])
-        return Verification(not any(book.wrong for book in books), tuple(books))
+                each(checks[-1])
+        return Verification(not any(one.wrong for one in checks), tuple(checks))
 
     async def doctor(self, *, store: bool = True) -> list[Check]:
         """Check the store, the workers and the settings; each finding has a remedy.

@@ -24,6 +24,7 @@ from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
+from headrace.runtime.secrets import setting_of
 from headrace.worker.handler import Handler
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
             if await engine.documents.put_setting(key, text, 0 if setting is None else setting.rev) is not None:
                 changed.append(handler.name)
                 break
-            setting = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+            setting = await setting_of(engine, key)
     return changed
 
 
@@ -141,7 +142,7 @@ async def note_submit(engine: Engine, task: str, job: UUID, by: str | None, now:
     """Keep with a task that this job of it was submitted by a person; nothing of a task that is not registered."""
     key, act = PREFIX + task, audit.act("submit", now, by, {"job": str(job)})
     for _ in range(_MAX_TRIES):
-        found = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+        found = await setting_of(engine, key)
         if found is None or await engine.documents.put_setting(key, found.value, found.rev, act) is not None:
             return
 

@@ -42,7 +42,7 @@ from headrace.core.webhooks.target import GROUPS, checked_events
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, TransitionRefused, Unavailable, UnknownWebhook
-from headrace.runtime.secrets import Vault, secret_bytes
+from headrace.runtime.secrets import Vault, secret_bytes, setting_of
 from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, read_webhooks
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ class WebhooksApi(Noun):
         token = None if bearer is None else checked_bearer(bearer)
         may = MAX_WEBHOOKS if customer is None else MAX_CUSTOMER_WEBHOOKS if most is None else whole(most, "most", 0)
         if (there := sum(one.customer == customer for one in await self.list())) >= may:
-            whose = "there may be" if customer is None else "a customer may have"
-            told = f"{whose} {may} webhooks, and there are {there} already"
-            raise ConfigError(f"{told}: remove one, or let one be told of more tasks and queues")
+            who = "there may be" if customer is None else "a customer may have"
+            message = f"{who} {may} webhooks, and there are {there} already"
+            raise ConfigError(f"{message}: remove one, or let one be told of more tasks and queues")
         webhook = Webhook(
             id=id,
             url=checked_url(url),
@@ -178,7 +178,7 @@ class WebhooksApi(Noun):
         now, wait = self._host.clock.now(), timedelta(seconds=seconds(keep, "keep"))
         await _find(self._engine, id)
         for _ in range(_MAX_TRIES):
-            setting = await _setting(self._engine, SECRETS + id)
+            setting = await setting_of(self._engine, SECRETS + id)
             kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
             new = rotated(kept, made, now, now + wait)
             if await self._put(SECRETS + id, new, 0 if setting is None else setting.rev, None):
@@ -194,7 +194,7 @@ class WebhooksApi(Noun):
                 break
         else:
             raise _contended(id)
-        while (secret := await _setting(self._engine, SECRETS + id)) is not None:
+        while (secret := await setting_of(self._engine, SECRETS + id)) is not None:
             await self._put(secret.key, None, secret.rev, None)
 
     # -- deliveries
@@ -280,7 +280,7 @@ class WebhooksApi(Noun):
 
 async def webhook_credentials(app: App, id: str) -> Credentials:
     """The secrets by which a webhook recognises our messages; for the sender, and never to be shown."""
-    setting = await _setting(app.session.engine, SECRETS + id)
+    setting = await setting_of(app.session.engine, SECRETS + id)
     kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
     if not kept.derived:
         return kept
@@ -312,7 +312,7 @@ async def forget_unused_webhooks(app: App) -> int:
         for one in read_webhooks([setting]):
             if one.used_at is not None and now - one.used_at > WEBHOOK_ADDRESS_RETENTION:
                 count += await app.webhooks._put(setting.key, None, setting.rev, None)
-                if (secret := await _setting(app.session.engine, SECRETS + one.id)) is not None:
+                if (secret := await setting_of(app.session.engine, SECRETS + one.id)) is not None:
                     await app.webhooks._put(secret.key, None, secret.rev, None)
     return count
 
@@ -323,14 +323,10 @@ def _derived(vault: Vault, id: str, generation: str) -> str:
 
 async def _find(engine: Engine, id: str) -> tuple[Setting, Webhook]:
     for prefix in (SUBSCRIPTIONS, OF_JOBS):
-        setting = await _setting(engine, prefix + id)
+        setting = await setting_of(engine, prefix + id)
         if setting is not None and (found := read_webhooks([setting])):
             return setting, found[0]
     raise UnknownWebhook(id)
-
-
-async def _setting(engine: Engine, key: str) -> Setting | None:
-    return next((one for one in await engine.documents.settings(key) if one.key == key), None)
 
 
 def _contended(id: str) -> Exception:

@@ -57,7 +57,7 @@ async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any
         async def execute(change: Change | None) -> Any:
             if change is None:
                 return (await run(await _inserting(session, [job], others)))[0]
-            return _told(await run(await _applying(session, change, others)))
+            return _logged(await run(await _applying(session, change, others)))
 
         return await walk_async(meeting(job, answer, session.host.clock.now), execute)
 
@@ -102,7 +102,7 @@ def _met(
     def execute(change: Change | None) -> Any:
         if change is None:
             return enlisted.run_blocking(app.wait(_inserting(session, [job], others)))[0]
-        return _told(enlisted.run_blocking(app.wait(_applying(session, change, others))))
+        return _logged(enlisted.run_blocking(app.wait(_applying(session, change, others))))
 
     return walk(meeting(job, answer, session.host.clock.now), execute)
 
@@ -134,18 +134,18 @@ async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequenc
 
 
 async def _inserting(session: Session, jobs: Sequence[Job], others: Companions) -> Statements[list[InsertAnswer]]:
-    companions = {job.id: told for job in jobs if (told := others.get(job.id))}
+    companions = {job.id: deliveries for job in jobs if (deliveries := others.get(job.id))}
     return await _transactions(session.engine).inserting(jobs, session.host.clock.now(), companions=companions or None)
 
 
 async def _applying(session: Session, change: Change, others: Companions) -> Statements[Verdict]:
     """A change of the job that holds the dedup key of a submit, as part of the same transaction."""
-    told = tuple(one for job in change.inserts for one in others.get(job.id, ()))
-    stamped = replace(change, id=session.host.dice.token(), inserts=(*change.inserts, *told))
+    deliveries = tuple(one for job in change.inserts for one in others.get(job.id, ()))
+    stamped = replace(change, id=session.host.dice.token(), inserts=(*change.inserts, *deliveries))
     return await _transactions(session.engine).applying(stamped, session.host.clock.now())
 
 
-def _told(verdict: Verdict) -> Verdict:
+def _logged(verdict: Verdict) -> Verdict:
     tell_verdicts([verdict])
     return verdict
 

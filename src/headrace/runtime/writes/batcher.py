@@ -20,6 +20,7 @@ import msgspec
 
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.writes.load import Load
 
 __all__ = ["Batcher", "Ticket", "unstorable"]
@@ -121,14 +122,14 @@ class Batcher(Generic[T, A]):
         weigh: Callable[[T], int],
         distinct: Callable[[T], Hashable] | None = None,
         capacity: int | None = None,
-        patience: float | None = None,
+        timeout: float | None = None,
         flights: int = 1,
         begin: Callable[[T, Callable[[A | BaseException | None], None]], bool] | None = None,
         load: Load | None = None,
     ) -> None:
         """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
 
-        ``patience``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
+        ``timeout``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
         ``flights``: how many writes may be under way at once, where their order is of no matter.
         ``begin``: the short way of one item; whether it is on its way now. Once nothing of it is under way any more,
         it calls back with the reply, with the error of a write that failed, or with None if the item must be written
@@ -137,7 +138,7 @@ class Batcher(Generic[T, A]):
         """
         self._write, self._host, self._name = write, host, name
         self._identify, self._weigh, self._distinct = identify, weigh, distinct
-        self._capacity, self._patience, self._flights, self._begin = capacity, patience, flights, begin
+        self._capacity, self._timeout, self._flights, self._begin = capacity, timeout, flights, begin
         self._queue: deque[Ticket[T, A]] = deque()
         self._waiting = 0
         self._pumps: set[asyncio.Task[None]] = set()
@@ -167,7 +168,7 @@ class Batcher(Generic[T, A]):
         if begin is None or not self._quiet or self._closed or self._queue or self._pumps or self._alone is not None:
             return None
         waiter: _Waiter[T, A] = _Waiter((item,))
-        waiter.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        waiter.since = 0.0 if self._timeout is None else self._host.clock.monotonic()
         self._alone, begun = waiter, False
         try:
             begun = begin(item, self._arrived)
@@ -192,7 +193,7 @@ class Batcher(Generic[T, A]):
             ticket.reject(self._unavailable(items, "this session is closing", False))
             return
         ticket.weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
-        ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        ticket.since = 0.0 if self._timeout is None else self._host.clock.monotonic()
         self._load.bytes += ticket.weight
         self._queue.append(ticket)
         self._waiting += len(items)
@@ -220,10 +221,10 @@ class Batcher(Generic[T, A]):
         if self._closed:
             self._settled.set()
 
-    async def close(self, patience: float = 5.0) -> None:
-        """Take no more, write what is waiting, answer everybody; give up on a silent store after ``patience``."""
+    async def close(self, timeout: float = 5.0) -> None:
+        """Take no more, write what is waiting, settle every ticket; give up on a silent store after ``timeout``."""
         self._closed = True
-        self._give_up_at = self._host.clock.monotonic() + patience
+        self._give_up_at = self._host.clock.monotonic() + timeout
         self._room.set()
         while self._pumps or self._alone is not None:
             if self._alone is not None:
@@ -237,14 +238,12 @@ class Batcher(Generic[T, A]):
 
     async def _wait_for_room(self) -> None:
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 while self._is_full() and not self._closed:
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
-            raise Overloaded(
-                f"the {self._name} lane stayed full for {self._patience:g} s; nothing was stored"
-            ) from None
+            raise Overloaded(f"the {self._name} lane stayed full for {self._timeout:g} s; nothing was stored") from None
 
     async def _run(self, first: Ticket[T, A] | None = None, failed: BaseException | None = None) -> None:
         """Write what waits; a second writer beside the first goes on only while there is much.
@@ -371,7 +370,8 @@ class Batcher(Generic[T, A]):
     async def _write_surely(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> list[A]:
         """Repeat after a lost reply or a refusal until the reply is known or the timeout is over."""
         items = [item for ticket in tickets for item in ticket.items]
-        pause, unknown, since = _FIRST_PAUSE_SECONDS, False, tickets[0].since or self._host.clock.monotonic()
+        pauses: Pauses | None = None
+        unknown, since = False, tickets[0].since or self._host.clock.monotonic()
         while True:
             try:
                 if failed is not None:
@@ -382,15 +382,15 @@ class Batcher(Generic[T, A]):
                 raise  # it does not come back
             except Unavailable as error:
                 unknown = unknown or error.outcome == "unknown"
+                pauses = pauses or Pauses(self._host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.5, 1.0))
                 now = self._host.clock.monotonic()
-                impatient = self._patience is not None and now + pause - since > self._patience
-                if impatient or now > self._give_up_at:
+                late = self._timeout is not None and now + pauses.seconds - since > self._timeout
+                if late or now > self._give_up_at:
                     message = f"{error} (repeated for {now - since:.1f} s)"
                     raise Unavailable(message, outcome="unknown" if unknown else "refused") from error
-                if pause == _FIRST_PAUSE_SECONDS:
+                if pauses.is_first:
                     _log.warning("the store is unavailable for %s, repeating: %s", self._name, error)
-            await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
-            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+            await pauses.sleep()
 
     def _unavailable(self, items: Sequence[T], why: str, unknown: bool, *, lost: bool = False) -> Unavailable:
         ids = [self._identify(item) for item in items]

@@ -37,7 +37,7 @@ async def write_decision(writer: Writer, job: Job, decide: Decide) -> tuple[Chan
     :raises Unavailable: the store was away, or the job in a transaction of others, beyond the timeout
     """
     host, apply = writer.host, writer.apply
-    clock, pauses = host.clock, Pauses(host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=writer.patience)
+    clock, pauses = host.clock, Pauses(host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=writer.timeout)
 
     async def execute(change: Change | None) -> Verdict | None:
         if change is None:

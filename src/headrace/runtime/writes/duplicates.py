@@ -74,8 +74,8 @@ class Duplicates:
     """The duplicates of one session. Submits with the same key go one after the other: at the same time, all but one of
     them would come too late, again and again."""
 
-    def __init__(self, host: Host, apply: Callable[[Change], Awaitable[Verdict]], patience: float) -> None:
-        self._host, self._apply, self._patience = host, apply, patience
+    def __init__(self, host: Host, apply: Callable[[Change], Awaitable[Verdict]], timeout: float) -> None:
+        self._host, self._apply, self._timeout = host, apply, timeout
         self._turns: dict[UUID, _Turn] = {}
 
     async def meet(
@@ -104,7 +104,7 @@ class Duplicates:
     async def _meet(
         self, turn: _Turn, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool
     ) -> Answer:
-        pauses = Pauses(self._host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._patience)
+        pauses = Pauses(self._host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._timeout)
 
         async def execute(change: Change | None) -> Verdict | Answer:
             if change is None:

@@ -18,6 +18,7 @@ from headrace.engine import Companions, Duplicated, Engine, InsertAnswer, Insert
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.writes.batcher import MAX_ROWS, Batcher, unstorable
 from headrace.runtime.writes.duplicates import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Duplicates
 from headrace.runtime.writes.load import Load
@@ -121,22 +122,22 @@ class Inserts:
         engine: Engine,
         host: Host,
         *,
-        patience: float,
+        timeout: float,
         follow: Callable[[], None],
         apply: Callable[[Change], Awaitable[Verdict]],
         load: Load,
     ) -> None:
         """``follow`` is called when there may be notes to process; ``apply`` writes a change; ``load``: what waits."""
         self.engine, self.host = engine, host
-        self._meetings = Duplicates(host, apply, patience)
-        self._patience, self._follow = patience, follow
+        self._duplicates = Duplicates(host, apply, timeout)
+        self._timeout, self._follow = timeout, follow
         self.requirements = Requirements(engine, host)
         """Warns of new jobs that no worker can run."""
         self.webhooks = Webhooks(engine, host)
         """Makes the deliveries of new jobs."""
 
         self._short = engine.jobs.insert_one if isinstance(engine.jobs, InsertsOne) else None
-        bounds: dict[str, Any] = {"capacity": _MAX_WAITING_JOBS, "patience": patience, "load": load}
+        bounds: dict[str, Any] = {"capacity": _MAX_WAITING_JOBS, "timeout": timeout, "load": load}
         single = bounds | {"identify": _id, "weigh": weight_of, "distinct": _number}
         begin = None if self._short is None else self._begin
         self._plain: Batcher[Job, InsertAnswer] = Batcher(self._insert, host, name="submits", begin=begin, **single)
@@ -256,7 +257,9 @@ class Inserts:
     async def _settled(self, job: Job, answer: InsertAnswer, companions: Sequence[Job]) -> Inserted | Duplicated:
         """What comes of a job that was refused, or is a duplicate; of one key, in the order of these calls."""
         stored = await self._accepted(job, companions, answer)
-        return await self._meetings.meet(job, stored, partial(self._accepted, job, companions), apart=bool(companions))
+        return await self._duplicates.meet(
+            job, stored, partial(self._accepted, job, companions), apart=bool(companions)
+        )
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
@@ -274,7 +277,7 @@ class Inserts:
 
     async def _put_whole(self, batch: Batch | None, jobs: Sequence[Job], companions: Companions) -> list[InsertAnswer]:
         """Store jobs, with their batch, all or none; keys and jobs that others have locked are waited for."""
-        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
+        pauses = self._pauses()
         while True:
             try:
                 answers = await self._whole.put((batch, jobs, companions))
@@ -286,40 +289,36 @@ class Inserts:
             refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
             if refused is None:
                 return answers
-            if not isinstance(refused, Unavailable) or self.host.clock.monotonic() > until:
+            if not isinstance(refused, Unavailable) or not await pauses.sleep():
                 raise refused
-            await self.host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+
+    def _pauses(self) -> Pauses:
+        return Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._timeout)
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write something that may be repeated; a store that is away is waited for.
 
         :raises Unavailable: it was, beyond the timeout
         """
-        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
+        pauses = self._pauses()
         while True:
             try:
                 return await write()
             except StoreLost:
                 raise  # it does not come back
             except Unavailable:
-                if self.host.clock.monotonic() > until:
+                if not await pauses.sleep():
                     raise
-            await self.host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _accepted(
         self, job: Job, companions: Sequence[Job], answer: InsertAnswer | None = None
     ) -> Inserted | Duplicated:
         """Store a job with this reply, or again: until it is more than refused for now, as by a key in a transaction
         that is still open."""
-        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
+        pauses = self._pauses()
         while answer is None or isinstance(answer, Refused):
-            if answer is not None:
-                if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
-                    raise answer.error
-                await self.host.sleep(pause)
-                pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            if answer is not None and (not isinstance(answer.error, Unavailable) or not await pauses.sleep()):
+                raise answer.error
             if companions:
                 [answer] = await self._whole.put((None, (job,), {job.id: companions}))
             else:

@@ -20,7 +20,7 @@ from headrace.core.webhooks.target import GROUPS, Target, messages_ahead
 from headrace.engine import Engine, Setting
 from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.secrets import kept_secret
+from headrace.runtime.secrets import kept_secret, setting_of
 
 __all__ = ["CACHE_SECONDS", "OF_JOBS", "SECRETS", "SUBSCRIPTIONS", "Webhooks", "read_webhooks"]
 
@@ -197,7 +197,7 @@ class Webhooks:
     async def _keep(self, id: str, wish: Wish, customer: str | None) -> None:
         documents, now = self._engine.documents, self._host.clock.now()
         for _ in range(_MAX_TRIES):
-            setting = await _setting(self._engine, OF_JOBS + id)
+            setting = await setting_of(self._engine, OF_JOBS + id)
             known = next(iter(read_webhooks([] if setting is None else [setting])), None)
             if known is not None and known.used_at is not None and now - known.used_at < USE_NOTE_INTERVAL:
                 return
@@ -206,7 +206,7 @@ class Webhooks:
                 secrets = () if wish.secret is None else (KeptSecret(wish.secret, given=True),)
                 if secrets or wish.bearer is not None:
                     text = msgspec.json.encode(Credentials(secrets, wish.bearer)).decode()
-                    before = await _setting(self._engine, SECRETS + id)
+                    before = await setting_of(self._engine, SECRETS + id)
                     await documents.put_setting(SECRETS + id, text, 0 if before is None else before.rev)
                 known = Webhook(
                     id=id,
@@ -229,7 +229,3 @@ class Webhooks:
                 f"webhook: jobs have named {MAX_WEBHOOK_ADDRESSES} different addresses already: use the same one for"
                 " many jobs, the message says which job it is about; or subscribe once, with app.webhooks.add"
             )
-
-
-async def _setting(engine: Engine, key: str) -> Setting | None:
-    return next((one for one in await engine.documents.settings(key) if one.key == key), None)

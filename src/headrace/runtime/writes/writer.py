@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from msgspec.structs import force_setattr, replace
@@ -69,7 +70,7 @@ class Writer:
     """The writers of one session. Submits, finishes, actions and appends never wait for one another."""
 
     def __init__(
-        self, engine: Engine, host: Host, *, patience: float = 30.0, unwritten: int = Settings().unwritten
+        self, engine: Engine, host: Host, *, timeout: float = 30.0, unwritten: int = Settings().unwritten
     ) -> None:
         """``unwritten``: how many bytes of submits, and how many of what runs came to, may wait to be written."""
         self.engine, self.host = engine, host
@@ -78,25 +79,14 @@ class Writer:
         self.followers: list[Callable[[Job], None]] = []
         """Called with every job of a schedule that ended here, when that is stored."""
 
-        def changes(
-            name: str, patience: float | None, flights: int = 1, load: Load | None = None
-        ) -> Batcher[Change, Verdict]:
-            return Batcher(
-                self._apply,
-                host,
-                name=name,
-                identify=_change_id,
-                weigh=_change_weight,
-                distinct=_change_number,
-                patience=patience,
-                flights=flights,
-                load=load,
-            )
-
-        self.patience, self._clock = patience, host.store_clock
+        self.timeout, self._clock = timeout, host.store_clock
+        shared: dict[str, Any] = {"identify": _change_id, "weigh": _change_weight, "distinct": _change_number}
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
         # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
-        self._finishes, self._acts = changes("finishes", None, 2, self.load), changes("changes", patience)
+        self._finishes: Batcher[Change, Verdict] = Batcher(
+            self._apply, host, name="finishes", flights=2, load=self.load, **shared
+        )
+        self._actions: Batcher[Change, Verdict] = Batcher(self._apply, host, name="changes", timeout=timeout, **shared)
         self._appends: Batcher[Append, Kept] = Batcher(
             self._append,
             host,
@@ -110,10 +100,10 @@ class Writer:
         """Sends hints about the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
-        self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
+        self.notes = NoteProcessor(engine, host, changed=self._send_hints, told=self._with_deliveries)
         """Does what follows from changes for other jobs."""
         self.inserts = Inserts(
-            engine, host, patience=patience, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
+            engine, host, timeout=timeout, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
         )
         """Stores new jobs."""
 
@@ -140,8 +130,8 @@ class Writer:
         return found
 
     async def apply(self, change: Change) -> Verdict:
-        """Apply an act of a person, a program or the sweeper."""
-        return await self._acts.put(self._stamped(change))
+        """Apply an action of a person, a program or the sweeper."""
+        return await self._actions.put(change if change.id else replace(change, id=self.host.dice.token()))
 
     def finish(self, change: Change, ticket: Ticket[Change, Verdict]) -> None:
         """Apply a worker's change without waiting; never refused, repeated until the store replies."""
@@ -193,16 +183,13 @@ class Writer:
     async def close(self) -> None:
         """Write what is waiting and settle every ticket."""
         # All at once: a store that is away is waited for once, not once for each batcher.
-        batchers = (*self.inserts.batchers, self._acts, self._finishes, self._appends)
+        batchers = (*self.inserts.batchers, self._actions, self._finishes, self._appends)
         await asyncio.gather(*(batcher.close() for batcher in batchers))
         await self.notes.close()
         self.changes.close()
 
-    async def _told(self, job: Job) -> tuple[Job, Sequence[Job]]:
+    async def _with_deliveries(self, job: Job) -> tuple[Job, Sequence[Job]]:
         return await self.inserts.with_deliveries(job)
-
-    def _stamped(self, change: Change) -> Change:
-        return change if change.id else replace(change, id=self.host.dice.token())
 
     async def _apply(self, changes: list[Change]) -> list[Verdict]:
         verdicts = await self.engine.jobs.apply(changes, self.host.clock.now())
@@ -216,33 +203,33 @@ class Writer:
                 if change.inserts:
                     follows = follows or any(one.waits for one in change.inserts)
                     tell_left_out(verdict.left_out)
-        self._tell_of(applied)
+        self._send_hints(applied)
         if follows:
             self.notes.ask()
         return verdicts
 
-    def _tell_of(self, changes: Sequence[Change]) -> None:
+    def _send_hints(self, changes: Sequence[Change]) -> None:
         """Send the hints that these changes call for."""
         self.changes.tell(one.job for one in changes)
-        bus, news = self.engine.bus, dict[Topic, set[str]]()
-        tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
+        bus, hints = self.engine.bus, dict[Topic, set[str]]()
+        hint_ends, followers = bus.wanted(Topic.ENDED), self.followers
         if bus.wanted(Topic.FREED) and (freed := {one.job.queue for one in changes if not one.job.held}):
-            news[Topic.FREED] = freed
+            hints[Topic.FREED] = freed
         for change in changes:
             if change.inserts:
-                news.setdefault(Topic.READY, set()).update(one.spec.queue for one in change.inserts)
+                hints.setdefault(Topic.READY, set()).update(one.spec.queue for one in change.inserts)
             job = change.job
             if job.finished_at is not None:
-                if tell_ends:
-                    news.setdefault(Topic.ENDED, set()).add(str(job.id))
+                if hint_ends:
+                    hints.setdefault(Topic.ENDED, set()).add(str(job.id))
                 if followers and job.spec.schedule is not None:
                     for follow in followers:
                         follow(job)
             elif job.status is Status.QUEUED or change.verb in _TIMED:
-                news.setdefault(Topic.READY, set()).add(job.queue)
+                hints.setdefault(Topic.READY, set()).add(job.queue)
             elif change.verb is Verb.CANCEL:
-                news.setdefault(Topic.CANCEL, set()).add(str(job.id))
+                hints.setdefault(Topic.CANCEL, set()).add(str(job.id))
             elif change.verb in (Verb.PROGRESS, Verb.START):
-                news.setdefault(Topic.PROGRESS, set()).add(str(job.id))
-        for topic, names in news.items():
+                hints.setdefault(Topic.PROGRESS, set()).add(str(job.id))
+        for topic, names in hints.items():
             bus.send(Hint(topic, tuple(names)))
