@@ -232,16 +232,8 @@ class App(Hooked, Lifetime):
         :raises ConfigError: naming the option
         :raises UnknownTask: one of ``tasks`` is none of this App
         """
-        options = check_worker_options(
-            {
-                "concurrency": concurrency,
-                "queues": queues,
-                "burst": burst,
-                "grace": grace,
-                "offers": offers or {},
-                "tasks": tasks,
-            },
-        )
+        given: WorkerOptions = {"concurrency": concurrency, "queues": queues, "burst": burst, "grace": grace}
+        options = check_worker_options({**given, "offers": offers or {}, "tasks": tasks})
         session, sums = self.session, FinishTotals()
         self._load()
         handlers = chosen_handlers(options.pop("tasks"), self._handlers)

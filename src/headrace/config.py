@@ -233,9 +233,8 @@ def _duration(value: Any) -> float:
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = (
-            float(value) if abs(value) <= MAX_DURATION_SECONDS else MAX_DURATION_SECONDS * 2
-        )  # a whole number may be greater than any float
+        # A whole number may be greater than any float.
+        number = float(value) if abs(value) <= MAX_DURATION_SECONDS else MAX_DURATION_SECONDS * 2
     elif isinstance(value, str):
         with suppress(ValueError):
             number = duration(value)
@@ -247,49 +246,21 @@ def _duration(value: Any) -> float:
     return number
 
 
-def _url(value: Any) -> str:
-    if not isinstance(value, str) or "://" not in value:
-        raise ValueError("must be a URL such as 'sqlite:///headrace.db'")
-    return value
+def _text(fits: Callable[[str], object], message: str, kind: Callable[[str], str] = str) -> Callable[[Any], str]:
+    """A check of a text; ``message``: what it must be."""
 
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(message)
+        return kind(value)
 
-def _key(value: Any) -> Secret:
-    if not isinstance(value, str) or not re.fullmatch(r"[!-~]{1,200}", value):
-        raise ValueError("must be a key as headrace keys create prints it")
-    return Secret(value)
-
-
-def _secret(value: Any) -> Secret:
-    if not isinstance(value, str) or not value.isprintable() or not _MIN_SECRET_CHARACTERS <= len(value) <= 1000:
-        raise ValueError(
-            f"must have {_MIN_SECRET_CHARACTERS} characters at least, of chance:"
-            " python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-        )
-    return Secret(value)
-
-
-def _app(value: Any) -> str:
-    if not isinstance(value, str) or not value.partition(":")[0]:
-        raise ValueError("must name an App as 'MODULE:APP' or 'MODULE'")
-    return value
-
-
-def _namespace(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", value):
-        raise ValueError("must be 1 to 63 letters, digits, '_' or '-'")
-    return value
+    return check
 
 
 def _imports(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one for one in value):
         raise ValueError("must be a list of module names")
     return tuple(value)
-
-
-def _log_format(value: Any) -> str:
-    if value not in ("text", "json"):
-        raise ValueError("must be 'text' or 'json'")
-    return str(value)
 
 
 _SIZES = {"": 1, "B": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
@@ -303,15 +274,20 @@ def _bytes(value: Any) -> int:
     return number
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[[Any], Any]] = {
     "unwritten": _bytes,
-    "url": _url,
-    "key": _key,
-    "secret": _secret,
-    "app": _app,
-    "namespace": _namespace,
+    "url": _text(lambda text: "://" in text, "must be a URL such as 'sqlite:///headrace.db'"),
+    "key": _text(re.compile(r"[!-~]{1,200}").fullmatch, "must be a key as headrace keys create prints it", Secret),
+    "secret": _text(
+        lambda text: text.isprintable() and _MIN_SECRET_CHARACTERS <= len(text) <= 1000,
+        f"must have {_MIN_SECRET_CHARACTERS} characters at least, of chance:"
+        " python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+        Secret,
+    ),
+    "app": _text(lambda text: text.partition(":")[0], "must name an App as 'MODULE:APP' or 'MODULE'"),
+    "namespace": _text(re.compile(r"[A-Za-z0-9_-]{1,63}").fullmatch, "must be 1 to 63 letters, digits, '_' or '-'"),
     "imports": _imports,
-    "log_format": _log_format,
+    "log_format": _text(lambda text: text in ("text", "json"), "must be 'text' or 'json'"),
 }
 
 

@@ -178,9 +178,8 @@ def _is_none(value: Any) -> bool:
 def _encode(line: dict[str, Any]) -> str:
     try:
         return printable_json(msgspec.json.encode(line, enc_hook=_shown).decode())
-    except (
-        Exception
-    ):  # a circle, half a character, a key that is no text: each value by itself, as far as it can be shown
+    except Exception:
+        # A circle, half a character, a key that is no text: each value by itself, as far as it can be shown.
         shown = {_text(name): _plain(value) for name, value in line.items()}
         return printable_json(msgspec.json.encode(shown).decode())
 

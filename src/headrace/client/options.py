@@ -155,10 +155,6 @@ TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_temp
 """Keys that may be templates of the parameters, and where a template is kept among checked options."""
 
 
-def _priority(value: Any, name: str) -> int:
-    return validation.whole(value, name, 0, 100)
-
-
 def _retry(value: Any, name: str) -> Retry:
     if not isinstance(value, Retry):
         raise ConfigError(f"{name} must be a Retry, as in Retry(max_retries=5), not {shown(value)}")
@@ -268,7 +264,7 @@ def _requires(value: Any, name: str) -> dict[str, Any]:
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "queue": validation.checked_name,
-    "priority": _priority,
+    "priority": lambda value, name: validation.whole(value, name, 0, 100),
     "retry": _retry,
     "timeout": _span("None means no limit"),
     "retention": _retention,

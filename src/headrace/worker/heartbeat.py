@@ -27,7 +27,7 @@ from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.logs import attempt_summary, labels
 from headrace.runtime.host import Host
 from headrace.runtime.writes.hints import hint_of
-from headrace.runtime.writes.omissions import tell_verdicts
+from headrace.runtime.writes.omissions import log_verdicts
 
 if TYPE_CHECKING:
     from headrace.worker.execution.run import Run
@@ -63,7 +63,7 @@ class Heartbeat:
         self._here: asyncio.AbstractEventLoop | None = None
         self._session, self._opened, self._holding = engine.another_session(), False, asyncio.Lock()
         self._attending: UUID | None = None
-        self._told: str | None = None
+        self._stored_proof: str | None = None
         """The proof that the store has."""
         self.attended: Attended | None = None
         """What is held for the worker, if anything is."""
@@ -88,8 +88,8 @@ class Heartbeat:
                 await held
         except (EngineError, TimeoutError) as error:  # a beat will send the proof as soon as there is one
             _log.debug("nothing is held for worker %s yet: %s", worker, error)
-        self._told = self._proof(worker)
-        return self._told
+        self._stored_proof = self._proof(worker)
+        return self._stored_proof
 
     def start(self) -> None:
         """Start beating; the caller has just registered the worker, which counts as the first beat."""
@@ -175,7 +175,11 @@ class Heartbeat:
 
     def _due(self) -> bool:
         """Whether it is time for a beat, or there is something to send to the store, or to read from it, at once."""
-        return self._host.clock.monotonic() >= self._next or self._unsure or self._told != self._proof(self._worker.id)
+        return (
+            self._host.clock.monotonic() >= self._next
+            or self._unsure
+            or self._stored_proof != self._proof(self._worker.id)
+        )
 
     def _proof(self, worker: UUID) -> str | None:
         return self.attended.proof if self.attended is not None and self._attending == worker else None
@@ -191,7 +195,7 @@ class Heartbeat:
             self._worker.sums.refused()
         else:
             self._worker.sums.acknowledged(number)
-            self._told = proof
+            self._stored_proof = proof
             if clock is not None and asked is not None and answer.now is not None:
                 clock.told(asked, answer.now)
             self.acknowledged()
@@ -200,7 +204,7 @@ class Heartbeat:
         if self._outage:
             self._outage = False
             _log.warning("beats are acknowledged again")
-        self._tell(worker, answer)
+        self._pass_on(worker, answer)
 
     @property
     def _unsure(self) -> bool:
@@ -215,9 +219,9 @@ class Heartbeat:
             _log.warning(text, told_apart(apart))
         self._wrong = abs(apart) > MAX_CLOCK_ERROR_SECONDS
 
-    def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
+    def _pass_on(self, worker: UUID, answer: Alive | Dead) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._worker.told, worker, answer)
+            self._loop.call_soon_threadsafe(self._worker.on_beat_reply, worker, answer)
         except RuntimeError:  # the worker's loop is closed
             _log.debug("the worker's loop is gone")
 
@@ -281,7 +285,7 @@ class Heartbeat:
             return []
         # The loop learns what was applied here as a conflict, or as stale.
         verdicts = await session.jobs.apply(changes, now)
-        tell_verdicts(verdicts)
+        log_verdicts(verdicts)
         if session.bus.wanted(Topic.CHANGED):
             session.bus.send(hint_of([one.job.id for one in changes]))
         for change, verdict in zip(changes, verdicts, strict=True):

@@ -269,7 +269,7 @@ class Slots:
                         return
                     run = self.new_run(owned, task, now, self._moment)
                     await run.go()
-                    if run.own_slot is not None or run.told_to_stop or task.cancelling():
+                    if run.own_slot is not None or run.stop_requested or task.cancelling():
                         return
                     if copy_context() != self.variables:
                         return

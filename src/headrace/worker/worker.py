@@ -480,7 +480,7 @@ class Worker(Service):
 
     # -- what the store sends
 
-    def told(self, worker: UUID, answer: Alive | Dead) -> None:
+    def on_beat_reply(self, worker: UUID, answer: Alive | Dead) -> None:
         """Process the reply to a beat."""
         if isinstance(answer, Dead):
             self._aside(partial(self.died, worker))

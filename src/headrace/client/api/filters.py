@@ -107,10 +107,6 @@ def _moment(name: str, value: Any) -> datetime:
         raise ConfigError(f"{name} is out of range: {value.isoformat()}") from None
 
 
-def _flag(name: str, value: Any) -> bool:
-    return bool(value)
-
-
 def _several(check: Callable[[str, Any], T]) -> Callable[[str, Any], frozenset[T]]:
     """A check of one value or several."""
 
@@ -146,6 +142,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("tag", "schedule"), _text),
     "text": _search_text,
     **dict.fromkeys(("parent", "root", "batch", "rerun_of"), _id),
-    "suspect": _flag,
+    "suspect": lambda name, value: bool(value),
     **dict.fromkeys(("created_after", "created_before", "finished_after", "finished_before"), _moment),
 }

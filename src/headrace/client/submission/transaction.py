@@ -27,7 +27,7 @@ from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.runtime.writes.batcher import MAX_ROWS
 from headrace.runtime.writes.duplicates import meeting
 from headrace.runtime.writes.inserts import chunks
-from headrace.runtime.writes.omissions import tell_verdicts
+from headrace.runtime.writes.omissions import log_verdicts
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -130,7 +130,7 @@ async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequenc
         )
         raise
     await submits.requirements.look(jobs)
-    return await submits.all_told(jobs)
+    return await submits.all_with_deliveries(jobs)
 
 
 async def _inserting(session: Session, jobs: Sequence[Job], others: Companions) -> Statements[list[InsertAnswer]]:
@@ -146,7 +146,7 @@ async def _applying(session: Session, change: Change, others: Companions) -> Sta
 
 
 def _logged(verdict: Verdict) -> Verdict:
-    tell_verdicts([verdict])
+    log_verdicts([verdict])
     return verdict
 
 

@@ -181,14 +181,14 @@ class Inserts:
     async def with_deliveries(self, job: Job) -> tuple[Job, Sequence[Job]]:
         """A new job with its webhooks, and the deliveries that are to be stored with it."""
         await self._look([job])
-        return self.webhooks.told(job)
+        return self.webhooks.with_deliveries(job)
 
-    async def all_told(self, jobs: Sequence[Job]) -> tuple[Sequence[Job], Companions]:
+    async def all_with_deliveries(self, jobs: Sequence[Job]) -> tuple[Sequence[Job], Companions]:
         """The same of many: the jobs, and by the id of each what is to be stored with it."""
         if self.webhooks.silent and all(job.spec.webhook is None for job in jobs):
             return jobs, _NONE
         await self._look(jobs)
-        found = [self.webhooks.told(job) for job in jobs]
+        found = [self.webhooks.with_deliveries(job) for job in jobs]
         return [job for job, _ in found], {job.id: told for job, told in found if told}
 
     async def _look(self, jobs: Sequence[Job]) -> None:
@@ -206,7 +206,7 @@ class Inserts:
         Where some of a chunk wait for others, it is stored whole or not at all: no part of a graph may run alone.
         """
         answers: list[Inserted | Duplicated] = []
-        jobs, companions = await self.all_told(jobs)
+        jobs, companions = await self.all_with_deliveries(jobs)
         for chunk in chunks(jobs, companions):
             if any(job.spec.after for job in chunk):
                 stored = await self._put_whole(None, chunk, companions)
@@ -223,7 +223,7 @@ class Inserts:
         """
         found: list[Inserted | Duplicated | Exception] = []
         try:
-            told, companions = await self.all_told(jobs)
+            told, companions = await self.all_with_deliveries(jobs)
         except Unavailable as error:
             return [error] * len(jobs)
         for chunk in chunks(told, companions):
@@ -263,7 +263,7 @@ class Inserts:
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
-        told, companions = await self.all_told(jobs)
+        told, companions = await self.all_with_deliveries(jobs)
         first = next(iter(chunks(told, companions)), ())
         rest = jobs[len(first) :]
         stored = await self._put_whole(replace(batch, sealed=not rest), first, companions)

@@ -15,7 +15,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.retries import Pauses
-from headrace.runtime.writes.omissions import tell_left_out
+from headrace.runtime.writes.omissions import log_left_out
 
 __all__ = ["NoteProcessor"]
 
@@ -101,7 +101,7 @@ class NoteProcessor:
         while True:
             processed = await self._engine.families.process_notes(self._host.clock.now(), MAX_BATCH)
             self._changed(processed.changes)
-            tell_left_out(processed.left_out)
+            log_left_out(processed.left_out)
             total += len(processed.changes)
             for batch in processed.over:
                 try:

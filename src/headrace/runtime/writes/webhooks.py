@@ -148,7 +148,7 @@ class Webhooks:
 
     # -- what is stored with a new job
 
-    def told(self, job: Job) -> tuple[Job, tuple[Job, ...]]:
+    def with_deliveries(self, job: Job) -> tuple[Job, tuple[Job, ...]]:
         """A new job with its webhooks, and the deliveries that are stored with it."""
         spec = job.spec
         if is_delivery(spec):

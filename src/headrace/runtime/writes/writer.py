@@ -30,7 +30,7 @@ from headrace.runtime.writes.hints import ChangeHints
 from headrace.runtime.writes.inserts import ROW_BYTES, Inserts, weight_of
 from headrace.runtime.writes.load import Load, size_at_most
 from headrace.runtime.writes.notes import NoteProcessor
-from headrace.runtime.writes.omissions import tell_left_out
+from headrace.runtime.writes.omissions import log_left_out
 
 __all__ = ["Writer"]
 
@@ -202,7 +202,7 @@ class Writer:
                 follows = follows or _CANCELLED in change.notes
                 if change.inserts:
                     follows = follows or any(one.waits for one in change.inserts)
-                    tell_left_out(verdict.left_out)
+                    log_left_out(verdict.left_out)
         self._send_hints(applied)
         if follows:
             self.notes.ask()

@@ -41,7 +41,7 @@ class Lead:
         self._took: deque[tuple[float, float]] = deque(maxlen=MAX_SAMPLES)
         self._lock = threading.Lock()
         self._seconds: float | None = None
-        self._late, self._told_at = 0, -math.inf
+        self._late, self._logged_at = 0, -math.inf
 
     @property
     def seconds(self) -> float:
@@ -67,9 +67,9 @@ class Lead:
         """Note that a job is given back because it did not begin in time; say so now and then."""
         with self._lock:
             self._late += 1
-            if at < self._told_at + LOG_PAUSE_SECONDS:
+            if at < self._logged_at + LOG_PAUSE_SECONDS:
                 return
-            late, self._late, self._told_at = self._late, 0, at
+            late, self._late, self._logged_at = self._late, 0, at
         message = "%s given back, not begun within %.3f s of the claim; what a rate let them begin with is lost"
         _log.info(message, many(late, "job"), lead)
 

@@ -137,7 +137,7 @@ class BulkCall:
             _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)
 
     def _nobody_stays(self) -> bool:
-        return all(run.told_to_stop for run in self._live)
+        return all(run.stop_requested for run in self._live)
 
     # -- the call
 

@@ -8,32 +8,39 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.attempt import Completed, Ending, ErrorInfo, Failed, Released, Snoozed, TimedOut
+from headrace.core.codec.value import StreamRef, decode_value
 from headrace.core.defaults import Rules
+from headrace.core.entry import Kind
 from headrace.core.job import Job
 from headrace.core.lifecycle.retry import error_names
 from headrace.core.status import Reason
-from headrace.errors import GiveUp, HandlerFailed, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
+from headrace.errors import (
+    GiveUp,
+    HandlerFailed,
+    HeadraceError,
+    InvalidPayload,
+    InvalidResult,
+    NotSupported,
+    RetryLater,
+    Snooze,
+    Stopped,
+)
+from headrace.runtime.watch.stream import Stream
 from headrace.worker.execution.backoff import timed
 from headrace.worker.execution.context import Context
 from headrace.worker.execution.errors import is_passing, message_of
+from headrace.worker.execution.writers import EntryWriter
 from headrace.worker.handler import Described, Handler
 from headrace.worker.process.threads import ThreadPool
 
 if TYPE_CHECKING:
     from headrace.worker.process.pool import ProcessPool
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-
-from headrace.core.codec.value import StreamRef, decode_value
-from headrace.core.entry import Kind
-from headrace.errors import HeadraceError, NotSupported
-from headrace.runtime.watch.stream import Stream
-from headrace.worker.execution.writers import EntryWriter
 
 __all__ = ["call", "call_async", "invoke", "is_late", "perform", "raised"]
 

@@ -21,7 +21,7 @@ from headrace.engine.transactions import walk, walk_async
 from headrace.errors import ConfigError, HeadraceError, NotSupported, Stale, Stopped, TransitionRefused, Unavailable
 from headrace.logs import labels
 from headrace.runtime.writes.decision import in_transaction
-from headrace.runtime.writes.omissions import tell_left_out
+from headrace.runtime.writes.omissions import log_left_out
 from headrace.worker.execution.context import Context, Transaction
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.process.loops import wait_on_loop
@@ -176,7 +176,7 @@ class Completion:
         change, verdict = yield from until_applied(job, decide)
         if change is None or isinstance(verdict, WasStale):
             raise Stale(verdict.job or job)
-        tell_left_out(verdict.left_out)
+        log_left_out(verdict.left_out)
         return change
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:

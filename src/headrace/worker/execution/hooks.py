@@ -28,9 +28,9 @@ __all__ = [
     "Callbacks",
     "Middleware",
     "Moment",
+    "call_callbacks",
     "check_callbacks",
     "check_middleware",
-    "tell",
 ]
 
 
@@ -82,14 +82,14 @@ class CallbackQueue:
     def to(self, job: Job, callbacks: Callbacks) -> None:
         """Call the callbacks for what was stored, beside the jobs."""
         if job.status in callbacks:
-            telling = self._tell(job, callbacks)
-            task = asyncio.create_task(telling, name="headrace-callbacks", context=self._variables.copy())
+            calling = self._call(job, callbacks)
+            task = asyncio.create_task(calling, name="headrace-callbacks", context=self._variables.copy())
             self._tasks.add(task)
             task.add_done_callback(self._done)
 
-    async def _tell(self, job: Job, callbacks: Callbacks) -> None:
+    async def _call(self, job: Job, callbacks: Callbacks) -> None:
         async with self._room:
-            await tell(job, callbacks, self._threads)
+            await call_callbacks(job, callbacks, self._threads)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -103,7 +103,7 @@ class CallbackQueue:
             task.cancel()
 
 
-async def tell(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
+async def call_callbacks(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
     """Call the callbacks for what was stored, one after the other; their errors are logged."""
     for callback in callbacks.get(job.status, ()):
         try:

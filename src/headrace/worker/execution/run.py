@@ -106,7 +106,7 @@ class Run(Caller):
         return self.task.get_loop()
 
     @property
-    def told_to_stop(self) -> bool:
+    def stop_requested(self) -> bool:
         """Whether the handler was requested to stop, and its task perhaps cancelled."""
         return self._why is not None
 
@@ -123,7 +123,7 @@ class Run(Caller):
                 if not await self._started_first():
                     return
                 self.began = slots.host.clock.monotonic()
-            if self.told_to_stop or (owned.permits is not None and self._is_late()):  # before it began
+            if self.stop_requested or (owned.permits is not None and self._is_late()):  # before it began
                 self.finish(Released())
                 return
             if owned.started_at is None:
