@@ -274,7 +274,7 @@ def _bytes(value: Any) -> int:
     return number
 
 
-_CHECKS: dict[str, Callable[[Any], Any]] = {
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "unwritten": _bytes,
     "url": _text(lambda text: "://" in text, "must be a URL such as 'sqlite:///headrace.db'"),
     "key": _text(re.compile(r"[!-~]{1,200}").fullmatch, "must be a key as headrace keys create prints it", Secret),

@@ -98,10 +98,7 @@ class Lifetime:
     def override(
         self, *, url: str | None = None, clock: Clock | None = None, host: Host | None = None
     ) -> Iterator[Self]:
-        """Use another store and another clock for a while, as tests do.
-
-        :raises ConfigError: the App is open
-        """
+        """Use another store and another clock for a while, as tests do; :raises ConfigError: the App is open"""
         # An unused App stays open for `wait`; it must not find there what belongs to the other store.
         background.leave(cast("App", self))
         if self._open_somewhere():
@@ -186,10 +183,7 @@ class Lifetime:
 
     @property
     def session(self) -> Session:
-        """What is open on the running loop.
-
-        :raises NotOpen: the App was not entered there
-        """
+        """What is open on the running loop; :raises NotOpen: the App was not entered there"""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

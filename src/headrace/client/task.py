@@ -94,10 +94,7 @@ class Task(Generic[P, R_co]):
 
     @property
     def app(self) -> App:
-        """The App it is submitted to.
-
-        :raises NotBound: its collection was not included in one
-        """
+        """The App it is submitted to; :raises NotBound: its collection was not included in one"""
         return self._home.app
 
     @property

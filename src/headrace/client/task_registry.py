@@ -110,10 +110,7 @@ class Register:
         """What is around all of them."""
 
     def add(self, *tasks: Task[Any, Any]) -> None:
-        """Take tasks in under all their names, all or none.
-
-        :raises DuplicateTask: naming both places
-        """
+        """Take tasks in under all their names, all or none; :raises DuplicateTask: naming both places"""
         found: dict[str, Task[Any, Any]] = {}
         for task in tasks:
             for name in dict.fromkeys((task.name, *task.handler.aliases)):
@@ -156,10 +153,7 @@ class Tasks:
 
     @property
     def app(self) -> App:
-        """The App that included it.
-
-        :raises NotBound: none has
-        """
+        """The App that included it; :raises NotBound: none has"""
         if self._app is None:
             names = ", ".join(sorted({task.name for task in self._register.tasks.values()}))
             raise NotBound(f"these tasks belong to no App yet ({names}): app.include(tasks) first")

@@ -205,10 +205,7 @@ class Handler:
         return bound
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The payload as JSON text.
-
-        :raises InvalidPayload, PayloadTooLarge:
-        """
+        """The payload as JSON text; :raises InvalidPayload, PayloadTooLarge:"""
         return self.encode_bound(self.bind(args, kwargs))
 
     def encode_bound(self, arguments: Mapping[str, Any]) -> str:
@@ -227,10 +224,7 @@ class Handler:
         self.decode(self._sized(payload_text))
 
     def decode(self, payload_text: str) -> dict[str, Any]:
-        """The keyword arguments for the function, without its Context.
-
-        :raises InvalidPayload:
-        """
+        """The keyword arguments for the function, without its Context; :raises InvalidPayload:"""
         try:
             return self._payload.decode(payload_text)
         except Misfit as error:

@@ -105,10 +105,7 @@ def _rates(value: Any) -> tuple[str, ...]:
 
 
 def check_limits(given: Mapping[str, Any]) -> TaskRule:
-    """The limits of a task, checked.
-
-    :raises ConfigError: naming the option
-    """
+    """The limits of a task, checked; :raises ConfigError: naming the option"""
     counts = {name: whole(given[name], name, 1) for name in ("max_concurrency", "max_per_key") if name in given}
     return TaskRule(**counts, rates=_rates(given.get("rates", ())))
 

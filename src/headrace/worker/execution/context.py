@@ -107,20 +107,14 @@ class Caller:
         return None
 
     def completer(self) -> Completion:
-        """What completes the job within a transaction.
-
-        :raises NotSupported: nothing can do that here
-        """
+        """What completes the job within a transaction; :raises NotSupported: nothing can do that here"""
         raise NotSupported(
             "only a worker's own threads can complete a job in a transaction: not a function that was called directly"
             ' or by a test harness, nor one with run_in="process"'
         )
 
     def resource(self, resource: Resource[T]) -> T:
-        """What the worker has open under this definition.
-
-        :raises NotOpen, NotSupported: nothing is open here
-        """
+        """What the worker has open under this definition; :raises NotOpen, NotSupported: nothing is open here"""
         raise NotOpen(
             f"resource {resource.name!r} is not open: this function was called directly; a worker and"
             f" headrace.testing.harness open it, or use `async with {resource.name}.open() as value:` yourself"
@@ -151,10 +145,7 @@ class Context:
 
     @classmethod
     def current(cls) -> Context:
-        """The Context of the handler this code runs in.
-
-        :raises NoContext: outside a handler.
-        """
+        """The Context of the handler this code runs in; :raises NoContext: outside a handler."""
         if (current := _current.get()) is None:
             raise NoContext("Context.current() was called outside a handler")
         return current

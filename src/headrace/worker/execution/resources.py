@@ -87,10 +87,7 @@ class Resources:
         return len(self._resources)
 
     def get(self, resource: Resource[T]) -> T:
-        """What the resource yielded; from any thread.
-
-        :raises NotOpen: it is not one of these
-        """
+        """What the resource yielded; from any thread; :raises NotOpen: it is not one of these"""
         try:
             return cast("T", self._values[resource])
         except KeyError:
