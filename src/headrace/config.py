@@ -109,10 +109,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         environ: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> Settings:
-        """Read every source. None in ``code`` and ``override`` means unset.
-
-        :raises ConfigError: naming the source, the key and the remedy
-        """
+        """Read every source. None in ``code`` and ``override`` means unset; :raises ConfigError: naming the source, the
+        key and the remedy"""
         found: dict[str, Any] = {}
         for _, values in _layers(code, override, environ, directory):
             found |= values

@@ -105,10 +105,8 @@ class Task(Generic[P, R_co]):
     # -- submitting
 
     def options(self, **options: Unpack[JobOptions]) -> Self:
-        """The same task with these options; later ones win, ``retry`` is replaced whole.
-
-        :raises ConfigError: naming the option
-        """
+        """The same task with these options; later ones win, ``retry`` is replaced whole; :raises ConfigError: naming
+        the option"""
         return self._with_options(options)
 
     def _with_options(self, options: Mapping[str, Any]) -> Self:
@@ -128,10 +126,8 @@ class Task(Generic[P, R_co]):
         return await submit(self._draft_bound(self.handler.bind(args, kwargs)))
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
-        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
-
-        :raises SyncInAsync: this thread has a running event loop
-        """
+        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread; :raises
+        SyncInAsync: this thread has a running event loop"""
         return direct.submit(self.draft(*args, **kwargs))
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
@@ -159,10 +155,8 @@ class Task(Generic[P, R_co]):
         return self._resolved
 
     async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:
-        """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored.
-
-        :raises TypeError: naming the index of what is neither
-        """
+        """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored;
+        :raises TypeError: naming the index of what is neither"""
         now = self.app.host.clock.now()
         drafts = [self._draft_of(item, index, now) for index, item in enumerate(items)]
         return cast("list[JobHandle[R_co]]", await self.app.submit_many(drafts))
@@ -289,10 +283,8 @@ class StreamTask(Task[P, int], Generic[P, T_co]):
         return StreamHandle(self.app, as_id(id), handler=self.handler)
 
     def stream(self, *args: P.args, **kwargs: P.kwargs) -> Stream[T_co]:
-        """Submit, and read the items while it runs. The reader owns the job: to stop reading cancels it.
-
-        Nothing is submitted before the first item is read.
-        """
+        """Submit, and read the items while it runs. The reader owns the job: to stop reading cancels it. Nothing is
+        submitted before the first item is read."""
         return _Owned(self, self.draft(*args, **kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T_co]:

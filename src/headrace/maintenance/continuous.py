@@ -50,10 +50,8 @@ async def begin(writer: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int
 async def cancel_surplus(
     engine: Engine, writer: Writer, host: Host, name: str, instances: int = 0, *, running: bool = False
 ) -> bool:
-    """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended.
-
-    With ``running`` those in the hands of workers are cancelled as well.
-    """
+    """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended. With
+    ``running`` those in the hands of workers are cancelled as well."""
     rules, quiet = engine.rules, True
 
     def decide(job: Job, now: datetime) -> Change | None:
@@ -85,9 +83,7 @@ class InstanceReconciler:
         self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]
     ) -> bool:
         """Bring the jobs in line with the schedule; whether that is all until it changes, as when it has fires.
-
-        ``served`` are the tasks that live workers have.
-        """
+        ``served`` are the tasks that live workers have."""
         rule = doc.rule
         continuous = isinstance(rule, Continuous)
         if not continuous and doc.generation == 1:

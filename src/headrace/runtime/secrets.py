@@ -94,11 +94,8 @@ class Vault:
         return self._secret is not None
 
     async def derives(self) -> bool:
-        """Whether secrets are derived here, and from the same one as everywhere on this store; the first process with
-        a secret takes it up.
-
-        :raises SecretMismatch: this process has another one than the store's, or none
-        """
+        """Whether secrets are derived here, and from the same one as everywhere on this store; the first process with a
+        secret takes it up; :raises SecretMismatch: this process has another one than the store's, or none"""
         stored = await self.stored()
         if self._secret is None and stored is not None:
             raise SecretMismatch(_UNSET)

@@ -104,11 +104,8 @@ class StoreClock:
     # -- measuring
 
     async def measure(self, ask: Callable[[], Awaitable[datetime | None]]) -> None:
-        """Measure the store's time by requesting it; None: it has this machine's.
-
-        The first time, and whenever this clock was unsure, it measures twice, since the first reply may have had to
-        wait for a connection.
-        """
+        """Measure the store's time by requesting it; None: it has this machine's. The first time, and whenever this
+        clock was unsure, it measures twice, since the first reply may have had to wait for a connection."""
         self.look()
         for _ in range(1 if self._samples and not self._unsure else 2):
             asked = self.asking()

@@ -205,10 +205,8 @@ class FinishTotals:
                 self._handed_in = ()
 
     def refused(self) -> None:
-        """Keep the report for the worker's next id: the store has declared this one dead, and kept nothing of it.
-
-        One that was sent before may have been kept then, and is dropped.
-        """
+        """Keep the report for the worker's next id: the store has declared this one dead, and kept nothing of it. One
+        that was sent before may have been kept then, and is dropped."""
         with self._lock:
             if self._tries > 1:
                 self._handed_in = ()

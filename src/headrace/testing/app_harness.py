@@ -132,9 +132,7 @@ class Harness:
 
     def assert_submitted(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> Job:
         """Assert that a job of this task with these arguments was submitted; return the last such job, as it was then.
-
-        Arguments left out count as their defaults, on both sides.
-        """
+        Arguments left out count as their defaults, on both sides."""
         __tracebackhide__ = True  # a test runner shows the line of the test instead
         handler = task.handler
         expected = _arguments(handler, handler.encode(args, kwargs))

@@ -73,10 +73,8 @@ class Heartbeat:
         """Why there is no store left to beat in; its worker ends by it."""
 
     async def attend(self, worker: UUID) -> str | None:
-        """Hold what shows that this worker lives, from now on and in place of another's; the proof, for registering.
-
-        To be called before the worker registers: a known worker that holds nothing counts as dead.
-        """
+        """Hold what shows that this worker lives, from now on and in place of another's; the proof, for registering. To
+        be called before the worker registers: a known worker that holds nothing counts as dead."""
         self._attending = worker
         self._run()
         await asyncio.to_thread(self._ready.wait, _STOP_TIMEOUT_SECONDS)
@@ -262,9 +260,7 @@ class Heartbeat:
         self, run: Run, job: Job, started_at: datetime, ran: float, now: datetime, chance: float
     ) -> Change | None:
         """The change that the loop would have written by now: the end if the timeout is over, otherwise the start.
-
-        ``ran``: for how many seconds the handler has run, by monotonic time.
-        """
+        ``ran``: for how many seconds the handler has run, by monotonic time."""
         timeout = job.spec.timeout
         if timeout is not None and ran >= timeout:
             return finish(job, run.timed_out(), now, chance, self._rules, started_at)

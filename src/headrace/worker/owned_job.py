@@ -116,10 +116,8 @@ class OwnedJob:
     # -- the last change
 
     def finish(self, ending: Ending, at: datetime, processing_time: float | None = None) -> None:
-        """Store how the run ended, together with its start if that was not stored yet.
-
-        ``processing_time``: the seconds that the handler took, if that is not the time since the start on record.
-        """
+        """Store how the run ended, together with its start if that was not stored yet. ``processing_time``: the seconds
+        that the handler took, if that is not the time since the start on record."""
         self.ending, self.ended_at, self._took = ending, at, processing_time
         self.write(self._decide_end, self.settle)
 

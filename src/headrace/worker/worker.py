@@ -163,9 +163,7 @@ class Worker(Service):
 
     def retire(self) -> None:
         """Claim no more, and stop when what runs has ended, however long that takes: another worker replaces it.
-
-        ``request_stop`` then stops it gracefully, as if it had not been retired.
-        """
+        ``request_stop`` then stops it gracefully, as if it had not been retired."""
         if not self.stopping.is_set():
             self._retired = asyncio.Event()
             self.stopping.set()
@@ -281,10 +279,8 @@ class Worker(Service):
             await asyncio.gather(asked, *parts, return_exceptions=True)
 
     async def _register(self, id: UUID) -> None:
-        """Make the worker known to the store, and try again while that is away.
-
-        :raises EngineError: a stop was requested meanwhile, or the store does not come back
-        """
+        """Make the worker known to the store, and try again while that is away; :raises EngineError: a stop was
+        requested meanwhile, or the store does not come back"""
         assert self._heartbeat is not None
         proof = await self._heartbeat.attend(id)
         info = WorkerInfo(

@@ -70,10 +70,8 @@ class ActionResult(msgspec.Struct, Record, frozen=True, kw_only=True):
 
 
 async def act(app: App, id: UUID | str, action: Action, by: str | None, only: Filter | None = None) -> Job:
-    """Do it to one job, and return that as it is now; of a rerun, the new one. ``only``: if it matches at that moment.
-
-    :raises JobNotFound, TransitionRefused, Duplicate, TooManyProfiles, InvalidPayload, InvalidResult, ConfigError:
-    """
+    """Do it to one job, and return that as it is now; of a rerun, the new one. ``only``: if it matches at that moment;
+    :raises JobNotFound, TransitionRefused, Duplicate, TooManyProfiles, InvalidPayload, InvalidResult, ConfigError:"""
     if isinstance(action, RerunAction):
         return (await rerun(app, id, action, by)).job
     checked_note(by, "by")  # also where nothing comes of it

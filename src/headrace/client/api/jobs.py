@@ -208,10 +208,8 @@ class JobsApi(Noun):
     async def log_page(
         self, id: UUID | str, *, attempt: int | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[LogLine]:
-        """The log lines of the job's handler, oldest first, a page of at most 4 MiB at a time.
-
-        There is a cursor as long as more may come: with that of the last page, go on later.
-        """
+        """The log lines of the job's handler, oldest first, a page of at most 4 MiB at a time. There is a cursor as
+        long as more may come: with that of the last page, go on later."""
         return await log_page(self._session, as_id(id), checked_limit(limit), cursor, attempt)
 
     async def log_tail(self, id: UUID | str, *, limit: int = 100) -> tuple[builtins.list[LogLine], bool]:

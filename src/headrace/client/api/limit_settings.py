@@ -181,10 +181,8 @@ def said_live(document: str) -> bool:
 
 
 async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = None) -> None:
-    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people.
-
-    :raises UnknownSetting: nothing is
-    """
+    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people; :raises
+    UnknownSetting: nothing is"""
     key = _PREFIXES[of] + name
     for _ in range(_MAX_TRIES):
         setting = await setting_of(engine, key)
@@ -248,10 +246,8 @@ async def undefined_rates(engine: Engine) -> dict[str, str]:
 
 
 async def known_names(app: App, of: Named) -> frozenset[str]:
-    """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker names.
-
-    What was only set while workers ran is not among them: that may have been a slip.
-    """
+    """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker names. What was only set while
+    workers ran is not among them: that may have been a slip."""
     engine, declared, handlers, now = app.session.engine, app._declared, app._handlers, app.host.clock.now()
     found = {key.removeprefix(_PREFIXES[of]) for key in declared if key.startswith(_PREFIXES[of])}
     for setting in await engine.documents.settings(_PREFIXES[of]):

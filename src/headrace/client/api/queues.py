@@ -46,10 +46,8 @@ class QueuesApi(RuleNoun):
     _kind = "queue"
 
     async def list(self, *, history: bool = True) -> builtins.list[QueueInfo]:
-        """Every queue that has jobs or settings, in the order in which workers serve them.
-
-        ``history``: count also completed and cancelled jobs; without them it is cheap, however many there are.
-        """
+        """Every queue that has jobs or settings, in the order in which workers serve them. ``history``: count also
+        completed and cancelled jobs; without them it is cheap, however many there are."""
         engine, now = self._engine, self._host.clock.now()
         limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
         counts: dict[str, dict[Status, int]] = {}
@@ -91,10 +89,7 @@ class QueuesApi(RuleNoun):
         by: str | None = None,
     ) -> None:
         """Change a queue while workers run: priority (default 0, higher is served first), concurrency limit, rate
-        limits, and whether each customer has a subqueue of its own.
-
-        An argument left out stays as it is.
-        """
+        limits, and whether each customer has a subqueue of its own. An argument left out stays as it is."""
         said = given(priority=priority, max_concurrency=max_concurrency, rates=rates, by_customer=by_customer)
         await self._edit(name, checked_queue(said), "set", by)
 
@@ -108,10 +103,8 @@ QUEUE_CURSOR = "^(-?[0-9]{1,18}):([!-~]+)$"
 
 
 def page_of_queues(found: Sequence[QueueInfo], limit: int, cursor: str | None = None) -> Page[QueueInfo]:
-    """A page of the queues, in the order workers serve them: any submit may name new ones.
-
-    :raises ConfigError: the cursor is not one of an earlier page
-    """
+    """A page of the queues, in the order workers serve them: any submit may name new ones; :raises ConfigError: the
+    cursor is not one of an earlier page"""
     if cursor is not None:
         match = re.fullmatch(QUEUE_CURSOR, cursor)
         if match is None:

@@ -94,10 +94,8 @@ _MAKE = "HEADRACE_SECRET=$(python -c 'import secrets; print(secrets.token_urlsaf
 
 
 async def shared_secret(vault: Vault, name: str) -> bytes:
-    """The secret of this name: derived; or made by the first call, and the same for all from then on.
-
-    :raises SecretMismatch: others derive it, and this process cannot
-    """
+    """The secret of this name: derived; or made by the first call, and the same for all from then on; :raises
+    SecretMismatch: others derive it, and this process cannot"""
     key = SHARED + checked_name(name, "the name of a secret")
     derives = await vault.derives()
     for _ in range(_MAX_TRIES):
@@ -273,10 +271,8 @@ class StoreApi(Noun):
             return await engine.migrate(plan=plan)
 
     async def ping(self, *, write: bool = False) -> None:
-        """Read something small from the store, or with ``write`` have it write that.
-
-        :raises EngineError: it does not reply, or takes no write: its disk is full, or its role may only read
-        """
+        """Read something small from the store, or with ``write`` have it write that; :raises EngineError: it does not
+        reply, or takes no write: its disk is full, or its role may only read"""
         now = self._host.clock.now()
         if write:
             await self._engine.documents.lease(READY, _ANYBODY, 1.0, now)
@@ -306,10 +302,8 @@ class StoreApi(Noun):
         return Verification(not any(one.wrong for one in checks), tuple(checks))
 
     async def doctor(self, *, store: bool = True) -> list[Check]:
-        """Check the store, the workers and the settings; each finding has a remedy.
-
-        ``store``: also what the store reports about itself, which may take long; without it this may be called often.
-        """
+        """Check the store, the workers and the settings; each finding has a remedy. ``store``: also what the store
+        reports about itself, which may take long; without it this may be called often."""
         engine, now = self._engine, self._host.clock.now()
         clock = self._host.store_clock
         rows = await workers(self._session)
@@ -324,8 +318,6 @@ class StoreApi(Noun):
         ]
 
     async def audit(self, limit: int = 50) -> list[Audited]:
-        """What people and programs did to queues, limits, rates, schedules and keys, newest first.
-
-        The newest 1,000 are kept. What was done to a job is in the history of the job.
-        """
+        """What people and programs did to queues, limits, rates, schedules and keys, newest first. The newest 1,000 are
+        kept. What was done to a job is in the history of the job."""
         return await self._engine.documents.audit(whole(limit, "limit", 1, MAX_AUDIT_ENTRIES))

@@ -132,10 +132,8 @@ class WorkersApi(Noun):
 
 
 def own_worker(app: App, handlers: Sequence[Handler], *, queue: str, concurrency: int = 10) -> Worker:
-    """A worker for tasks that are headrace's own and not of the App, such as the delivery of webhooks.
-
-    It serves one queue, has no duties in the store, and does not know the tasks of the App.
-    """
+    """A worker for tasks that are headrace's own and not of the App, such as the delivery of webhooks. It serves one
+    queue, has no duties in the store, and does not know the tasks of the App."""
     session, options = app.session, check_worker_options({"concurrency": concurrency, "queues": [queue]})
     del options["tasks"]
     own = {handler.name: handler for handler in handlers}

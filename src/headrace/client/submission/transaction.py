@@ -39,10 +39,8 @@ T = TypeVar("T")
 
 
 async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any) -> list[JobHandle[Any]]:
-    """Store jobs as part of the transaction that is open on the connection.
-
-    :raises NotSupported: the engine cannot, or does not know this kind of connection
-    """
+    """Store jobs as part of the transaction that is open on the connection; :raises NotSupported: the engine cannot, or
+    does not know this kind of connection"""
     enlisted = _transactions(session.engine).enlist(connection)
     if enlisted.blocking and background.is_here():
         raise ConfigError(
@@ -72,10 +70,7 @@ async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any
 
 def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list[JobHandle[Any]]:
     """The same for callers without an event loop: what is written is prepared on the background loop, and written on
-    this thread, to which the connection belongs.
-
-    :raises ConfigError: the connection is one that must be awaited
-    """
+    this thread, to which the connection belongs; :raises ConfigError: the connection is one that must be awaited"""
 
     async def prepare(part: Sequence[Draft[Any]]) -> tuple[Session, Sequence[Job], Companions]:
         return app.session, *await _jobs(app.session, part)

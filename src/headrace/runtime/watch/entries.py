@@ -37,10 +37,7 @@ class EntryReader:
         self, id: UUID, kind: Kind, after: Cursor = BEGIN, *, wait: bool = True
     ) -> AsyncGenerator[tuple[list[Entry], Job | None], None]:
         """The entries behind the cursor, in order, and those still to come until the job has ended (``wait`` false:
-        those that are there); with the last of them the job.
-
-        :raises JobNotFound: there is no such job (any more)
-        """
+        those that are there); with the last of them the job; :raises JobNotFound: there is no such job (any more)"""
         pauses = Pauses(self._host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR, spread=(0.75, 1.25))
         most = _FIRST_PAGE_ENTRIES
         with self._hearing(id) as news:

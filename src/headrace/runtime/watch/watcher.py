@@ -121,10 +121,8 @@ class _Watching(ABC, Generic[T]):
         """The error about one that is not here."""
 
     async def ended(self, id: UUID, timeout: float | None = None) -> T | None:
-        """The job or batch once it has ended; None if that takes longer than the timeout. A timeout of 0 is one read.
-
-        :raises JobNotFound: there is no such job or batch (any more)
-        """
+        """The job or batch once it has ended; None if that takes longer than the timeout. A timeout of 0 is one read;
+        :raises JobNotFound: there is no such job or batch (any more)"""
         if timeout is not None and timeout <= 0:
             [found] = await self._look([id])
             if found is None:

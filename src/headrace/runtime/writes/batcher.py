@@ -246,10 +246,8 @@ class Batcher(Generic[T, A]):
             raise Overloaded(f"the {self._name} lane stayed full for {self._timeout:g} s; nothing was stored") from None
 
     async def _run(self, first: Ticket[T, A] | None = None, failed: BaseException | None = None) -> None:
-        """Write what waits; a second writer beside the first goes on only while there is much.
-
-        ``first``: a ticket to write before all others, and how it ``failed`` on the short way.
-        """
+        """Write what waits; a second writer beside the first goes on only while there is much. ``first``: a ticket to
+        write before all others, and how it ``failed`` on the short way."""
         pump = asyncio.current_task()
         assert pump is not None
         rows = 0

@@ -201,10 +201,8 @@ class Inserts:
             raise type(error)(str(error), outcome="refused", ids=[job.id for job in jobs]) from error
 
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id.
-
-        Where some of a chunk wait for others, it is stored whole or not at all: no part of a graph may run alone.
-        """
+        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id. Where some of a
+        chunk wait for others, it is stored whole or not at all: no part of a graph may run alone."""
         answers: list[Inserted | Duplicated] = []
         jobs, companions = await self.all_with_deliveries(jobs)
         for chunk in chunks(jobs, companions):
@@ -217,10 +215,8 @@ class Inserts:
         return answers
 
     async def insert_each(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated | Exception]:
-        """Store jobs, up to 1,000 in one write, but each for itself: what comes of it, or why it was not stored.
-
-        A write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown.
-        """
+        """Store jobs, up to 1,000 in one write, but each for itself: what comes of it, or why it was not stored. A
+        write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown."""
         found: list[Inserted | Duplicated | Exception] = []
         try:
             told, companions = await self.all_with_deliveries(jobs)
@@ -296,10 +292,8 @@ class Inserts:
         return Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._timeout)
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write something that may be repeated; a store that is away is waited for.
-
-        :raises Unavailable: it was, beyond the timeout
-        """
+        """Write something that may be repeated; a store that is away is waited for; :raises Unavailable: it was, beyond
+        the timeout"""
         pauses = self._pauses()
         while True:
             try:

@@ -163,10 +163,8 @@ class Writer:
     # -- what runs add to their jobs
 
     async def append(self, append: Append) -> bool:
-        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time.
-
-        :raises Unstorable: the store refuses them
-        """
+        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time; :raises
+        Unstorable: the store refuses them"""
         pauses = Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         while (kept := await self._appends.put(append)) == "busy":
             await pauses.sleep()

@@ -120,9 +120,7 @@ class BulkCall:
 
     async def _stop_if_nobody_stays(self, ctx: Context) -> None:
         """Stop one job. The call goes on for the others; if there are none, its end is awaited as that of any handler.
-
-        The timeout of the whole call is the shortest of its jobs.
-        """
+        The timeout of the whole call is the shortest of its jobs."""
         if ctx.stopping == "timed_out":
             for run in list(self._live):
                 run.stop("timed_out")

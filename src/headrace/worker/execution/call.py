@@ -208,10 +208,8 @@ def _wrapped(
 async def _outlive(
     ctx: Context, threads: ThreadPool, call: Callable[[], Any], kill: Callable[[], None] = lambda: None
 ) -> Any:
-    """Call on a thread. ``kill`` ends the call, if it can be ended.
-
-    A worker that stops the run cancels the middleware, but waits for the call, which has its slot: its result counts.
-    """
+    """Call on a thread. ``kill`` ends the call, if it can be ended. A worker that stops the run cancels the middleware,
+    but waits for the call, which has its slot: its result counts."""
     calling = asyncio.ensure_future(threads.run(call))
     try:
         return await asyncio.shield(calling)

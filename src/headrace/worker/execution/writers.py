@@ -102,10 +102,8 @@ class EntryWriter:
             self.add(Kind.LOG, data, at=at)
 
     async def finish(self) -> None:
-        """Write everything, now that the attempt is over, and how many lines of its log were not stored.
-
-        Raises nothing: each caller that needs to know what was not written knows it already.
-        """
+        """Write everything, now that the attempt is over, and how many lines of its log were not stored. Raises
+        nothing: each caller that needs to know what was not written knows it already."""
         self._take_lines()
         if self._dropped:
             message = f"{self._dropped} more lines were not kept: the log of an attempt has {MAX_LOG_LINES}"

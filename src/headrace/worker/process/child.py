@@ -133,9 +133,7 @@ def _arrived(sent: Any) -> int:
 
 def serve(pipe: Connection, held: object = None, style: Style | None = None) -> None:
     """Serve jobs until the parent is gone; ``held``: a descriptor that stays open as long as this process lives.
-
-    ``style``: how the parent shows what is logged, if that is its business.
-    """
+    ``style``: how the parent shows what is logged, if that is its business."""
     # Ctrl-C reaches the whole group, and service managers send SIGTERM to all: the parent decides what they mean. Not
     # ignored, which programs started by a handler would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
