@@ -177,8 +177,8 @@ class App(Hooked, Lifetime):
         return {name: task.handler for name, task in self._register.tasks.items()}
 
     def _load(self) -> None:
-        """Import the modules named by ``imports``, so that their tasks are registered; :raises ConfigError: there is no
-        such module"""
+        """Import the modules named by ``imports``, so that their tasks are registered;
+        :raises ConfigError: there is no such module"""
         for name in self.settings.imports:
             try:
                 importlib.import_module(name)
@@ -276,8 +276,8 @@ class App(Hooked, Lifetime):
     # -- jobs
 
     async def submit(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> JobHandle[Any]:
-        """Submit a task by name, without its function: policy and checks come from here, else from the store; :raises
-        InvalidPayload: it does not fit the task"""
+        """Submit a task by name, without its function: policy and checks come from here, else from the store;
+        :raises InvalidPayload: it does not fit the task"""
         return await (await self.draft(name, payload, **options)).submit()
 
     async def draft(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> Draft[Any]:

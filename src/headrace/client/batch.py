@@ -82,8 +82,8 @@ class BatchHandle:
     # -- filling
 
     def add(self, draft: Draft[R]) -> Draft[R]:
-        """Put a draft in; nothing is stored before the block ends; :raises ConfigError: the batch was stored already,
-        or the draft is for a transaction or another App"""
+        """Put a draft in; nothing is stored before the block ends;
+        :raises ConfigError: the batch was stored already, or the draft is for a transaction or another App"""
         if self._id is not None:
             raise ConfigError("a batch that was stored takes no more drafts: make another one")
         check_drafts(self._app, [draft], "batch.add")
@@ -173,8 +173,8 @@ class BatchHandle:
 
     @property
     def handles(self) -> list[JobHandle[Any]]:
-        """Its jobs, in the order they were added; known where it was submitted; :raises ConfigError: it was submitted
-        elsewhere"""
+        """Its jobs, in the order they were added; known where it was submitted;
+        :raises ConfigError: it was submitted elsewhere"""
         if self._handles is None:
             raise ConfigError(f"the jobs of batch {self.id} are known where it was submitted; jobs() asks the store")
         return self._handles
@@ -200,8 +200,8 @@ class BatchHandle:
                 return
 
     async def refresh(self) -> Batch:
-        """The record now: its tally, whether it is sealed, when it ended; :raises JobNotFound: there is no such
-        batch"""
+        """The record now: its tally, whether it is sealed, when it ended;
+        :raises JobNotFound: there is no such batch"""
         [found] = await self._app.session.engine.families.batches([self.id])
         if found is None:
             raise no_batch(self.id)
@@ -211,8 +211,8 @@ class BatchHandle:
     # -- waiting
 
     async def wait(self, *, timeout: Seconds | None = None) -> Batch:
-        """Wait until it has ended: sealed, and all of its jobs ended; :raises ResultTimeout: it had not ended in time;
-        its jobs go on"""
+        """Wait until it has ended: sealed, and all of its jobs ended;
+        :raises ResultTimeout: it had not ended in time; its jobs go on"""
         limit = None if timeout is None else seconds(timeout, "timeout")
         ended = await self._app.session.batch_watcher.ended(self.id, limit)
         if ended is None:

@@ -87,15 +87,15 @@ class Draft(Generic[R_co]):
         return Draft(self._app, self.id, self.task, self.payload_text, whole, self._handler, asked)
 
     async def submit(self) -> JobHandle[R_co]:
-        """Store the job; a second time finds the first; :raises Duplicate: the dedup key is held and ``on_duplicate``
-        says so"""
+        """Store the job; a second time finds the first;
+        :raises Duplicate: the dedup key is held and ``on_duplicate`` says so"""
         from headrace.client.submission.submit import submit  # which must know what a draft is
 
         return await submit(self)
 
     def submit_sync(self) -> JobHandle[R_co]:
-        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread; :raises
-        SyncInAsync: this thread has a running event loop"""
+        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread;
+        :raises SyncInAsync: this thread has a running event loop"""
         from headrace.client.submission.direct import submit
 
         return submit(self)

@@ -168,8 +168,8 @@ class JobHandle(Generic[R_co]):
         return self._app.jobs.logs(self.id, follow=follow, attempt=attempt)
 
     async def cancel(self, *, by: str | None = None) -> Job:
-        """End it, or request that its worker stops it; a second time changes nothing; :raises TransitionRefused: it
-        ended already"""
+        """End it, or request that its worker stops it; a second time changes nothing;
+        :raises TransitionRefused: it ended already"""
         return await self._act(CancelAction(), by)
 
     async def retry(self, *, delay: Seconds = 0.0, by: str | None = None) -> Job:
@@ -208,23 +208,23 @@ class JobHandle(Generic[R_co]):
         return await self._act(ResolveAction(result=result, error=cast(Any, error)), by)
 
     async def run_now(self, *, by: str | None = None) -> Job:
-        """Make it ``queued`` at once, if it is scheduled or waits for its next attempt; :raises TransitionRefused: it
-        waits for no time"""
+        """Make it ``queued`` at once, if it is scheduled or waits for its next attempt;
+        :raises TransitionRefused: it waits for no time"""
         return await self._act(RunNowAction(), by)
 
     async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
-        """Let it wait for another time: a moment, or so long from now; :raises TransitionRefused: a worker holds it, it
-        waits for other jobs, or it ended"""
+        """Let it wait for another time: a moment, or so long from now;
+        :raises TransitionRefused: a worker holds it, it waits for other jobs, or it ended"""
         return await self._act(PostponeAction(until=cast(Any, until)), by)
 
     async def move(self, queue: str, *, by: str | None = None) -> Job:
-        """Move it to another queue, with its arrival: ``job.queue``; ``job.asked_queue`` is the first one; :raises
-        TransitionRefused: a worker holds it, or it ended"""
+        """Move it to another queue, with its arrival: ``job.queue``; ``job.asked_queue`` is the first one;
+        :raises TransitionRefused: a worker holds it, or it ended"""
         return await self._act(MoveAction(queue=queue), by)
 
     async def reprioritise(self, priority: int, *, by: str | None = None) -> Job:
-        """Give it another priority, 0 to 100: ``job.priority``; ``job.asked_priority`` is the first one; :raises
-        TransitionRefused: a worker holds it, or it ended"""
+        """Give it another priority, 0 to 100: ``job.priority``; ``job.asked_priority`` is the first one;
+        :raises TransitionRefused: a worker holds it, or it ended"""
         return await self._act(ReprioritiseAction(priority=priority), by)
 
     async def _act(self, action: Action, by: str | None) -> Job:

@@ -66,8 +66,8 @@ class Lifetime:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force; files and the environment are read once, at the first use; :raises ConfigError: naming
-        the source, the key and the remedy"""
+        """The settings in force; files and the environment are read once, at the first use;
+        :raises ConfigError: naming the source, the key and the remedy"""
         if self._settings is None:
             self._settings = Settings.load(code=self._code, override=self._override)
         return self._settings

@@ -294,8 +294,8 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
 
 
 def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict[str, Any]:
-    """The options in the form they are used in; ``template``: keys are templates of the parameters; :raises
-    ConfigError: naming the option"""
+    """The options in the form they are used in; ``template``: keys are templates of the parameters;
+    :raises ConfigError: naming the option"""
     checked: dict[str, Any] = {}
     for name, value in options.items():
         check = _CHECKS.get(name)
@@ -391,8 +391,8 @@ def _check_template(key: str, template: str, parameters: Sequence[str]) -> None:
 
 
 def fill_templates(options: Mapping[str, Any], arguments: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The options with the keys of these arguments, which are JSON values, in place of templates; :raises ConfigError:
-    a parameter has no value here, or not one the format fits"""
+    """The options with the keys of these arguments, which are JSON values, in place of templates;
+    :raises ConfigError: a parameter has no value here, or not one the format fits"""
     places = [(name, place) for name, place in TEMPLATES.items() if place in options]
     if not places:
         return options

@@ -97,16 +97,11 @@ class Task(Generic[P, R_co]):
         """The App it is submitted to; :raises NotBound: its collection was not included in one"""
         return self._home.app
 
-    @property
-    def _own_options(self) -> Mapping[str, Any]:
-        """Its options beside the defaults of its App, checked."""
-        return self._options
-
     # -- submitting
 
     def options(self, **options: Unpack[JobOptions]) -> Self:
-        """The same task with these options; later ones win, ``retry`` is replaced whole; :raises ConfigError: naming
-        the option"""
+        """The same task with these options; later ones win, ``retry`` is replaced whole;
+        :raises ConfigError: naming the option"""
         return self._with_options(options)
 
     def _with_options(self, options: Mapping[str, Any]) -> Self:
@@ -126,8 +121,8 @@ class Task(Generic[P, R_co]):
         return await submit(self._draft_bound(self.handler.bind(args, kwargs)))
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
-        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread; :raises
-        SyncInAsync: this thread has a running event loop"""
+        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread;
+        :raises SyncInAsync: this thread has a running event loop"""
         return direct.submit(self.draft(*args, **kwargs))
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
@@ -276,7 +271,8 @@ class StreamTask(Task[P, int], Generic[P, T_co]):
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> StreamHandle[T_co]:
         """Store a job that streams what the function yields; durable when this returns. Raises like any submit."""
-        return _streaming(await super().submit(*args, **kwargs), self)
+        handle = await super().submit(*args, **kwargs)
+        return StreamHandle(self.app, handle.id, last=handle.last, duplicate=handle.duplicate, handler=self.handler)
 
     def handle(self, id: UUID | str) -> StreamHandle[T_co]:
         """A job of this task by its id; nothing is read yet."""
@@ -324,7 +320,3 @@ class _Owned(Stream[T_co]):
             if not over and not is_found_again(self._draft):
                 with suppress(NotOpen):  # left behind when the App was: there is no way to reach the job any more
                     await asyncio.shield(self._task._abandon(submitting, self._draft.id))
-
-
-def _streaming(handle: JobHandle[int], task: StreamTask[Any, T_co]) -> StreamHandle[T_co]:
-    return StreamHandle(task.app, handle.id, last=handle.last, duplicate=handle.duplicate, handler=task.handler)

@@ -228,7 +228,7 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
 
 def _set_policy(task: Task[Any, Any], defaults: Mapping[str, Any]) -> None:
     """Set what the jobs of a task get unless a submit says otherwise."""
-    options = merged(defaults, task._own_options)
+    options = merged(defaults, task._options)
     fields = {name: options[name] for name in _POLICY if name in options}
     templates: dict[str, Any] = {name: options.get(place) for name, place in TEMPLATES.items()}
     old = task.handler.policy

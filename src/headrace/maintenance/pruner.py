@@ -80,12 +80,9 @@ class Pruner(Duty):
                 self._all_again_at = monotonic() + _MIN_PAUSE_RATIO * took
         if total:
             _log.info("pruned %d jobs past their retention", total)
-        await self._roll()
+        while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
+            await self.host.sleep(_BATCH_PAUSE_SECONDS)
         if monotonic() >= self._forget_at:
             await forget_stored(self.engine, now)
             self._forget_at = monotonic() + _FORGET_SECONDS
         return total
-
-    async def _roll(self) -> None:
-        while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
-            await self.host.sleep(_BATCH_PAUSE_SECONDS)

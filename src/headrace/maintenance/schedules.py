@@ -104,8 +104,8 @@ async def resume_schedule(engine: Engine, name: str, now: datetime, act: Event |
 
 
 async def delete_schedule(engine: Engine, name: str, act: Event | None = None) -> None:
-    """Remove it; its jobs stay; :raises ConfigError: code defines it, and would bring it back at the next start of a
-    worker."""
+    """Remove it; its jobs stay;
+    :raises ConfigError: code defines it, and would bring it back at the next start of a worker."""
     for _ in range(_MAX_TRIES):
         setting = await setting_of(engine, PREFIX + name)
         if setting is None:
@@ -127,8 +127,8 @@ def _readable_doc(setting: Setting) -> ScheduleDoc | None:
 
 
 async def trigger_schedule(engine: Engine, writer: Writer, host: Host, name: str, by: str | None = None) -> Job:
-    """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any; :raises
-    ConfigError: it is continuous, and another run would be one too many."""
+    """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any;
+    :raises ConfigError: it is continuous, and another run would be one too many."""
     doc, now = await find_schedule(engine, name), host.clock.now()
     job = trigger(doc, host.dice.new_id(now), now)
     act = audit.act("trigger", now, by, {"job": str(job.id)})

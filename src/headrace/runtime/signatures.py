@@ -62,13 +62,13 @@ class Signing:
         return token_text(await self._known(), self._namespace, key, worker)
 
     async def read_lease(self, key: str | None, text: str) -> JobLease | None:
-        """The lease in a text that came with this key; None: it does not count; :raises SecretMismatch: only other
-        processes can verify it"""
+        """The lease in a text that came with this key; None: it does not count;
+        :raises SecretMismatch: only other processes can verify it"""
         return read_lease(await self._known(text), self._namespace, key, text)
 
     async def read_token(self, key: str | None, text: str) -> UUID | None:
-        """The worker that a token names that came with this key; None: it does not count; :raises SecretMismatch: only
-        other processes can verify it"""
+        """The worker that a token names that came with this key; None: it does not count;
+        :raises SecretMismatch: only other processes can verify it"""
         return read_token(await self._known(text), self._namespace, key, text)
 
     async def _known(self, text: str | None = None) -> Secrets:

@@ -248,8 +248,8 @@ class Handler:
     # -- results
 
     def encode_result(self, value: Any) -> str:
-        """The result as JSON text; :raises InvalidResult: not JSON, not what the return annotation says, or too
-        large"""
+        """The result as JSON text;
+        :raises InvalidResult: not JSON, not what the return annotation says, or too large"""
         return encode_value(self._result, value, self._result_of)
 
     def encode_item(self, value: Any) -> str:
@@ -257,8 +257,8 @@ class Handler:
         return encode_value(self._item, value, self._item_of)
 
     def decode_result(self, text: str) -> Any:
-        """The result in the type of the return annotation; :raises InvalidResult: stored by another version of the
-        function, of another type"""
+        """The result in the type of the return annotation;
+        :raises InvalidResult: stored by another version of the function, of another type"""
         return decode_value(self._result, text, f"{self.name}: stored result")
 
     def decode_item(self, text: str) -> Any:

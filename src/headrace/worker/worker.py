@@ -279,8 +279,8 @@ class Worker(Service):
             await asyncio.gather(asked, *parts, return_exceptions=True)
 
     async def _register(self, id: UUID) -> None:
-        """Make the worker known to the store, and try again while that is away; :raises EngineError: a stop was
-        requested meanwhile, or the store does not come back"""
+        """Make the worker known to the store, and try again while that is away;
+        :raises EngineError: a stop was requested meanwhile, or the store does not come back"""
         assert self._heartbeat is not None
         proof = await self._heartbeat.attend(id)
         info = WorkerInfo(

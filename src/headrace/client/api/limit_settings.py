@@ -181,8 +181,8 @@ def said_live(document: str) -> bool:
 
 
 async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = None) -> None:
-    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people; :raises
-    UnknownSetting: nothing is"""
+    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people;
+    :raises UnknownSetting: nothing is"""
     key = _PREFIXES[of] + name
     for _ in range(_MAX_TRIES):
         setting = await setting_of(engine, key)

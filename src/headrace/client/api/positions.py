@@ -134,10 +134,7 @@ def _filled(found: list[Place | None], low: int, high: int) -> bool:
         return False
     for index in range(low + 1, high):
         part = (index - low) / (high - low)
-        start = _moment_between(first.estimated_start, last.estimated_start, part)
+        begin, end = first.estimated_start, last.estimated_start
+        start = None if begin is None or end is None else begin + (end - begin) * part
         found[index] = Place(first.position + index - low, start)
     return True
-
-
-def _moment_between(first: datetime | None, last: datetime | None, part: float) -> datetime | None:
-    return None if first is None or last is None else first + (last - first) * part

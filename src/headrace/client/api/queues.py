@@ -103,8 +103,8 @@ QUEUE_CURSOR = "^(-?[0-9]{1,18}):([!-~]+)$"
 
 
 def page_of_queues(found: Sequence[QueueInfo], limit: int, cursor: str | None = None) -> Page[QueueInfo]:
-    """A page of the queues, in the order workers serve them: any submit may name new ones; :raises ConfigError: the
-    cursor is not one of an earlier page"""
+    """A page of the queues, in the order workers serve them: any submit may name new ones;
+    :raises ConfigError: the cursor is not one of an earlier page"""
     if cursor is not None:
         match = re.fullmatch(QUEUE_CURSOR, cursor)
         if match is None:

@@ -94,8 +94,8 @@ _MAKE = "HEADRACE_SECRET=$(python -c 'import secrets; print(secrets.token_urlsaf
 
 
 async def shared_secret(vault: Vault, name: str) -> bytes:
-    """The secret of this name: derived; or made by the first call, and the same for all from then on; :raises
-    SecretMismatch: others derive it, and this process cannot"""
+    """The secret of this name: derived; or made by the first call, and the same for all from then on;
+    :raises SecretMismatch: others derive it, and this process cannot"""
     key = SHARED + checked_name(name, "the name of a secret")
     derives = await vault.derives()
     for _ in range(_MAX_TRIES):
@@ -271,8 +271,8 @@ class StoreApi(Noun):
             return await engine.migrate(plan=plan)
 
     async def ping(self, *, write: bool = False) -> None:
-        """Read something small from the store, or with ``write`` have it write that; :raises EngineError: it does not
-        reply, or takes no write: its disk is full, or its role may only read"""
+        """Read something small from the store, or with ``write`` have it write that;
+        :raises EngineError: it does not reply, or takes no write: its disk is full, or its role may only read"""
         now = self._host.clock.now()
         if write:
             await self._engine.documents.lease(READY, _ANYBODY, 1.0, now)

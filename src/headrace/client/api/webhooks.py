@@ -168,8 +168,8 @@ class WebhooksApi(Noun):
     async def rotate(
         self, id: str, *, keep: Seconds = 86_400.0, secret: str | None = None, by: str | None = None
     ) -> NewWebhook:
-        """Give a webhook a new secret; for ``keep`` seconds messages are signed with the old one, too; :raises
-        UnknownWebhook, ConfigError:"""
+        """Give a webhook a new secret; for ``keep`` seconds messages are signed with the old one, too;
+        :raises UnknownWebhook, ConfigError:"""
         made, text = await self._secret(id, secret)
         now, wait = self._host.clock.now(), timedelta(seconds=seconds(keep, "keep"))
         await _find(self._engine, id)
@@ -205,8 +205,8 @@ class WebhooksApi(Noun):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Job]:
-        """What was sent, or is to be, newest first: to one webhook, or of one job; :raises ConfigError: both are
-        named"""
+        """What was sent, or is to be, newest first: to one webhook, or of one job;
+        :raises ConfigError: both are named"""
         if webhook is not None and job is not None:
             raise ConfigError("deliveries are listed of a webhook or of a job, not of both")
         tag = webhook if job is None else str(as_id(job))

@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 
 async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any) -> list[JobHandle[Any]]:
-    """Store jobs as part of the transaction that is open on the connection; :raises NotSupported: the engine cannot, or
-    does not know this kind of connection"""
+    """Store jobs as part of the transaction that is open on the connection;
+    :raises NotSupported: the engine cannot, or does not know this kind of connection"""
     enlisted = _transactions(session.engine).enlist(connection)
     if enlisted.blocking and background.is_here():
         raise ConfigError(

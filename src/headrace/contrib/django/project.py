@@ -27,8 +27,8 @@ _made: dict[str, App] = {}
 
 
 def project_app() -> App:
-    """Return the App that ``settings.HEADRACE`` describes: made on the first call, the same from then on; :raises
-    ConfigError: naming the setting"""
+    """Return the App that ``settings.HEADRACE`` describes: made on the first call, the same from then on;
+    :raises ConfigError: naming the setting"""
     with _lock:
         if "app" not in _made:
             _made["app"] = _new_app()

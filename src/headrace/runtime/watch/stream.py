@@ -64,13 +64,13 @@ class Stream(Generic[T_co]):
         return f"<{type(self).__name__} of job {self.id}>"
 
     def __aiter__(self) -> AsyncIterator[T_co]:
-        """The values; :raises StreamRestarted: a new attempt began the stream anew: what was read before came from
-        another"""
+        """The values;
+        :raises StreamRestarted: a new attempt began the stream anew: what was read before came from another"""
         return self._values()
 
     def items(self) -> AsyncGenerator[StreamItem[T_co], None]:
-        """The values with their attempt and number; one that begins the stream anew is marked ``restarted``; :raises
-        StreamRestarted: a new attempt began the stream anew, and yielded nothing that could be marked"""
+        """The values with their attempt and number; one that begins the stream anew is marked ``restarted``;
+        :raises StreamRestarted: a new attempt began the stream anew, and yielded nothing that could be marked"""
         return self._items()
 
     def reference(self) -> StreamRef:

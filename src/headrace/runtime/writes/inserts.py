@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -42,12 +43,7 @@ def weight_of(job: Job) -> int:
     return ROW_BYTES + (len(text) if text.isascii() else 4 * len(text))  # as ``size_at_most``, without a call
 
 
-def _id(job: Job) -> UUID:
-    return job.id
-
-
-def _number(job: Job) -> int:
-    return job.id.int  # hashed by the interpreter itself, which a UUID is not
+_id, _number = attrgetter("id"), attrgetter("id.int")  # a number is hashed by the interpreter itself, a UUID is not
 
 
 _Lot = tuple[Batch | None, Sequence[Job], Companions]
@@ -292,8 +288,8 @@ class Inserts:
         return Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._timeout)
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write something that may be repeated; a store that is away is waited for; :raises Unavailable: it was, beyond
-        the timeout"""
+        """Write something that may be repeated; a store that is away is waited for;
+        :raises Unavailable: it was, beyond the timeout"""
         pauses = self._pauses()
         while True:
             try:

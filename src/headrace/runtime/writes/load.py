@@ -39,8 +39,8 @@ class Load:
 
     @contextmanager
     def taking(self, count: int) -> Iterator[None]:
-        """Count so many bytes that came from another machine, which can keep them, until they are written; :raises
-        Overloaded: it is full; nothing was stored"""
+        """Count so many bytes that came from another machine, which can keep them, until they are written;
+        :raises Overloaded: it is full; nothing was stored"""
         if self.full:
             raise Overloaded(f"{self.most:,} bytes and more wait for the store; nothing was stored: send it again")
         self.bytes += count

@@ -88,8 +88,8 @@ class NoteProcessor:
         return 0
 
     async def process(self) -> int:
-        """Process all notes there are; how many jobs were changed; :raises Unavailable: the store is away; nothing is
-        forgotten"""
+        """Process all notes there are; how many jobs were changed;
+        :raises Unavailable: the store is away; nothing is forgotten"""
         # One after the other: notes that another takes just now are passed over, and callers want them done.
         async with self._one_at_a_time:
             return await self._process()

@@ -83,8 +83,8 @@ class Webhooks:
         self._known.clear()
 
     async def look(self) -> None:
-        """Read the subscriptions, once for all callers meanwhile; a store that is away counts as unchanged; :raises
-        Unavailable: they were never read"""
+        """Read the subscriptions, once for all callers meanwhile; a store that is away counts as unchanged;
+        :raises Unavailable: they were never read"""
         if self._looking is not None:
             return await asyncio.shield(self._looking)
         self._looking = looking = asyncio.ensure_future(self._look())
@@ -162,8 +162,8 @@ class Webhooks:
         return (*named, *(one.target for one in self._subscriptions if one.wants(spec))) or None
 
     async def wished(self, job: Job, wish: Wish | None) -> Job:
-        """A new job that refers to the webhook that its submit names, after the address is stored; :raises ConfigError:
-        there are too many"""
+        """A new job that refers to the webhook that its submit names, after the address is stored;
+        :raises ConfigError: there are too many"""
         if wish is None or is_delivery(job.spec):
             return job
         target = Target(await self._kept(wish, job.spec.customer), wish.events, job.spec.customer)

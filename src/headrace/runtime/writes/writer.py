@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -50,20 +51,11 @@ def _change_weight(change: Change) -> int:
     return weight
 
 
-def _change_id(change: Change) -> UUID:
-    return change.job.id
-
-
-def _change_number(change: Change) -> int:
-    return change.job.id.int
+_change_id, _change_number, _append_id = attrgetter("job.id"), attrgetter("job.id.int"), attrgetter("job")
 
 
 def _append_weight(append: Append) -> int:
     return sum(ROW_BYTES + size_at_most(entry.data) for entry in append.entries)
-
-
-def _append_id(append: Append) -> UUID:
-    return append.job
 
 
 class Writer:
@@ -163,8 +155,8 @@ class Writer:
     # -- what runs add to their jobs
 
     async def append(self, append: Append) -> bool:
-        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time; :raises
-        Unstorable: the store refuses them"""
+        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time;
+        :raises Unstorable: the store refuses them"""
         pauses = Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         while (kept := await self._appends.put(append)) == "busy":
             await pauses.sleep()

@@ -160,8 +160,8 @@ class Completion:
         return owned.job
 
     def _decide(self, job: Job, text: str) -> Generator[Change | None, Verdict | None, Change]:
-        """Yield the completion, decided again whenever the job has changed; the change that was applied; :raises Stale:
-        the job has another owner, or has ended"""
+        """Yield the completion, decided again whenever the job has changed; the change that was applied;
+        :raises Stale: the job has another owner, or has ended"""
 
         def decide(job: Job) -> Change:
             now = self._host.clock.now()

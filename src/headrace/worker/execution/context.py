@@ -47,8 +47,8 @@ class Transaction:
         self._encode = encode
 
     def complete(self, result: Any = None) -> None:
-        """End the job with this result when the block ends: the last statement before the commit; :raises
-        InvalidResult: the result is not what the handler promised"""
+        """End the job with this result when the block ends: the last statement before the commit;
+        :raises InvalidResult: the result is not what the handler promised"""
         self.result_text = self._encode(result)
 
 
@@ -94,8 +94,8 @@ class Caller:
         """Note how long the function of the handler took."""
 
     def entry_writer(self) -> EntryWriter | None:
-        """The writer of what the run adds to its job; None: nothing is kept; :raises NotSupported: it cannot be reached
-        from here"""
+        """The writer of what the run adds to its job; None: nothing is kept;
+        :raises NotSupported: it cannot be reached from here"""
         return None
 
     def slot(self) -> waiting.Slot | None:
@@ -212,8 +212,8 @@ class Context:
         self._caller.report(report.cut())
 
     def check(self) -> None:
-        """Stop here if the run should stop: how a thread or process handler co-operates; :raises Stopped: the job was
-        cancelled, timed out, lost, or its worker is shutting down."""
+        """Stop here if the run should stop: how a thread or process handler co-operates;
+        :raises Stopped: the job was cancelled, timed out, lost, or its worker is shutting down."""
         if self.stopping is not None:
             raise Stopped(self.stopping)
 

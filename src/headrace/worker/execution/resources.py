@@ -98,8 +98,8 @@ class Resources:
             ) from None
 
     async def open(self) -> None:
-        """Open all of them in the order of their definition; :raises HeadraceError: naming the one that could not be
-        opened; those before it are closed again"""
+        """Open all of them in the order of their definition;
+        :raises HeadraceError: naming the one that could not be opened; those before it are closed again"""
         if not self._resources:
             return
         self._close = asyncio.Event()

@@ -34,8 +34,8 @@ async def on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T])
 
 
 def wait_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], instead: str) -> T:
-    """Run the work on this loop, and wait for its result on the thread of a plain handler; :raises SyncInAsync: the
-    thread has a running loop, which waiting would stop; ``instead`` is what to await there"""
+    """Run the work on this loop, and wait for its result on the thread of a plain handler;
+    :raises SyncInAsync: the thread has a running loop, which waiting would stop; ``instead`` is what to await there"""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
